@@ -71,7 +71,7 @@ REVIEWED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 
 ALONE = ("logistic regression, alone", "gradient boosting, alone")
 
-FEDERATION = """size = 8
+FEDERATION = """size = {sites}
 task = "csv"
 task_options = {{ path = "tables/site-{{rank}}.csv" }}
 schema = "schema.toml"
@@ -87,6 +87,7 @@ class Week(NamedTuple):
 
     folder: Path
     target: str
+    sites: int
     typed: int  # commands that one site typed
     edited: int  # lines of the schema that people changed
     seconds: Mapping[str, float]
@@ -106,10 +107,11 @@ def main() -> None:
     parser.add_argument("--only", default="visits,income,biopsies")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--sites", type=int, choices=range(2, SITES + 1), default=SITES, help="the first ones")
     typed = parser.parse_args()
     seeds = [int(seed) for seed in typed.seeds.split(",")]
     for name in typed.only.split(","):
-        weeks = [lived(name, seed, typed.rounds, typed.out / f"{name}-{seed}") for seed in seeds]
+        weeks = [lived(name, seed, typed.rounds, typed.sites, typed.out / f"{name}-{seed}") for seed in seeds]
         scores = [scored(week) for week in weeks]
         print(f"\n{name}: one site typed {weeks[0].typed} commands; {weeks[0].edited} lines of the schema were edited")
         print(
@@ -119,7 +121,7 @@ def main() -> None:
         print(by_site(weeks[0], scores[0]))
 
 
-def lived(name: str, seed: int, rounds: int, folder: Path) -> Week:
+def lived(name: str, seed: int, rounds: int, sites: int, folder: Path) -> Week:
     """Type what the sites type, where it has not been typed before."""
     kept, target = folder / "week.json", TARGETS[name]
     if not kept.exists():
@@ -129,18 +131,18 @@ def lived(name: str, seed: int, rounds: int, folder: Path) -> Week:
         types(folder, seconds, "init", [["schema", "init", "tables/site-0.csv", "--target", target, "--overwrite"]])
         edited = review(folder / "schema.toml", REVIEWED[name])
         path = folder / "federation.toml"
-        path.write_text(FEDERATION.format(rounds=rounds, seed=seed, port=free_ports()), encoding="utf-8")
-        checks = [["schema", "check", f"tables/site-{rank}.csv", "--schema", "schema.toml"] for rank in range(SITES)]
-        types(folder, seconds, "check", checks, share=SITES)
+        path.write_text(FEDERATION.format(sites=sites, rounds=rounds, seed=seed, port=free_ports()), encoding="utf-8")
+        checks = [["schema", "check", f"tables/site-{rank}.csv", "--schema", "schema.toml"] for rank in range(sites)]
+        types(folder, seconds, "check", checks, share=sites)
         start = ["start", "--federation", "federation.toml", "--overwrite", "--rank"]
-        types(folder, seconds, "start", [[*start, str(rank)] for rank in range(SITES)], together=True)
-        types(folder, seconds, "predict", [predicting("week", rank) for rank in range(SITES)], share=SITES)
+        types(folder, seconds, "start", [[*start, str(rank)] for rank in range(sites)], together=True)
+        types(folder, seconds, "predict", [predicting("week", rank) for rank in range(sites)], share=sites)
         same = round(gradients(folder / "week"))
         alone = ["simulate", "--federation", "federation.toml", "--algorithm", "local", "--out", "alone", "--overwrite"]
         types(folder, {}, "alone", [[*alone, "--body-epochs", str(same)]])
-        types(folder, {}, "alone", [predicting("alone", rank) for rank in range(SITES)])
+        types(folder, {}, "alone", [predicting("alone", rank) for rank in range(sites)])
         kept.write_text(json.dumps({"typed": 4, "edited": edited, "seconds": seconds}), encoding="utf-8")
-    return Week(folder, target, **json.loads(kept.read_text(encoding="utf-8")))
+    return Week(folder, target, sites, **json.loads(kept.read_text(encoding="utf-8")))
 
 
 def types(
@@ -219,7 +221,7 @@ def gradients(run: Path) -> float:
 def scored(week: Week) -> dict[str, list[Score]]:
     """The models' scores, each by site."""
     scores: dict[str, list[Score]] = {}
-    parts = [sites_rows(week, rank) for rank in range(SITES)]
+    parts = [sites_rows(week, rank) for rank in range(week.sites)]
     classes = sorted({row[week.target] for train, _, _ in parts for row in train})
     pooled = [row for train, _, _ in parts for row in train]
     for rank, (train, new, answers) in enumerate(parts):
@@ -280,15 +282,15 @@ def table(seeds: Sequence[Mapping[str, Sequence[Score]]]) -> str:
         ]
         pairs = [zip(run, alone, strict=True) for run, alone in zip(runs, better, strict=True)]
         below = sum(site.accuracy < alone for sites in pairs for site, alone in sites)
-        lines.append(f"| {model} | {mean:.3f} | {fmean(areas):.3f} | {worst:.3f} | {below} of {SITES * len(seeds)} |")
+        lines.append(f"| {model} | {mean:.3f} | {fmean(areas):.3f} | {worst:.3f} | {below} of {sum(map(len, runs))} |")
     return "\n".join(lines)
 
 
 def by_site(week: Week, scores: Mapping[str, Sequence[Score]]) -> str:
     """The accuracy of each model at each site, of one seed."""
-    counts = [len(sites_rows(week, rank)[0]) for rank in range(SITES)]
+    counts = [len(sites_rows(week, rank)[0]) for rank in range(week.sites)]
     lines = ["| rank (training rows) | " + " | ".join(f"{n} ({rows})" for n, rows in enumerate(counts)) + " |"]
-    lines.append("|---" * (SITES + 1) + "|")
+    lines.append("|---" * (week.sites + 1) + "|")
     for model, sites in scores.items():
         lines.append(f"| {model} | " + " | ".join(f"{site.accuracy:.3f}" for site in sites) + " |")
     return "\n".join(lines)

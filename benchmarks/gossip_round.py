@@ -55,7 +55,7 @@ from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Task, TorchLearner, learner_parts
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
@@ -139,7 +139,8 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
 
 
 async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folder: Path | None) -> Figures:
-    learner = (Landing if case.options.get("lands") else Idle)(task(case.parameters), "dfedmdc", rank=rank, seed=0)
+    kind = Landing if case.options.get("lands") else Idle
+    learner = kind(learner_parts(task(case.parameters), "dfedmdc", rank=rank, seed=0))
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
@@ -183,7 +184,7 @@ def task(parameters: int) -> Task:
 
 def idle(rank: int, parameters: int) -> Idle:
     """A learner whose body has so many parameters."""
-    return Idle(task(parameters), "dfedmdc", rank=rank, seed=0)
+    return Idle(learner_parts(task(parameters), "dfedmdc", rank=rank, seed=0))
 
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 from dpeer.training.models.small import DigitsNet
 
@@ -83,7 +83,7 @@ def random_images(shape: tuple[int, ...], samples: int) -> TensorDataset:
 
 def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str) -> TorchLearner:
     torch.manual_seed(0)
-    return TorchLearner(Task(model=model(), head=("head",), train=data, test=data), algorithm, H, rank=0, seed=0)
+    return build_learner(Task(model=model(), head=("head",), train=data, test=data), algorithm, H, rank=0, seed=0)
 
 
 def _local_training(

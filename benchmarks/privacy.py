@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpeer.federation.malloc import keep_heap
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.privacy.noise import Values, noised
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
+from dpeer.training import Hyperparameters, Task, build_learner, build_model
 
 ROW = {0: 0.5, 1: 0.5}
 
@@ -98,7 +98,7 @@ def measure(model: str, samples: int, repetitions: int, folder: Path) -> dict[st
     h = Hyperparameters(body_epochs=2, head_epochs=1, body_lr=0.01)
     session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", {}, resume=False))
     ways = {
-        name: TorchLearner(task(model, samples), "dfedmdc", h, rank=0, seed=0, session=given)
+        name: build_learner(task(model, samples), "dfedmdc", h, rank=0, seed=0, session=given)
         for name, given in (("plain", None), ("private", session))
     }
     count = ways["plain"].body_parameters

@@ -12,7 +12,7 @@ QUICK = {
     "cuts": "--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1",
     "defaults": "--out defaults --sets digits --only clip1 --seeds 0 --rounds 1",
     "finish": "--sets digits --algorithms dfedmdc --seeds 0 --jobs 1 --rounds 1",
-    "first_week": "--out weeks --only biopsies --seeds 0 --rounds 1",
+    "first_week": "--out weeks --only biopsies --seeds 0 --rounds 1 --sites 2",
     "flooded": "--kind junk unlisted neighbor --connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1",
     "gossip_round": f"{_PEERS} --train 0.01",
     "harm": "--only digits --size 3 -- --rounds 1",

@@ -42,7 +42,7 @@ from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_peer_summary
 from dpeer.simulation.run import simulate
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
+from dpeer.training import Hyperparameters, Task, build_learner, build_model
 from dpeer.training.saved import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
@@ -86,7 +86,7 @@ def in_turn(run: Run) -> tuple[float, str]:
     for rank in range(run.size):
         torch.manual_seed(0)
         own = task(rank, run.size, 0, model=run.model, samples=run.samples)
-        learners.append(TorchLearner(own, "dfedmdc", h, rank=rank, seed=0))
+        learners.append(build_learner(own, "dfedmdc", h, rank=rank, seed=0))
     began = time.perf_counter()
     for number in range(run.rounds):
         released = {}

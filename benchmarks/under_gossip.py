@@ -34,7 +34,7 @@ from traffic import Neighborhood, chunks
 from dpeer.cores import own_cores
 from dpeer.federation.malloc import keep_heap
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 
 BODY_BYTES = 45_000_000
 
@@ -81,7 +81,7 @@ class Training:
         data = random_images((3, 32, 32), 128)
         task = Task(model=ImageNet32(), head=("head",), train=data, test=data, draws=False)
         self._h = Hyperparameters(head_epochs=1, body_epochs=1)
-        self._learner = TorchLearner(task, "dfedmdc", self._h, rank=0, seed=0)
+        self._learner = build_learner(task, "dfedmdc", self._h, rank=0, seed=0)
         self._thread = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
 
     async def steps_per_s(self, seconds: float) -> float:

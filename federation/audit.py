@@ -39,7 +39,7 @@ from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.plan import finite
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.tradeoff import statistic
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing.weighted_sum import weighted_sum
@@ -164,7 +164,7 @@ def _client_run(guarantee: Guarantee, rounds: int, side: float) -> tuple[float, 
     with _folder() as folder:
         session = ClientSession(guarantee, Ledger(folder, {}, resume=False))
         h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0)
-        peer = TorchLearner(_task(inputs.expand(2, -1)), "dfedmdc", h, rank=0, seed=0, session=session)
+        peer = build_learner(_task(inputs.expand(2, -1)), "dfedmdc", h, rank=0, seed=0, session=session)
         for number in range(rounds):
             peer.train(number)
             released = _values(peer.release(number), _WIDTH)
@@ -295,7 +295,7 @@ def _sample_peer(g: SampleGuarantee, records: Tensor, folder: Path, rounds: int,
         sampling_rate=g.sampling_rate, records=_RECORDS, dp_head=g.head,
     )  # fmt: skip
     session = SampleSession(PrivacyConfig(private, rounds=rounds), folder, PeerData(records=_RECORDS))
-    return TorchLearner(_task(records), Revealing, h, rank=0, seed=0, session=session, options={"steps": steps})
+    return build_learner(_task(records), Revealing, h, rank=0, seed=0, session=session, options={"steps": steps})
 
 
 def check_sample(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:

@@ -13,7 +13,12 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
-from dpeer.federation.baseline.training import BaselineTraining, baseline_training, copy_for_baseline
+from dpeer.federation.baseline.training import (
+    BaselineTraining,
+    baseline_training,
+    copy_for_baseline,
+    has_own_core,
+)
 from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
@@ -22,6 +27,7 @@ from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import open_session, privacy_config
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.training_monitor import alert_monitor
+from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.privacy import ClientSession, SampleSession
 from dpeer.privacy.history import FOLDER
 from dpeer.results.files import rank_folder
@@ -33,7 +39,9 @@ from dpeer.training import (
     Choices,
     Task,
     TorchLearner,
+    build_learner,
     class_counts,
+    learner_parts,
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
@@ -50,9 +58,9 @@ class PeerParts:
 
     learner: TorchLearner
     topology: Graphs
+    peer: PeerConfig
+    """Its place in the federation and how it runs its rounds; it listens nowhere yet."""
     fingerprint: dict[str, Any]
-    names: dict[str, dict[str, str]]
-    """By field of the fingerprint, what the hashes in it stand for here."""
     facts: dict[str, Any]
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
@@ -67,9 +75,6 @@ class PeerParts:
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
     """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
-    about: dict[str, Any]
-    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
-    hashes of the two files above."""
 
 
 def build(
@@ -127,7 +132,6 @@ def build(
                 f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
             )
         keep, held_out = "last" if lacking else keep, 0.0
-    settings = config.settings.model_copy(update={"validation": held_out, "keep": keep})
     content = content_of(task, private=private)
     session = open_session(
         config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
@@ -142,15 +146,16 @@ def build(
         | named(task, shares)
         | of_model(task)
     )
-    copied = copy_for_baseline(task, settings, shares)
-    learner = TorchLearner(
+    kept: Literal["last", "best"] = "best" if keep == "best" else "last"
+    copied = copy_for_baseline(task, run.alone, shares)
+    learner = TorchLearner(learner_parts(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
-        keep="best" if keep == "best" else "last", evaluate_on=run.evaluate_on,
+        keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options,
-    )  # fmt: skip
+    ))  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {
@@ -173,8 +178,10 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=how.batch_seed, folder=own_folder, workers=workers,
+        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, run, rank,
+        keep=kept, seed=how.batch_seed, folder=own_folder,
+        free=has_own_core(config.network, config.graph.size, workers),
+        part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
     divided_as = None
@@ -182,13 +189,31 @@ def build(
         places = {name: index.tolist() for name, index in task.indices.items()}
         divided_as = partition_of(data.task, partition, places, content)
     preparation = None if task.reading is None else task.reading.to_json()
+    network = config.network
+    peer = PeerConfig(
+        rank=rank,
+        rounds=how.rounds,
+        listen=None,
+        fingerprint=compared,
+        names=own_names(task, shares),
+        # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
+        about={"settings": config.given, "files": hashes(divided_as, preparation)},
+        evaluate_every=run.evaluate_every,
+        checkpoint_every=run.checkpoint_every,
+        wait=network.wait,
+        deadline=None if network.deadline == "never" else network.deadline,
+        quorum=network.quorum,
+        liveness=LivenessConfig.after(network.dead_after),
+        out=own_folder,
+        resume=resume,
+    )
     return PeerParts(
         learner=learner,
         topology=meeting
         if learner.shares
         else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
+        peer=peer,
         fingerprint=compared,
-        names=own_names(task, shares),
         facts=facts,
         baseline=beside,
         watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
@@ -201,7 +226,6 @@ def build(
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,
         preparation=preparation,
-        about={"settings": config.given, "files": hashes(divided_as, preparation)},
     )
 
 
@@ -255,7 +279,7 @@ def learner_by_itself(
         evaluate_on: The data set that measures it.
     """
     how = config.training
-    return TorchLearner(
+    return build_learner(
         task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
         evaluate_on=evaluate_on, compute=compute_of(config), options=config.options,
     )  # fmt: skip

@@ -149,7 +149,6 @@ class RunConfig:
     """The names of the settings that come from the user or the preset."""
     held_out_if_enough: bool
     """Whether validation data are the default's choice, so that a peer with too few samples trains on all of them."""
-    settings: Settings
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -198,7 +197,6 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
         chosen=frozenset(settings.model_fields_set),
         held_out_if_enough=if_enough,
-        settings=used,
     )
 
 

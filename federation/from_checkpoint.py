@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,6 @@ def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say
     import torch
 
     from dpeer.federation.build import build
-    from dpeer.peer import PeerConfig
     from dpeer.peer.core.bodies import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
@@ -140,11 +139,7 @@ def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say
         torch.set_num_threads(config.host.threads)
     parts = build(config, resume=True)
     rounds = config.training.rounds
-    peer_config = PeerConfig(
-        rank=config.rank, rounds=rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
-        about=parts.about, out=folder, resume=True,
-    )  # fmt: skip
-    files = RankFolder(peer_config, parts.learner, Outbox(), {}, parts.facts, say)
+    files = RankFolder(replace(parts.peer, out=folder), parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()
     summary: dict[str, Any] = read_object(folder / SUMMARY)
     said = summary.get("completed_rounds") == completed  # it stays: it knows more than a checkpoint does

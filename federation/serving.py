@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
-from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
+from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.plugins import check_source
@@ -170,7 +171,7 @@ async def _serve(
     keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
-    rank, run, network = config.rank, config.run, config.network
+    rank, network = config.rank, config.network
     await worker.run(_check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
@@ -196,23 +197,6 @@ async def _serve(
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
-    peer_config = PeerConfig(
-        rank=rank,
-        rounds=config.training.rounds,
-        listen=listen,
-        fingerprint=parts.fingerprint,
-        names=parts.names,
-        about=parts.about,
-        authenticated=keyring is not None,
-        evaluate_every=run.evaluate_every,
-        checkpoint_every=run.checkpoint_every,
-        wait=network.wait,
-        deadline=None if network.deadline == "never" else network.deadline,
-        quorum=network.quorum,
-        liveness=LivenessConfig.after(network.dead_after),
-        out=out,
-        resume=resume,
-    )
     size = config.graph.size
     transport = make_transport(
         listen or next(iter(addresses_of(network, size).values()), "tcp://"),
@@ -224,7 +208,8 @@ async def _serve(
         ),
     )
     peer = Peer(
-        peer_config, parts.topology, parts.learner, transport, worker, log,
+        replace(parts.peer, listen=listen, authenticated=keyring is not None),
+        parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
         on_connected=connected,
@@ -249,7 +234,7 @@ async def _serve(
     if outcome.status == "isolated":
         raise Isolated(
             f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}; --resume goes "
-            f"on; the model is in {rank_folder(run.out, rank)}"
+            f"on; the model is in {rank_folder(config.run.out, rank)}"
         )
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +23,7 @@ from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import current_folder, held, naming
 from dpeer.federation.malloc import keep_heap
 from dpeer.federation.view import View
-from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
+from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.simulation.consensus_distance import ConsensusLog
@@ -182,24 +183,10 @@ class Simulation:
         if parts.baseline is not None:
             await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
-        peer_config = PeerConfig(
-            rank=rank,
-            rounds=config.training.rounds,
-            listen=f"inproc://rank-{rank}",
-            fingerprint=parts.fingerprint,
-            names=parts.names,
-            about=parts.about,
-            evaluate_every=config.run.evaluate_every,
-            checkpoint_every=config.run.checkpoint_every,
-            wait=config.network.wait,
-            deadline=self._deadline,
-            quorum=config.network.quorum,
-            liveness=self._liveness,
-            out=out,
-            resume=resume,
-        )
+        listen = f"inproc://rank-{rank}"
         return Peer(
-            peer_config, parts.topology, parts.learner, transport, worker, log,
+            replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
+            parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
             background=parts.baseline if config.run.faults is None else None,

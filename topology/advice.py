@@ -28,7 +28,7 @@ CHOOSING = {
     "fresh-neighbors": "fresh_neighbors",
     "fresh-directed": "fresh_neighbors",
 }
-"""Graphs whose number of neighbors is to be chosen, and the option of `build` that says it."""
+"""Graphs whose number of neighbors is to be chosen, and the option of `build` that sets it."""
 
 DRAWN = (*CHOOSING, "erdos-renyi", "random-matching")
 """Graphs that are drawn at random."""
@@ -88,7 +88,7 @@ class Excluded:
 
 
 def _option_values(name: str, asked: Requirements) -> tuple[list[dict[str, Any]], list[Excluded]]:
-    """The options to try this graph with, or why there are none to try."""
+    """The options to try this graph with, or why it is left out."""
     if name not in CHOOSING:
         return [{}], []
     if asked.size < 4:
@@ -128,7 +128,7 @@ class Ranked:
 
     Attributes:
         topology: Its name.
-        options: What else `build` must be told.
+        options: The other arguments of `build`.
         size: The number of peers.
         sends: The most messages that a peer sends in one round.
         receives: The most messages that a peer receives in one round.
@@ -138,7 +138,7 @@ class Ranked:
         seconds: How long all these rounds take.
         bytes_sent: The most bytes that any peer sends in all these rounds.
         doubly_stochastic: Whether the average over the peers is kept.
-        survives: How many peers may be lost and the rest stays in one piece; None where there are too many to tell.
+        survives: How many peers may be lost so that the rest stays connected; None for too many peers to find out.
     """
 
     topology: str

@@ -1,4 +1,4 @@
-"""Building a topology by its name, which is the one way to make one."""
+"""`build`: a topology by its name, checked to be stochastic and to connect everyone."""
 
 from __future__ import annotations
 

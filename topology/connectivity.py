@@ -18,10 +18,10 @@ _STARTS = 3
 
 
 def temporal_diameter(graphs: Graphs, rounds: int) -> int:
-    """The most rounds in which what one peer knows reaches all others, if each tells its out-neighbors in each round.
+    """The most rounds that a message of one peer takes to reach all others, if each peer forwards it in every round.
 
     For a graph that stays this is its (directed) diameter. For one that changes it is the largest temporal diameter
-    found from a few rounds on.
+    found from a few rounds on. A message that does not reach everyone counts as `rounds`.
 
     Args:
         graphs: The graph of every round.

@@ -1,4 +1,4 @@
-"""How much disagreement is left after so many rounds of a graph that changes.
+"""Contraction of the disagreement by products of mixing matrices, for graphs that change.
 
 The disagreement is the norm ||(I - J) W_(t-1) ... W_0 (I - J)||; values no larger than rounding errors count as 0.
 """

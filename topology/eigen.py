@@ -62,7 +62,7 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
         times: x -> A x, x being (m,) or (m, columns).
         back: x -> A^T x.
         size: m, A being (m, m).
-        threshold: If given, only on which side of it the norm lies is told for sure; else so much that 1 - ||A|| has a
+        threshold: If given, the norm is only found to lie above or below it; else so exactly that 1 - ||A|| has a
             relative error below 1e-6.
 
     Raises:

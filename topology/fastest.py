@@ -1,4 +1,4 @@
-"""The symmetric weights that mix fastest on a given graph, found by a convex solver (an optional extra).
+"""Fastest symmetric weights of a graph, by a convex solver (an optional extra).
 
 Boyd, Diaconis and Xiao, "Fastest mixing Markov chain on a graph", 2004, problem (6), a semidefinite program:
 
@@ -30,7 +30,7 @@ def fastest_weights(graph: EdgeList) -> NDArray[np.float64]:
     """The weight of each edge, (edges,), with the largest spectral gap that symmetric weights can have.
 
     Every peer solves the program for itself: the weights are rounded to multiples of 2^-20, so that the last digits of
-    somebody else's solver do not show.
+    another machine's solver do not show.
 
     Raises:
         TopologyError: If the solver is not installed or gives up, or the graph is too large for it.

@@ -1,4 +1,4 @@
-"""The graphs that are the same in every round, by name.
+"""Fixed graphs by name.
 
 A new graph is one function from a `GraphOptions` to a `BuiltGraph` and one line in `GRAPHS`.
 """

@@ -64,7 +64,7 @@ class CirculantMatrix:
     def gap(self) -> float:
         """1 - the largest |eigenvalue| but the first, exact to a few units in the last place of the gap itself.
 
-        The transform tells which eigenvalue is the largest but leaves its distance from 1 to cancellation; that is
+        The transform finds the largest eigenvalue but leaves its distance from 1 to cancellation; that is
         summed again from terms that do not cancel.
         """
         sizes = np.abs(self.eigenvalues()[1 : self.size // 2 + 1])  # the others are their conjugates

@@ -1,4 +1,4 @@
-"""What one peer needs to know about the graph: its neighbors, and the weights of those that send to it.
+"""One peer's part of the graph: its neighbors, and its row of the mixing matrix.
 
 These are the only types the round loop sees. A graph that is the same in every round, one that changes
 with the round, and no graph at all (`Isolated`) answer the same two questions, `Graphs.at` and
@@ -62,7 +62,7 @@ class Row(Mapping[int, float]):
                 outside the row are ignored.
 
         Returns:
-            This very row when nobody is missing, so that a full round is bit-identical to an
+            This very row when none is missing, so that a full round is bit-identical to an
             unrestricted one; else a new one.
         """
         missing = {rank for rank in self if rank != self._rank and rank not in received}

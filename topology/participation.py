@@ -41,8 +41,8 @@ _KEPT = 32
 class Participation:
     """Any graphs, of which only some peers take part in each round.
 
-    The others have no neighbors in that round, so nobody waits for them. On a sparse graph one that takes part may find
-    no neighbor that does; it then trains and exchanges with nobody.
+    The others have no neighbors in that round, so no peer waits for them. On a sparse graph a participant may have no
+    participating neighbor; it then trains and exchanges with none.
 
     Attributes:
         graphs: The graphs as they are when everyone takes part.

@@ -1,4 +1,4 @@
-"""Graphs that change with the round, by name, each drawn anew from the round's number and a public seed.
+"""Time-varying graphs by name: each round's is drawn from its number and a public seed.
 
 A new graph is one function from a `GraphOptions` to a `TimeVaryingGraph` and one line in `TIME_VARYING`.
 """
@@ -70,7 +70,7 @@ def random_matching(request: GraphOptions) -> TimeVaryingGraph:
         pairs = np.sort(ranks[: request.size // 2 * 2].reshape(-1, 2), axis=1)
         return EdgeList(request.size, pairs[:, 0], pairs[:, 1])
 
-    random_stream(request.graph_seed, "random-matching")  # a seed that is wrong is said at once
+    random_stream(request.graph_seed, "random-matching")  # refuses a wrong seed at once
     return TimeVaryingGraph(draw, None, parameters={"graph_seed": request.graph_seed})
 
 
@@ -92,7 +92,7 @@ def fresh_neighbors(request: GraphOptions) -> TimeVaryingGraph:
 
 
 def fresh_directed(request: GraphOptions) -> TimeVaryingGraph:
-    """In every round everyone draws `fresh_neighbors` peers to hear, whoever else hears them.
+    """In every round everyone draws `fresh_neighbors` peers to hear; others may hear the same ones.
 
     Rows of the matrix sum to one, columns do not: the average over the peers is not kept. It is how published
     simulations draw neighbors (Dai et al., "DisPFL", 2022, and those that build on its code).

@@ -136,7 +136,7 @@ class TimeVaryingTopology:
     _union: dict[int, Neighborhoods] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.period  # noqa: B018 - what is wrong with weights or graphs is said now
+        self.period  # noqa: B018 - refuses wrong weights or graphs now
 
     @cached_property
     def period(self) -> int:

@@ -1,4 +1,4 @@
-"""Mixing matrices: how much of each neighbor's body goes into a peer's next one.
+"""Weights rules: the entries of the mixing matrix of a graph.
 
 W is (size, size) and doubly stochastic: nonnegative, every row and column sums to one, so gossip keeps the
 average over the peers and (the graph being connected) drives everyone to it. W[i, j] multiplies what j
@@ -61,7 +61,7 @@ def best_constant(graph: EdgeList) -> NDArray[np.float64]:
     """W = I - a L, L being the Laplacian, with the a of the largest gap: 2 / (L's largest + its second smallest).
 
     Xiao and Boyd, "Fast linear iterations for distributed averaging", 2004, section 4.1. Clamped to 1 over the largest
-    number of neighbors, beyond which somebody's own weight would be negative.
+    number of neighbors, beyond which a peer's own weight would be negative.
     """
     ones = np.ones(len(graph.sender))
     degrees = _degrees(graph)

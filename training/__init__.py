@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
+    from dpeer.training.building import build_learner, learner_parts
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
@@ -52,6 +53,8 @@ _PLACES = {
     "Trainer": "dpeer.training.trainer",
     "Codec": "dpeer.training.codecs",
     "Undecodable": "dpeer.training.codecs",
+    "build_learner": "dpeer.training.building",
+    "learner_parts": "dpeer.training.building",
     "class_counts": "dpeer.training.counts",
     "replace_batch_norm": "dpeer.training.dpsgd.validation",
     "Evaluation": "dpeer.training.evaluation",
@@ -86,10 +89,12 @@ __all__ = [
     "Trainer",
     "Undecodable",
     "adamw",
+    "build_learner",
     "build_model",
     "class_counts",
     "find_algorithm",
     "forget",
+    "learner_parts",
     "load_task",
     "make_options",
     "momentum",

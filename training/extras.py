@@ -1,4 +1,4 @@
-"""Values that travel and are mixed beside the body: control variates, moments, whatever an algorithm averages."""
+"""Extras: vectors that travel and are mixed beside the body, such as control variates and moments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Extras(Mapping[str, Tensor]):
         return self._views[name]
 
     def __setitem__(self, name: str, values: Tensor) -> None:
-        """Copy values into a vector that there is.
+        """Copy values into an existing vector.
 
         Raises:
             KeyError: There is none of this name.

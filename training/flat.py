@@ -1,4 +1,4 @@
-"""Parameters in one vector, so that releasing, mixing and stepping are single operations."""
+"""Flat vector of parameters, so that releasing, mixing and stepping are single operations."""
 
 from __future__ import annotations
 

@@ -4,150 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
-from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.facts import Facts, facts_of
-from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
+from torch import Tensor
+
+from dpeer.privacy import ClientSession, NoiselessSession, Session
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.facts import Facts
+from dpeer.training.algorithms.plugins import blamed, is_built_in
 from dpeer.training.checkpoints import Checkpoints
-from dpeer.training.description import Description
-from dpeer.training.device import HOST, Compute
+from dpeer.training.device import Compute, host
 from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.initial_digest import Beginning
-from dpeer.training.mixing.building import build_gossip
-from dpeer.training.mixing.gossip import Weigh
+from dpeer.training.mixing.gossip import Gossip, Weigh
+from dpeer.training.mixing.private import PrivateGossip
+from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.model_export import Keeping
 from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
-from dpeer.training.privacy_mark import Origin
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
-from dpeer.training.selection import ModelSelection
-from dpeer.training.snapshots import Snapshots, Stateful
-from dpeer.training.split import frozen_alike, split
-from dpeer.training.task import Task, claim
+from dpeer.training.sample_level import SampledReleases
+from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
 
 
-class TorchLearner(Description):
+@dataclass(frozen=True)
+class LearnerParts:
+    """The collaborators of a learner; `dpeer.training.building.learner_parts` builds them."""
+
+    facts: Facts
+    algorithm: Algorithm
+    trainer: Trainer
+    generators: GlobalGenerators
+    gossip: Gossip
+    selection: ModelSelection
+    finishing: Finishing
+    keeping: Keeping
+    checkpoints: Checkpoints
+    session: Session | None
+    """The peer's privacy; None trains and sends without noise and record."""
+    sampled: SampledReleases | None
+    """The releases of a run with privacy at sample level."""
+    digest: str
+    """SHA-256 (hex) of what is equal on all peers at the start."""
+    patience: int | None
+    """The number of evaluations without a better validation loss after which a peer that trains alone stops."""
+
+
+class TorchLearner:
     """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
 
     All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
     release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
     Args:
-        task: The model and the data, as a task factory returned them.
-        algorithm: Its name, one of `ALGORITHMS`, or what else `find_algorithm` takes, such as a class.
-        hyperparameters: The numbers that steer training.
-        rank: This peer.
-        seed: The federation's seed, not negative; equal on all peers.
-        keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
-            among those that were evaluated, before and after mixing, and finished at the end.
-        evaluate_on: Which of the task's data `evaluate` uses.
-        training_accuracy: Whether `evaluate` measures accuracy on the training data, too.
-        patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
-        steady: Whether the peer exchanges with the same neighbors in every round.
-        sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
-            all; 1 elsewhere.
-        compute: On which device, where the model and the data are moved to, and how.
-        session: Differential privacy, of messages or of each record in local training, or the record of a run without
-            noise; None trains and sends without noise and record.
-        options: The algorithm's options, by name; its defaults for those that are not given.
-
-    Raises:
-        UnknownName: No such algorithm, or option of it.
-        AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
-        TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them, or
-            patience where others wait for this peer's bodies, or without ``keep="best"``.
+        parts: Its collaborators.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        algorithm: str | type[Algorithm],
-        hyperparameters: Hyperparameters | None = None,
-        *,
-        rank: int,
-        seed: int,
-        keep: Literal["last", "best"] = "last",
-        evaluate_on: Literal["test", "validation"] = "test",
-        training_accuracy: bool = False,
-        patience: int | None = None,
-        steady: bool = True,
-        sampled_share: float = 1.0,
-        compute: Compute = HOST,
-        session: Session | None = None,
-        options: Any = None,
-    ) -> None:
-        for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
-            if value in ("best", "validation") and task.validation is None:
-                raise TaskError(
-                    f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: "
-                    f"give it `validation=`), or use --{option} {other}"
-                )
-        found = find_algorithm(algorithm)
-        facts = self._facts = facts_of(found)
-        if patience is not None:
-            _check_patience(patience, facts, keep)
-        self._patience = patience
-        self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
-        self._rank, self._model = rank, task.model
-        self._session = session
-        sampling = session if isinstance(session, SampleSession) else None
-        with self._drawing(Purpose.START, 0):
-            made = self._algorithm = new_algorithm(found, {} if options is None else options)
-            if sampling is not None:
-                check_sound(made, facts.shares, sampling, keep=keep, patience=patience)
-            claim(task.model)
-            parts = split(task.model, task.head, facts.shares, facts.name)
-            began = Beginning(parts, frozen_alike(task.model, task.head) if self.shares else {})
-            h = hyperparameters or Hyperparameters()
-            with compute.reporting():
-                if not compute.on_host:
-                    task.model.to(compute.device)  # parameters stay the same objects
-                self._trainer = _trainer(
-                    sampling, task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
-                    extras=extras_of(made, parts),
-                )  # fmt: skip
-                self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
-            self._digest = began.digest(self._trainer)
-            self._trainer.sampled_share = sampled_share
-            with blamed(made, "start"):
-                made.start(self._trainer)
-            self._gossip = build_gossip(made, self._trainer, session, steady=steady)
-            self._sampled = None
-            if isinstance(self._trainer, DPSGDTrainer):
-                of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
-                self._sampled = SampledReleases(self._trainer, of_releases=of_releases)
-                with blamed(made, "train"):
-                    planned = planned_phases(found, {} if options is None else options, self._trainer)
-                self._trainer.prepare(planned)
-        if not is_built_in(found):
-            began.check(self._trainer, facts.name)
-        self._finishing = Finishing(made, self._trainer)
-        origin = Origin.of_run(
-            client=isinstance(session, ClientSession), sample=sampling is not None,
-            post=sampling is not None and sampling.head == "post",
-            first=None if task.initial is None else task.initial.origin,
-        )  # fmt: skip
-        self._keeping = Keeping(
-            self._trainer, self._finishing, self._selection, shares=self.shares, origin=origin,
-            training=training_accuracy,
-        )  # fmt: skip
-        kept: dict[str, Stateful] = {
-            "algorithm": made, "extras": self._trainer.extras, "codec": self._gossip, "finish": self._finishing,
-        }  # fmt: skip
-        if self._sampled is not None:
-            kept["sampled"] = self._sampled
-        self._snapshots = Snapshots(self._trainer, kept)
-        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, session)
+    def __init__(self, parts: LearnerParts) -> None:
+        self._facts, self._algorithm, self._trainer = parts.facts, parts.algorithm, parts.trainer
+        self._generators, self._gossip, self._selection = parts.generators, parts.gossip, parts.selection
+        self._finishing, self._keeping, self._checkpoints = parts.finishing, parts.keeping, parts.checkpoints
+        self._session, self._sampled, self._digest = parts.session, parts.sampled, parts.digest
+        self._patience, self._rank, self._model = parts.patience, parts.trainer.rank, parts.trainer.module
         self._mixed = False
 
     @contextmanager
@@ -386,21 +308,138 @@ class TorchLearner(Description):
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
         return self._selection.constant_loss(self._trainer.data)
 
+    # Read-only properties: for the handshake, the logs and the files.
 
-def _trainer(session: SampleSession | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if session is None else DPSGDTrainer(*given, **named, session=session)
+    @property
+    def algorithm(self) -> Algorithm:
+        """The peer's algorithm."""
+        return self._algorithm
 
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What a payload holds: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
 
-def _check_patience(patience: int, facts: Facts, keep: str) -> None:
-    """Refuse early stopping where it would hold up others, or cannot tell when.
+        With "extras", by name how many there are, where the algorithm has any.
+        """
+        return self._trainer.shared.manifest
 
-    Raises:
-        ConfigurationError: Says what would be right.
-    """
-    if facts.shares != "nothing":
-        raise ConfigurationError(
-            f"--patience {patience} is for peers that train alone: with {facts.name} the neighbors need this peer's "
-            "body in every round; --keep best keeps the model of the best round there"
-        )
-    if keep != "best":
-        raise ConfigurationError(f"--patience {patience} needs --keep best, and validation data (--validation 0.1)")
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any."""
+        return self._digest
+
+    @property
+    def payload_bytes(self) -> int:
+        """The most bytes that one payload may have."""
+        return self._gossip.codec.payload_bytes if self.shares else 0
+
+    def room(self) -> memoryview | None:
+        """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
+
+        It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
+        thread may call this.
+        """
+        return self._gossip.codec.receive_buffer()
+
+    @property
+    def shares(self) -> bool:
+        """Whether anything leaves the peer at all."""
+        return self._facts.shares != "nothing"
+
+    @property
+    def body_parameters(self) -> int:
+        """The number of trained parameters that neighbors get."""
+        return self._trainer.body.count
+
+    @property
+    def shared_values(self) -> int:
+        """The number of values that neighbors get: the body's parameters and the algorithm's extras."""
+        return self._trainer.shared.count
+
+    @property
+    def head_parameters(self) -> int:
+        """The number of trained parameters that stay on the peer."""
+        return self._algorithm.at_home(self._trainer)
+
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient has been computed since the learner was made."""
+        return self._trainer.figures.gradients
+
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters are finite, as they are now, and those of a finished model if there is one."""
+        finished = self._finishing.found
+        values = [self._trainer.model.data] + ([] if finished is None else [finished.values])
+        return all_finite(values)
+
+    @property
+    def best_round(self) -> int | None:
+        """The round of the best model so far; None without ``keep="best"`` or before the first."""
+        return self._selection.best_round
+
+    @property
+    def best_loss(self) -> float | None:
+        """The best model's loss on the validation data; None without ``keep="best"`` or before the first."""
+        return None if self._selection.best is None else self._selection.best_loss
+
+    @property
+    def kept_point(self) -> Point:
+        """When in its round the model that is kept was as it is: trained, mixed or finished."""
+        return self._selection.best_point or self._keeping.point(mixed=self._mixed)
+
+    @property
+    def finish_rate(self) -> float | None:
+        """The learning rate with which the model is finished; None where it is not."""
+        return self._finishing.rate if self._finishing.asked else None
+
+    @property
+    def privacy(self) -> dict[str, Any] | None:
+        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
+        if self._sampled is not None:
+            return self._sampled.spent
+        return self._gossip.spent if isinstance(self._gossip, PrivateGossip) else None
+
+    @property
+    def session(self) -> Session | None:
+        """The privacy session of the peer."""
+        return self._session
+
+    @property
+    def units(self) -> int:
+        """How many records, or groups of them, privacy at sample level draws from; without it all training samples."""
+        return self._trainer.figures.units
+
+    @property
+    def trained_together(self) -> int:
+        """The most parameters that a step of a round trains."""
+        trainer = self._trainer
+        parts = {"body": trainer.body.count, "head": trainer.head.count}
+        phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
+        return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
+
+    @property
+    def computes_one_by_one(self) -> bool:
+        """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
+        trainer = self._trainer
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
+
+    @property
+    def num_samples(self) -> int:
+        """How many training samples this peer has."""
+        return self._trainer.figures.samples
+
+    @property
+    def body(self) -> Tensor:
+        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
+        return host(self._trainer.body.data)
+
+    @property
+    def compute(self) -> Compute:
+        """The device, precision and memory layout that the peer computes with."""
+        return self._trainer.compute
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
+        return self._trainer.data.has_images

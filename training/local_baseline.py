@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError, describe
+from dpeer.training import build_learner
 from dpeer.training.algorithms.local import Local
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
@@ -114,7 +115,7 @@ class LocalBaseline:
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
         # Random draws of a round must go on where its last part ended: the task counts as one that draws.
-        self._learner = TorchLearner(
+        self._learner = build_learner(
             task if task.draws is False else replace(task, draws=True), _ResumableLocal, h.model_copy(update=changes),
             rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,
         )  # fmt: skip

@@ -83,9 +83,9 @@ def little_endian(tensor: Tensor) -> memoryview:
 
 
 class _Readable:
-    """Memory of somebody else that numpy takes for writable, because torch warns of read-only arrays.
+    """Memory of a buffer that numpy takes for writable, because torch warns of read-only arrays.
 
-    Nobody writes to it. Arrays made of it keep it, and so the memory, alive.
+    It is never written to. Arrays made of it keep it, and so the memory, alive.
     """
 
     def __init__(self, buffer: Buffer, bits: np.dtype[Any]) -> None:

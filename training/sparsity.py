@@ -1,4 +1,4 @@
-"""Which weights a sparse model holds, and which ones it exchanges."""
+"""Masks of sparse models: ERK densities, and prune-and-regrow by magnitude and gradient."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -174,15 +174,15 @@ def _found(
     known = effect_of(summary.get("worth"))
     if known is not None and known.verdict is not None:
         return known
-    settings, rank, rounds = _settings(folder, summary, device), int(summary["rank"]), int(summary["completed_rounds"])
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    config = resolve(settings, rank)
+    rounds = int(summary["completed_rounds"])
+    config = _config(folder, summary, device)
+    if config.host.threads is not None:
+        torch.set_num_threads(config.host.threads)
     task = task_of(config)
-    _check_data(folder, task, settings, summary)
+    _check_data(folder, task, config, summary)
     beside = _beside(folder, task, config, rounds, finished=summary["status"] in _FINISHED)
-    if beside.baseline is not None and rounds < settings.rounds:
-        tell(f"the run ended after {rounds} of {settings.rounds} rounds: these are compared")
+    if beside.baseline is not None and rounds < config.training.rounds:
+        tell(f"the run ended after {rounds} of {config.training.rounds} rounds: these are compared")
     beside.finish(stopped, tell)
     if beside.why == STOPPED:
         done = beside.baseline.completed if beside.baseline is not None else 0
@@ -190,14 +190,14 @@ def _found(
         return None
     if beside.why is not None or beside.baseline is None:
         raise TaskError(f"{str(folder)!r}: no comparison: {beside.why}")
-    entry, values = _joined(folder, task, settings, summary, beside)
+    entry, values = _joined(folder, task, config.run.evaluate_on, summary, beside)
     entry |= compared_with(beside, str(entry["measure"]), values)
     write_comparison(folder, summary, entry, beside.baseline, summary)
     return effect_of(read_object(folder / SUMMARY).get("worth"))
 
 
-def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> Settings:
-    """The settings that the peer has used, where its folder is now.
+def _config(folder: Path, summary: Mapping[str, Any], device: str | None) -> RunConfig:
+    """The configuration that the peer has used.
 
     Raises:
         ConfigurationError: They are of another version, or nothing was shared or received.
@@ -214,24 +214,25 @@ def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> S
         raise ConfigurationError(
             f"{str(folder)!r}: in no round was a neighbor's body mixed, so federating cannot have changed anything"
         )
-    return settings if device is None else settings.model_copy(update={"device": device})
+    used = settings if device is None else settings.model_copy(update={"device": device})
+    return resolve(used, int(summary["rank"]))
 
 
-def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[str, Any]) -> None:
+def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[str, Any]) -> None:
     """Refuse data that are not those of the run.
 
     Raises:
         CheckpointError: They have changed.
     """
     released = current(folder / FOLDER)
-    content = content_of(task, private=settings.privacy != "none")
+    content = content_of(task, private=config.privacy.privacy != "none")
     there: list[tuple[Any, Any]] = []
     if None not in (released.data, content):
         there.append((released.data, content))
     before = read_object(folder / "partition.json").get("sha256")
     if before is not None and task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
-        there.append((before, partition_of(settings.task, None, places, None)["sha256"]))
+        there.append((before, partition_of(config.data.task, None, places, None)["sha256"]))
     on = summary["settings"].get("evaluate_on", "test")
     there += [
         (summary.get("evaluated_samples"), len(getattr(task, on))),
@@ -247,16 +248,16 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
 
 def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finished: bool) -> BaselineTraining:
     """The peer's baseline, as far as it is trained already."""
-    settings, rank, how = config.settings, config.rank, config.training
-    copied = copy_for_baseline(task, settings, "")
+    rank, how = config.rank, config.training
+    copied = copy_for_baseline(task, config.run.alone, "")
     hyperparameters = config.hyperparameters
     learner = learner_by_itself(task, config)
     if not finished:
         hyperparameters = hyperparameters.model_copy(update={"finish": "none"})
     meeting = take_part(build_graph(config.graph), how.participation, how.participation_mode, how.seed)
     beside = baseline_training(
-        copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=how.batch_seed, folder=folder, rounds=rounds,
+        copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, config.run, rank,
+        keep="best" if config.run.keep == "best" else "last", seed=how.batch_seed, folder=folder, rounds=rounds,
     )  # fmt: skip
     assert beside is not None, "asked for"
     beside.take_up(resume=True)
@@ -264,7 +265,11 @@ def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finishe
 
 
 def _joined(
-    folder: Path, task: Task, settings: Settings, summary: Mapping[str, Any], beside: BaselineTraining
+    folder: Path,
+    task: Task,
+    on: Literal["test", "validation"],
+    summary: Mapping[str, Any],
+    beside: BaselineTraining,
 ) -> tuple[dict[str, Any], Sequence[float]]:
     """The entry as the run has left it, and the figure of each row of the model that it has kept.
 
@@ -276,7 +281,7 @@ def _joined(
     known, rows = summary.get("worth") or {}, read_rows(folder)
     if summary["status"] == "done" and rows is not None and known.get("measure") == rows[0]:
         return {**known, "why": None}, rows[1]
-    module, on = load_model(folder).module, settings.evaluate_on
+    module = load_model(folder).module
     assert beside.baseline is not None, "trained"
     compute = beside.baseline.compute
     module.to(compute.device)

@@ -6,15 +6,16 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.addresses import all_on_this_host
-from dpeer.federation.config import options_of, with_defaults, with_options
+from dpeer.federation.config import RunConfig, resolve
+from dpeer.federation.sections import NetworkPart, RunPart
 from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.algorithms.plugins import new_algorithm
 from dpeer.training.fine_tuning import finish_rate
 from dpeer.training.local_baseline import LocalBaseline, independent_copy, local_budget
@@ -192,13 +193,13 @@ class BaselineTraining:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def copy_for_baseline(task: Task, settings: Settings, shares: str) -> Task | str | None:
+def copy_for_baseline(task: Task, mode: str, shares: str) -> Task | str | None:
     """A copy of the task for a comparison, before the peer's learner takes the task's model.
 
     Returns:
         None where no comparison is asked for, or nothing is shared anyway; a text is the reason why none is possible.
     """
-    if settings.alone == "never" or shares == "nothing":
+    if mode == "never" or shares == "nothing":
         return None
     try:
         return independent_copy(task)
@@ -211,12 +212,14 @@ def baseline_training(
     learner: TorchLearner,
     hyperparameters: Hyperparameters,
     takes_part: Callable[[int], bool],
-    settings: Settings,
+    run: RunPart,
     rank: int,
     *,
+    keep: Literal["last", "best"],
     seed: int,
     folder: Path,
-    workers: int | None = None,
+    free: bool = False,
+    part: float = 1.0,
     rounds: int | None = None,
 ) -> BaselineTraining | None:
     """The baseline that is trained beside a peer, as its settings have it.
@@ -226,11 +229,13 @@ def baseline_training(
         learner: The peer's own.
         hyperparameters: The peer's.
         takes_part: Whether the peer takes part in a round.
-        settings: The peer's.
+        run: What the peer's run measures and compares.
         rank: The peer.
+        keep: Which model is kept.
         seed: The seed of its batch order.
         folder: The rank's folder.
-        workers: How many threads all peers share that run in this process; None for a peer that runs by itself.
+        free: Whether the peer has a core to itself.
+        part: This peer's part of the allowed time, where several share the threads of a process.
         rounds: How many rounds a run has completed that has ended: only these are trained, each of which is saved.
     """
     if copied is None:
@@ -242,13 +247,11 @@ def baseline_training(
     hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
     made = LocalBaseline(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
-        keep="best" if settings.keep == "best" else "last", evaluate_on=settings.evaluate_on,
-        evaluate_every=settings.evaluate_every,
+        keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
         compute=learner.compute, rounds=rounds,
     )  # fmt: skip
     return BaselineTraining(
-        made, mode=settings.alone, share=settings.alone_share, free=_is_free(settings, workers),
-        part=1.0 if workers is None else min(1.0, workers / settings.size), folder=folder / FOLDER,
+        made, mode=run.alone, share=run.alone_share, free=free, part=part, folder=folder / FOLDER,
         save_every=_SAVE_EVERY if rounds is None else 0.0,
     )  # fmt: skip
 
@@ -261,28 +264,25 @@ def local_settings(settings: Settings) -> Settings:
     local = {"algorithm": "local", "alone": "never"}
     if settings.privacy != "none" or settings.preset:
         return settings.model_copy(update=local)
-    used, _ = _used(settings)
-    own = find_algorithm(settings.algorithm).defaults
-    changes = {name: getattr(used, name) for name in own if name in Hyperparameters.model_fields}
-    ranks = {rank: one.model_copy(update=_budget(settings.of_rank(rank))) for rank, one in settings.rank.items()}
-    return settings.model_copy(update={**changes, **_budget(settings), **local, "rank": ranks})
+    config = resolve(settings, 0)
+    own = config.algorithm.defaults
+    changes = {name: getattr(config.training, name) for name in own if name in Hyperparameters.model_fields}
+    ranks = {
+        rank: one.model_copy(update=_budget(resolve(settings.of_rank(rank), rank)))
+        for rank, one in settings.rank.items()
+    }
+    return settings.model_copy(update={**changes, **_budget(config), **local, "rank": ranks})
 
 
-def _budget(settings: Settings) -> dict[str, Any]:
-    used, h = _used(settings)
-    algorithm = new_algorithm(find_algorithm(settings.algorithm), options_of(used))
+def _budget(config: RunConfig) -> dict[str, Any]:
+    h = config.hyperparameters
+    algorithm = new_algorithm(config.algorithm, config.options)
     changes = local_budget(h, algorithm.gradients(h))
     return changes if h.finish == "none" else {**changes, "finish_lr": finish_rate(h, algorithm.uses)}
 
 
-def _used(settings: Settings) -> tuple[Settings, Hyperparameters]:
-    """The settings and hyperparameters as a peer uses them."""
-    used = with_options(with_defaults(settings), settings.model_fields_set)
-    return used, Hyperparameters(**{name: getattr(used, name) for name in Hyperparameters.model_fields})
-
-
-def _is_free(settings: Settings, workers: int | None) -> bool:
-    """Whether a peer has a core to itself."""
+def has_own_core(network: NetworkPart, size: int, workers: int | None) -> bool:
+    """Whether a peer has a core to itself; `workers` threads are shared by all peers of a process."""
     if workers is not None:
-        return workers >= settings.size
-    return not all_on_this_host(settings, settings.size) or len(own_cores()) >= settings.size
+        return workers >= size
+    return not all_on_this_host(network, size) or len(own_cores()) >= size

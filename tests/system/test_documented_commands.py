@@ -279,6 +279,7 @@ FAST = {
         f"{TRAINS} --size 2"
     ),
     "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
+    "dpeer simulate --task digits --size 4 --rounds 5 --codec examples/own_codec.py:OneByte": Small(TRAINS),
     "dpeer simulate --topology examples/own_graph.py:two_rings --size 8 --rounds 3": Small(f"{TRAINS} --size 6"),
     "dpeer simulate --federation visits.toml --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dpeer.training.learner
-from dpeer.training import Hyperparameters, TorchLearner, load_task
+from dpeer.training import Hyperparameters, build_learner, load_task
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ class Reference:
         self.heads: list[NDArray[np.float32]] = []
         tasks = [load_task(str(folder / "small.py") + ":task", rank, SIZE, SEED) for rank in range(SIZE)]
         h = Hyperparameters(body_epochs=2, batch_size=8)
-        learners = [TorchLearner(task, algorithm, h, rank=rank, seed=SEED) for rank, task in enumerate(tasks)]
+        learners = [build_learner(task, algorithm, h, rank=rank, seed=SEED) for rank, task in enumerate(tasks)]
         models = [task.model for task in tasks]
         self._note_heads(models)
         for number in range(ROUNDS):

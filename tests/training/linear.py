@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Vector = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def peers(algorithm: str, head: tuple[str, ...] = ("head",), **more: Any) -> lis
         "body_lr": 0.1, "momentum": 0.0, "lr_decay": DECAY, "local_steps": STEPS, "batch_size": 20, "grad_clip": None,
     }  # fmt: skip
     h = Hyperparameters(**values | more)
-    return [TorchLearner(task(rank, head), algorithm, h, rank=rank, seed=0, options=options) for rank in range(SIZE)]
+    return [build_learner(task(rank, head), algorithm, h, rank=rank, seed=0, options=options) for rank in range(SIZE)]
 
 
 def models(learners: list[TorchLearner]) -> list[Vector]:

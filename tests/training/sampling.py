@@ -5,7 +5,7 @@ from typing import Any
 
 from dpeer.privacy import PeerData, PrivacyConfig, SampleSession
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 
 def sample_session(
@@ -50,7 +50,7 @@ def sampled(
     h = Hyperparameters(
         **{"body_epochs": 1, "head_epochs": 1, "grad_clip": None, "finish": "none", "rounds": rounds, **(hyper or {})}
     )
-    return TorchLearner(
+    return build_learner(
         task,
         algorithm,
         h,

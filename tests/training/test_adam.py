@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, Trainer, adamw, projected, sam
+from dpeer.training import Hyperparameters, Task, Trainer, adamw, build_learner, projected, sam
 from dpeer.training.adam import AdamW
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.batches import batch_order
@@ -81,7 +81,7 @@ class Plain:
 def pair(make_task: Make) -> tuple[Trainer, Plain]:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    return TorchLearner(task, "dfedavgm", H, rank=RANK, seed=SEED)._trainer, theirs
+    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED)._trainer, theirs
 
 
 def assert_close(ours: Trainer, expected: Tensor) -> None:
@@ -97,7 +97,7 @@ def test_a_setting_chooses_it_for_every_phase(pair: tuple[Trainer, Plain]) -> No
 def test_a_step_of_its_own_whatever_the_setting(make_task: Make) -> None:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    plain = TorchLearner(
+    plain = build_learner(
         task, "dfedavgm", Hyperparameters(batch_size=16, grad_clip=None), rank=RANK, seed=SEED
     )._trainer
     plain.fit(plain.model, epochs=3, lr=RATE, step=adamw(weight_decay=DECAY))
@@ -129,7 +129,7 @@ def test_under_a_mask(pair: tuple[Trainer, Plain]) -> None:
 
 
 def test_dis_pfl_keeps_its_zeros(make_task: Make) -> None:
-    ours = TorchLearner(make_task(samples=40), "dis-pfl", H, rank=0, seed=0, options={"sparsity": 0.7})
+    ours = build_learner(make_task(samples=40), "dis-pfl", H, rank=0, seed=0, options={"sparsity": 0.7})
     ours.train(0)
     held = ours._algorithm._codec.held
     assert not ours._trainer.model.data[~held].any()
@@ -141,7 +141,7 @@ def test_every_phase_starts_from_zero(make_task: Make) -> None:
     In a first step every value moves by the rate, whatever its gradient: so it does in the first of each round.
     """
     h = Hyperparameters(optimizer="adamw", body_lr=RATE, batch_size=1000, body_epochs=1, lr_decay=1.0)
-    ours = TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    ours = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
     for number in range(3):
         before = ours.body.clone()
         ours.train(number)
@@ -164,7 +164,7 @@ def test_beside_another_part(make_task: Make) -> None:
             peer.fit(peer.body, epochs=1, lr=RATE, gradient=gradient, beside=[(peer.head, 2 * RATE)])
 
     h = H.model_copy(update={"weight_decay": 0.0, "batch_size": 1000})
-    ours = TorchLearner(make_task(), Both, h, rank=0, seed=0)
+    ours = build_learner(make_task(), Both, h, rank=0, seed=0)
     body, head = ours._trainer.body.data.clone(), ours._trainer.head.data.clone()
     ours.train(0)
     torch.testing.assert_close(ours._trainer.body.data, body - RATE)

@@ -17,6 +17,7 @@ from dpeer.training import (
     Hyperparameters,
     Task,
     TorchLearner,
+    build_learner,
     find_algorithm,
     make_options,
     options_among,
@@ -57,7 +58,7 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
     """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
     options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return TorchLearner(task, algorithm, h, options=options, **more)
+    return build_learner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture
@@ -240,7 +241,7 @@ def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Pee
 def test_a_model_with_other_buffers_names_the_settings_that_make_them(make_task: Make, tmp_path: Path) -> None:
     tasks = [make_task(), make_task()]
     standardize(tasks[1].model, tasks[1].train.tensors[0])
-    plain, scaled = (TorchLearner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
+    plain, scaled = (build_learner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
     folders = saved([plain, scaled], tmp_path)
     for ours, folder, which in ((plain, folders[1], "it"), (scaled, folders[0], "this one")):
         said = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"

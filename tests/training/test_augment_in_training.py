@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 from dpeer.training.randomness import Purpose
 
@@ -27,7 +27,7 @@ def noise(inputs: Tensor, generator: Generator) -> Tensor:
 
 def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
     settings: dict[str, Any] = {"body_epochs": 2, "batch_size": 16, "rounds": 4}
-    return TorchLearner(task, algorithm, Hyperparameters(**settings | changes, grad_clip=None), rank=RANK, seed=SEED)
+    return build_learner(task, algorithm, Hyperparameters(**settings | changes, grad_clip=None), rank=RANK, seed=SEED)
 
 
 def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:

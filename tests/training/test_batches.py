@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.batches import Batches, batch_order, predict
 
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
@@ -76,7 +76,7 @@ def test_short_last_batch_is_kept(batch_size: int, sizes: list[int]) -> None:
     task = Task(
         model=nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 2)), head=("1",), train=PAIRS, test=PAIRS, collate=collate
     )
-    learner = TorchLearner(task, "local", Hyperparameters(body_epochs=1, batch_size=batch_size), rank=0, seed=0)
+    learner = build_learner(task, "local", Hyperparameters(body_epochs=1, batch_size=batch_size), rank=0, seed=0)
     learner.train(0)
     assert [len(batch) for batch in seen] == sizes
     assert sorted(label for batch in seen for label in batch) == list(range(10))

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.broadcasting import check_broadcast
 
 COLUMN, ROW = torch.zeros(8, 1), torch.zeros(8)
@@ -87,7 +87,7 @@ def test_it_shows_in_the_first_minibatch(make_task: Callable[..., Task]) -> None
     def learner(loss: Any) -> TorchLearner:
         data = TensorDataset(torch.randn(20, 6), torch.randn(20))
         task = make_task(model=Regression(), train=data, test=data, loss=loss)
-        return TorchLearner(task, "dfedmdc", Hyperparameters(batch_size=8), rank=0, seed=0)
+        return build_learner(task, "dfedmdc", Hyperparameters(batch_size=8), rank=0, seed=0)
 
     with pytest.raises(TaskError, match=r"outputs have shape \(8, 1\) and the targets \(8,\)"):
         learner(absolute).train(0)

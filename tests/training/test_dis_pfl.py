@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 from dpeer.training.sparsity import erk_densities
 
@@ -56,7 +56,7 @@ def learner(
 ) -> TorchLearner:
     dataset = TensorDataset(*data(rank))
     options = {"sparsity": sparsity, "prune_rate": PRUNE_RATE} if algorithm == "dis-pfl" else {}
-    return TorchLearner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED, options=options)
+    return build_learner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 def layers_of(flat: Tensor) -> Named:
@@ -236,7 +236,7 @@ def test_a_parameter_of_no_elements_does_no_harm() -> None:
     model = net()
     model.register_parameter("nobody", torch.nn.Parameter(torch.zeros(0, 3)))
     dataset = TensorDataset(*data(0))
-    ours = TorchLearner(Task(model, ("fc",), dataset, dataset), "dis-pfl", H, rank=0, seed=SEED)
+    ours = build_learner(Task(model, ("fc",), dataset, dataset), "dis-pfl", H, rank=0, seed=SEED)
     ours.train(0)
     ours.release(0)
     ours.mix({}, {0: 1.0})

@@ -14,7 +14,7 @@ from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
-from dpeer.training import Algorithm, Task, TorchLearner, Trainer, sam
+from dpeer.training import Algorithm, Task, Trainer, build_learner, sam
 from dpeer.training.gradients import looks
 from dpeer.training.split import Split
 from tests.training.sampling import sample_session, sampled
@@ -315,7 +315,7 @@ def test_an_own_algorithm_is_not_told_figures_of_the_data(
     options = {"figure": figure, "when": when}
     with pytest.raises(AlgorithmError, match=rf"asks for `peer\.{figure}`, .* leave it out"):
         sampled(make_task(), tmp_path, Asking, options=options)
-    TorchLearner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
+    build_learner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
 
 
 def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path) -> None:
@@ -336,12 +336,11 @@ def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: 
 
 
 def test_keeping_the_best_model_is_refused(make_task: Make, tmp_path: Path) -> None:
-    from dpeer.training import TorchLearner
 
     task = make_task(validation=make_task(1).test)
     session = sample_session(tmp_path / "a")
     with pytest.raises(ConfigurationError, match="--keep best"):
-        TorchLearner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", session=session)
+        build_learner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", session=session)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Task, build_learner
 from dpeer.training.metrics import classification_metrics
 
 
@@ -26,7 +26,7 @@ def test_default_metrics_against_scikit_learn(seed: int) -> None:
 
 def test_default_metrics_of_a_regression_are_none(make_task: Callable[..., Task]) -> None:
     data = TensorDataset(torch.randn(20, 6), torch.randn(20, 3))
-    found = TorchLearner(
+    found = build_learner(
         make_task(train=data, test=data, loss=nn.functional.mse_loss), "dfedmdc", rank=0, seed=0
     ).evaluate()
     assert found.accuracy is None
@@ -38,7 +38,7 @@ def test_evaluation_is_over_the_whole_test_set_in_eval_mode(make_task: Callable[
     torch.manual_seed(5)
     test = TensorDataset(torch.randn(600, 6), torch.randint(0, 3, (600,)))
     task = make_task(test=test, dropout=0.5)
-    learner = TorchLearner(task, "dfedmdc", rank=0, seed=0)
+    learner = build_learner(task, "dfedmdc", rank=0, seed=0)
     learner.train(0)
     found = learner.evaluate()
     assert task.model.training
@@ -55,7 +55,7 @@ def test_own_metrics(make_task: Callable[..., Task]) -> None:
     def metrics(outputs: Any, targets: Any) -> dict[str, Any]:
         return {"error": (outputs.argmax(1) != targets).float().mean(), "count": len(targets)}
 
-    found = TorchLearner(make_task(metrics=metrics), "local", rank=0, seed=0).evaluate()
+    found = build_learner(make_task(metrics=metrics), "local", rank=0, seed=0).evaluate()
     assert found.accuracy is None
     assert found.metrics["count"] == 30.0
     assert all(type(value) is float for value in found.metrics.values())
@@ -75,7 +75,7 @@ def raising(*_: Any) -> Any:
     ],
 )
 def test_bad_metrics(make_task: Callable[..., Task], metrics: Any, message: str) -> None:
-    learner = TorchLearner(make_task(metrics=metrics), "local", rank=0, seed=0)
+    learner = build_learner(make_task(metrics=metrics), "local", rank=0, seed=0)
     with pytest.raises(TaskError, match=message) as caught:
         learner.evaluate()
     assert "\n" not in str(caught.value)
@@ -99,7 +99,7 @@ def test_structured_outputs_are_joined(make_task: Callable[..., Task]) -> None:
         loss=lambda o, t: nn.functional.cross_entropy(o["scores"], t),
         metrics=lambda o, t: {"rows": o["hidden"].shape[0], **classification_metrics(o["scores"], t)},
     )
-    learner = TorchLearner(task, "dfedmdc", rank=0, seed=0)
+    learner = build_learner(task, "dfedmdc", rank=0, seed=0)
     learner.train(0)
     found = learner.evaluate()
     assert found.metrics["rows"] == 300
@@ -113,7 +113,7 @@ def test_auroc_of_two_classes_is_measured_with_each_evaluation(classes: int, kno
     inputs = torch.randn(300, 4)
     data = TensorDataset(inputs, (inputs[:, 0] + torch.randn(300) > 2).long())
     task = Task(model=nn.Linear(4, classes), head=(), train=data, test=data)
-    found = TorchLearner(task, "dfedavgm", rank=0, seed=0).evaluate()
+    found = build_learner(task, "dfedavgm", rank=0, seed=0).evaluate()
     if not known:
         assert found.auroc is None
         return

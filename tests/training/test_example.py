@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training import TorchLearner, load_task
+from dpeer.training import build_learner, load_task
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bring_your_own_task.py"
 SPEC = f"{EXAMPLE}:task"
@@ -16,7 +16,7 @@ SPEC = f"{EXAMPLE}:task"
 
 def test_it_learns(gossip: Callable[..., None]) -> None:
     assert importlib.util.find_spec("sklearn")
-    learners = [TorchLearner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
+    learners = [build_learner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
     assert len({learner.digest for learner in learners}) == 1
     gossip(learners, 10)
     assert np.mean([learner.evaluate().accuracy for learner in learners]) > 0.9

@@ -10,7 +10,7 @@ import torch
 
 from dpeer.exceptions import AlgorithmError, CheckpointError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
 from dpeer.training.extras import Extras
 from dpeer.training.split import Split
 
@@ -67,7 +67,7 @@ def of(learner: TorchLearner) -> np.ndarray:
 @pytest.fixture
 def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
     def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[TorchLearner]:
-        return [TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
+        return [build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
 
     return make
 
@@ -154,7 +154,7 @@ def private(
     make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking
 ) -> TorchLearner:
     session = ClientSession(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
+    return build_learner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.mixing import guard, private
 
 Make = Callable[..., Task]
@@ -64,7 +64,7 @@ Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
 def protected(make_task: Make, algorithm: type[Algorithm], folder: Path) -> TorchLearner:
     resume = (folder / "ledger.jsonl").exists()
     session = ClientSession(Guarantee(1e-3, 1.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
+    return build_learner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def largest_sent(learner: TorchLearner, number: int = 0) -> float:
@@ -202,4 +202,4 @@ def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], sai
     task = make_task()
     task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
     with pytest.raises(AlgorithmError, match=f"^algorithm {said}"):
-        TorchLearner(task, algorithm, H, rank=0, seed=0)
+        build_learner(task, algorithm, H, rank=0, seed=0)

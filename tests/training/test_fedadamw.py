@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Hyperparameters, Task, TorchLearner, make_options
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, make_options
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from tests.training.sampling import sampled
 
@@ -61,7 +61,7 @@ def task(rank: int, head: tuple[str, ...] = ("v",)) -> Task:
 
 
 def learners(algorithm: str = "fedadamw", head: tuple[str, ...] = ("v",), **options: Any) -> list[TorchLearner]:
-    return [TorchLearner(task(r, head), algorithm, H, rank=r, seed=SEED, options=options) for r in range(SIZE)]
+    return [build_learner(task(r, head), algorithm, H, rank=r, seed=SEED, options=options) for r in range(SIZE)]
 
 
 def recursion(rounds: int, aggregate: str = "mean", gamma: float = 0.5) -> tuple[list[Vector], list[Vector]]:
@@ -137,7 +137,7 @@ def test_without_all_three_parts_it_is_localadamw_to_the_bit(gossip: Gossip) -> 
 def test_localadamw_is_another_name_to_the_bit(head: tuple[str, ...], named: str, gossip: Gossip) -> None:
     h = H.model_copy(update={"optimizer": "adamw"})
     one = learners("localadamw", head)
-    other = [TorchLearner(task(rank, head), named, h, rank=rank, seed=SEED) for rank in range(SIZE)]
+    other = [build_learner(task(rank, head), named, h, rank=rank, seed=SEED) for rank in range(SIZE)]
     for peers in (one, other):
         gossip(peers, ROUNDS)
     for a, b in zip(one, other, strict=True):
@@ -180,12 +180,12 @@ def test_options_that_do_not_go_together_are_refused(make_task: Make, tmp_path: 
     with pytest.raises(AlgorithmError, match="blocks=residual has no effect with aggregate=full"):
         make_options(FedAdamW, {"aggregate": "full", "blocks": "residual"})
     with pytest.raises(ConfigurationError, match="--optimizer sgd: fedadamw takes steps of adamw; leave it out"):
-        TorchLearner(task(0), "fedadamw", Hyperparameters(optimizer="sgd"), rank=0, seed=0)
+        build_learner(task(0), "fedadamw", Hyperparameters(optimizer="sgd"), rank=0, seed=0)
     clip = {"grad_clip": 1.0}
     with pytest.raises(ConfigurationError, match=r"--grad-clip 1: .*leave it out.*correct=false"):
         sampled(make_task(), tmp_path, "fedadamw", hyper=clip)
     sampled(make_task(), tmp_path / "uncorrected", "fedadamw", hyper=clip, options={"correct": False}).train(0)
-    TorchLearner(task(0), "fedadamw", Hyperparameters(grad_clip=1.0), rank=0, seed=0).train(0)
+    build_learner(task(0), "fedadamw", Hyperparameters(grad_clip=1.0), rank=0, seed=0).train(0)
 
 
 # With privacy.
@@ -237,7 +237,7 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
     h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
     session = ClientSession(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     options = {"aggregate": aggregate}
-    ours = TorchLearner(make_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
+    ours = build_learner(make_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
     for number in range(4):
         loss = ours.train(number)
         assert loss is not None

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 
 SIZE, SAMPLES, CLASSES, SEED = 4, 22, 4, 5
@@ -54,7 +54,7 @@ def task_of(rank: int = 0, **changes: Any) -> Task:
 
 
 def learner(rank: int = 0, h: Hyperparameters = H, **changes: Any) -> TorchLearner:
-    return TorchLearner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=SEED)
+    return build_learner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=SEED)
 
 
 class Plain:

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, Interrupted, TaskError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 from dpeer.training.device import Compute
 
@@ -59,7 +59,7 @@ def task_of(rank: int = 0, **changes: Any) -> Task:
 def learner(
     rank: int = 0, h: Hyperparameters = H, options: Any = OPTIONS, seed: int = SEED, learns: Any = None, **changes: Any
 ) -> TorchLearner:
-    return TorchLearner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=seed, options=options, **(learns or {}))
+    return build_learner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=seed, options=options, **(learns or {}))
 
 
 def nu(ours: TorchLearner) -> Array:

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from dpeer.exceptions import AlgorithmError, DpeerError, UnknownName
-from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner, Trainer, find_algorithm
+from dpeer.training import ALGORITHMS, Algorithm, Task, Trainer, build_learner, find_algorithm
 
 GOOD = """
     from dataclasses import dataclass
@@ -112,11 +112,11 @@ def test_a_class_of_a_file_is_imported_once_and_described(where: str, make_task:
     quiet = find_algorithm(f"{where}:Quiet")
     assert (quiet.name, quiet.summary, quiet.leaves) == ("Quiet", "", "nothing")
     assert issubclass(quiet, found)
-    learner = TorchLearner(make_task(), f"{where}:Mine", rank=0, seed=0)
+    learner = build_learner(make_task(), f"{where}:Mine", rank=0, seed=0)
     before = learner.body
     learner.train(0)
     assert (learner.body != before).any()
-    assert not TorchLearner(make_task(), quiet, rank=0, seed=0).shares
+    assert not build_learner(make_task(), quiet, rank=0, seed=0).shares
 
 
 def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_what_is_no_algorithm_is_refused_in_a_line(where: str, name: str, messag
 def test_what_goes_wrong_later_names_the_algorithm(
     where: str, name: str, message: str, make_task: Callable[..., Task]
 ) -> None:
-    refused(lambda: TorchLearner(make_task(), f"{where}:{name}", rank=0, seed=0).train(0), message)
+    refused(lambda: build_learner(make_task(), f"{where}:{name}", rank=0, seed=0).train(0), message)
 
 
 def test_what_cannot_be_imported_is_refused_in_a_line(tmp_path: Path) -> None:
@@ -193,5 +193,5 @@ def test_a_class_can_be_given_as_it_is(make_task: Callable[..., Task]) -> None:
             peer.fit(peer.model, epochs=1, lr=0.1)
 
     assert find_algorithm(Here) is Here
-    assert TorchLearner(make_task(), Here, rank=0, seed=0).train(0) is not None
+    assert build_learner(make_task(), Here, rank=0, seed=0).train(0) is not None
     refused(lambda: find_algorithm(int), "algorithm 'int' is the class int; it must be a subclass")

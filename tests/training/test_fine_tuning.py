@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, Interrupted
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ def linear(algorithm: str, **changes: Any) -> TorchLearner:
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
     task = Task(model=Net(), head=("v",), train=dataset, test=dataset, loss=half_square)
     h = Hyperparameters(**({"batch_size": 8, "lr_decay": 0.9, "body_epochs": 2} | changes))
-    return TorchLearner(task, algorithm, h, rank=2, seed=SEED)
+    return build_learner(task, algorithm, h, rank=2, seed=SEED)
 
 
 def predicted(learner: TorchLearner) -> Vector:
@@ -150,7 +150,7 @@ def test_a_rate_of_ones_own_is_taken_where_the_schedule_has_come_to_nothing() ->
 def test_an_ended_run_cannot_be_finished_in_another_way(make_task: MakeTask, tmp_path: Path) -> None:
     def made(finish: str, rounds: int = 1) -> TorchLearner:
         h = Hyperparameters(finish=finish, rounds=rounds)
-        return TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+        return build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
 
     ended = made("all:1")
     ended.train(0)
@@ -165,7 +165,7 @@ def test_an_ended_run_cannot_be_finished_in_another_way(make_task: MakeTask, tmp
 
 
 def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:
-    learner = TorchLearner(make_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
+    learner = build_learner(make_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
     learner.train(0)
     assert learner.fine_tune(0) is None
     assert learner.finish_rate is None
@@ -185,7 +185,7 @@ def test_no_neighbor_hears_of_it(algorithm: str, finish: str, make_task: MakeTas
     runs = []
     for asked in (finish, "none"):
         h = Hyperparameters(batch_size=16, body_epochs=1, finish=asked)
-        peers = [TorchLearner(make_task(rank, dropout=0.2), algorithm, h, rank=rank, seed=0) for rank in range(3)]
+        peers = [build_learner(make_task(rank, dropout=0.2), algorithm, h, rank=rank, seed=0) for rank in range(3)]
         gossip(peers, 2)
         tuned = [peer.fine_tune(1) for peer in peers]
         assert all((one is None) == (asked == "none") for one in tuned)
@@ -200,7 +200,7 @@ def test_no_neighbor_hears_of_it(algorithm: str, finish: str, make_task: MakeTas
 def test_a_sparse_model_stays_sparse(make_task: MakeTask, gossip: Gossip) -> None:
     for finish in ("all:2", "head:2"):
         h = Hyperparameters(batch_size=16, finish=finish, weight_decay=0.1)
-        peers = [TorchLearner(make_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
+        peers = [build_learner(make_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
         gossip(peers, 2)
         for peer in peers:
             held = peer.algorithm.held()
@@ -218,7 +218,7 @@ def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> 
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)))
         h = Hyperparameters(batch_size=16, finish="all:2")
-        return TorchLearner(make_task(model=model, head=("2",)), "dfedmdc", h, rank=0, seed=0)
+        return build_learner(make_task(model=model, head=("2",)), "dfedmdc", h, rank=0, seed=0)
 
     learner = made()
     learner.train(0)
@@ -241,7 +241,7 @@ def test_it_is_in_the_checkpoint(
         tasks = [make_task(rank) for rank in range(3)]
         for task in tasks:
             task.validation = make_task(7).test
-        return [TorchLearner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+        return [build_learner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
 
     first, second = made(), made()
     gossip(first, 2, evaluate=True)
@@ -261,7 +261,7 @@ def test_it_is_in_the_checkpoint(
 
 
 def test_an_interrupted_one_has_changed_nothing(make_task: MakeTask) -> None:
-    learner = TorchLearner(make_task(), "dfedavgm", Hyperparameters(finish="all:2"), rank=0, seed=0)
+    learner = build_learner(make_task(), "dfedavgm", Hyperparameters(finish="all:2"), rank=0, seed=0)
     learner.train(0)
     before = learner._trainer.model.data.clone()
     learner.interrupt()
@@ -273,7 +273,7 @@ def test_an_interrupted_one_has_changed_nothing(make_task: MakeTask) -> None:
 
 def test_a_finished_model_that_is_not_finite_is_told(make_task: MakeTask) -> None:
     h = Hyperparameters(finish="all:3", finish_lr=1e38, grad_clip=None)
-    learner = TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    learner = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
     learner.train(0)
     assert learner.finite
     learner.fine_tune(0)
@@ -284,7 +284,7 @@ def test_what_cannot_be_done_is_refused(make_task: MakeTask) -> None:
     with pytest.raises(
         ConfigurationError, match="--finish head:2: nothing of the task's head is trained; --finish all"
     ):
-        TorchLearner(make_task(head=()), "dfedavgm", Hyperparameters(finish="head:2"), rank=0, seed=0)
+        build_learner(make_task(head=()), "dfedavgm", Hyperparameters(finish="head:2"), rank=0, seed=0)
 
 
 @pytest.mark.parametrize("point", ["trained", "mixed", "finished"])
@@ -294,7 +294,7 @@ def test_the_best_model_may_be_of_each_point(
     """Losses that are made up say which one is best; what is written is what the model was at that moment."""
     task = make_task()
     task.validation = task.test
-    learner = TorchLearner(task, "dfedavgm", Hyperparameters(finish="all:1"), rank=0, seed=0, keep="best")
+    learner = build_learner(task, "dfedavgm", Hyperparameters(finish="all:1"), rank=0, seed=0, keep="best")
     order = [(number, when) for number in range(2) for when in ("trained", "mixed")] + [(1, "finished")]
     best = (0, point) if point == "trained" else (1, point)
     losses = iter([0.0 if one == best else 1.0 for one in order])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
 
@@ -132,7 +132,7 @@ def of_words(make_task: Make, *, sparse: bool, **changes: Any) -> TorchLearner:
 
 
 def learner(task: Task, **changes: Any) -> TorchLearner:
-    return TorchLearner(task, "dfedsmdc", Hyperparameters(body_epochs=1, batch_size=16), rank=0, seed=0, **changes)
+    return build_learner(task, "dfedsmdc", Hyperparameters(body_epochs=1, batch_size=16), rank=0, seed=0, **changes)
 
 
 def test_sparse_gradients_train_as_dense_ones_do(make_task: Make) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 from dpeer.exceptions import CheckpointError, Interrupted, TaskError, UnknownName
 from dpeer.peer.learner import Learner
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=2, batch_size=16)
@@ -24,7 +24,7 @@ H = Hyperparameters(body_epochs=2, batch_size=16)
 def make(make_task: Make) -> Callable[..., TorchLearner]:
     def learner(rank: int = 0, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
         keep = changes.pop("keep", "last")
-        return TorchLearner(make_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
+        return build_learner(make_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
 
     return learner
 
@@ -163,7 +163,7 @@ def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., T
 
 def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
     wild = Hyperparameters(body_lr=1e30, head_lr=1e30, batch_size=16, grad_clip=None)
-    learner = TorchLearner(make_task(), "dfedmdc", wild, rank=0, seed=0)
+    learner = build_learner(make_task(), "dfedmdc", wild, rank=0, seed=0)
     losses = [learner.train(number) for number in range(2)]
     assert isinstance(losses[-1], float)
     assert not math.isfinite(losses[-1])
@@ -172,7 +172,7 @@ def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
 
 def test_training_nothing_has_no_loss(make_task: Make) -> None:
     idle = Hyperparameters().model_copy(update={"body_epochs": 0, "head_epochs": 0})
-    assert TorchLearner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
+    assert build_learner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
 
 
 def test_sharing_everything_with_an_empty_head(make: Callable[..., TorchLearner]) -> None:
@@ -191,7 +191,7 @@ def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
             learner.interrupt()
         return nn.functional.cross_entropy(outputs, targets)
 
-    learner = TorchLearner(make_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
+    learner = build_learner(make_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
     with pytest.raises(Interrupted):
         learner.train(0)
     # 4 head steps, then one SAM step of two gradients: the step under way is finished, none is begun.
@@ -241,7 +241,7 @@ def test_a_resumed_run_continues_with_the_same_bits(
             if kind == "batchnorm":
                 task = Task(Counting(), ("norm", "fc"), task.train, task.test, validation=task.test)
             task.validation = task.test
-            found.append(TorchLearner(task, algorithm, H, rank=rank, seed=0, keep="best"))
+            found.append(build_learner(task, algorithm, H, rank=rank, seed=0, keep="best"))
         return found
 
     whole, first, resumed = peers(), peers(), peers()
@@ -311,7 +311,7 @@ def test_write_model_loads_into_the_users_own_model(
 def test_write_model_with_tied_head(make_task: Make, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     model[2].weight = model[1].weight
-    learner = TorchLearner(make_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
+    learner = build_learner(make_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
     learner.train(0)
     assert model[2].weight is model[1].weight
     learner.write_model(tmp_path / "m")
@@ -327,7 +327,7 @@ def test_keep_best_needs_validation_data(make: Callable[..., TorchLearner]) -> N
 def test_keep_best_writes_the_best_model(make_task: Make, tmp_path: Path) -> None:
     task = make_task()
     task.validation = task.test
-    learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
+    learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
     losses, bodies = [], []
     for number in range(6):
         learner.train(number)
@@ -354,7 +354,7 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept(make_task: M
     """Where not every round is evaluated, the model of an earlier one may first be measured then."""
     task = make_task()
     task.validation = task.test
-    learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
+    learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
     learner.train(0)
     learner.release(0)
     learner.mix({}, {0: 1.0})

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.algorithms import ALGORITHMS
 from dpeer.training.local_baseline import LocalBaseline, independent_copy
 
@@ -34,7 +34,7 @@ def make(dropout: float = 0.0, **values: Any) -> Task:
 
 def local(task: Task, h: Hyperparameters = H, **options: Any) -> TorchLearner:
     """What `--algorithm local` trains, without interruption."""
-    learner = TorchLearner(task, "local", h, rank=RANK, seed=SEED, **options)
+    learner = build_learner(task, "local", h, rank=RANK, seed=SEED, **options)
     for number in range(h.rounds):
         learner.train(number)
         learner.evaluate()
@@ -68,7 +68,7 @@ def test_minibatch_by_minibatch_beside_another_learner_it_has_the_bits_of_local(
     dropout: float, draws: bool | None, tmp_path: Path
 ) -> None:
     expected = model(local(make(dropout, draws=draws)), tmp_path)
-    other = TorchLearner(make(dropout, draws=draws), "dfedsmdc", H, rank=RANK, seed=SEED)
+    other = build_learner(make(dropout, draws=draws), "dfedsmdc", H, rank=RANK, seed=SEED)
     turns = iter(range(1000))
 
     def interfere() -> None:
@@ -91,7 +91,7 @@ def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int |
     if ALGORITHMS[name].shares == "model" or name in ("fedrod", "dis-pfl"):
         own_task = replace(own_task, model=nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), head=("2",))
     copied = independent_copy(own_task)
-    peer = TorchLearner(own_task, name, h, rank=RANK, seed=SEED)
+    peer = build_learner(own_task, name, h, rank=RANK, seed=SEED)
     for number in range(h.rounds):
         peer.train(number)
     copy = LocalBaseline(copied, h, peer.algorithm.gradients(h), lambda number: True, rank=RANK, seed=SEED)
@@ -108,7 +108,7 @@ def test_the_peers_own_bits_are_the_same_with_a_copy_beside(tmp_path: Path) -> N
     for beside in (False, True):
         task = make(0.4)
         copy = alone(task) if beside else None
-        peer = TorchLearner(task, "dfedsmdc", H, rank=RANK, seed=SEED)
+        peer = build_learner(task, "dfedsmdc", H, rank=RANK, seed=SEED)
         for number in range(H.rounds):
             if copy:
                 copy.work(lambda: True)
@@ -123,7 +123,7 @@ def test_the_peers_own_bits_are_the_same_with_a_copy_beside(tmp_path: Path) -> N
 
 def test_rounds_that_the_peer_sits_out_it_sits_out_too(tmp_path: Path) -> None:
     copy = through(alone(make(), takes_part=lambda number: number != 1))
-    expected = TorchLearner(make(), "local", H, rank=RANK, seed=SEED)
+    expected = build_learner(make(), "local", H, rank=RANK, seed=SEED)
     for number in (0, 2):
         expected.train(number)
     assert model(copy, tmp_path) == model(expected, tmp_path)

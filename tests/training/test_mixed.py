@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
@@ -63,7 +63,7 @@ class Tuning(Algorithm):
 
 
 def test_it_is_called_after_mixing_with_what_mixing_gave(make_task: Make, gossip: Any) -> None:
-    ours = [TorchLearner(make_task(rank), Adjusting, H, rank=rank, seed=0) for rank in range(SIZE)]
+    ours = [build_learner(make_task(rank), Adjusting, H, rank=rank, seed=0) for rank in range(SIZE)]
     for number in range(2):
         for learner in ours:
             learner.train(number)
@@ -85,7 +85,7 @@ def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
     class Alone(Adjusting):
         shares = "nothing"
 
-    sits, alone = (TorchLearner(make_task(), algorithm, H, rank=0, seed=0) for algorithm in (Adjusting, Alone))
+    sits, alone = (build_learner(make_task(), algorithm, H, rank=0, seed=0) for algorithm in (Adjusting, Alone))
     sits.sit_out(0)
     alone.train(0)
     alone.release(0)
@@ -95,7 +95,7 @@ def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
 
 def protected(make_task: Make, folder: Path, algorithm: type[Algorithm], *, resume: bool = False) -> TorchLearner:
     session = ClientSession(Guarantee(1e-7, CLIP, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
+    return build_learner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def values(payload: Any) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_by_default_it_may_use_data() -> None:
 
 def test_a_resumed_run_has_what_it_did_to_the_bit(make_task: Make, gossip: Any, tmp_path: Path) -> None:
     def peers() -> list[TorchLearner]:
-        return [TorchLearner(make_task(rank, dropout=0.4), Tuning, H, rank=rank, seed=0) for rank in range(SIZE)]
+        return [build_learner(make_task(rank, dropout=0.4), Tuning, H, rank=rank, seed=0) for rank in range(SIZE)]
 
     whole, first, resumed = peers(), peers(), peers()
     gossip(whole, 4)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import Interrupted, TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 
 Make = Callable[..., Task]
 Peer = Callable[..., TorchLearner]
@@ -41,7 +41,7 @@ class Normed(nn.Module):
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return build_learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 @pytest.fixture

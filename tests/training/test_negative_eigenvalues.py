@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
+from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
 from dpeer.training.algorithms import ALGORITHMS
 
 Gossip = Callable[..., None]
@@ -47,7 +47,7 @@ def disagreements(algorithm: str, graph: str, size: int, rounds: int, gossip: Go
         lr_decay=1.0, weight_decay=0.0,
     )  # fmt: skip
     classes = algorithm == "fedrod"  # its loss is one of classes
-    peers = [TorchLearner(task(r, classes), algorithm, h, rank=r, seed=1) for r in range(size)]
+    peers = [build_learner(task(r, classes), algorithm, h, rank=r, seed=1) for r in range(size)]
     found = []
     for number in range(rounds):
         gossip(peers, 1, start=number, weights=matrix)

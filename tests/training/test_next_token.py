@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Task, build_learner
 from dpeer.training.next_token import figures_of_windows, next_token_metrics
 
 VOCABULARY, LENGTH = 7, 5
@@ -51,7 +51,7 @@ def expected(made: Task) -> tuple[Any, Any]:
 def test_figures_are_those_of_all_tokens() -> None:
     made = task()
     right, losses = expected(made)
-    found = TorchLearner(made, "dfedmdc", rank=0, seed=0).evaluate()
+    found = build_learner(made, "dfedmdc", rank=0, seed=0).evaluate()
     assert found.accuracy == pytest.approx(right.mean())
     assert found.test_loss == pytest.approx(losses.mean(), rel=1e-5)
     assert found.metrics["bits_per_token"] == pytest.approx(losses.mean() / math.log(2), rel=1e-5)
@@ -61,7 +61,7 @@ def test_figures_are_those_of_all_tokens() -> None:
 def test_rows_are_windows() -> None:
     made = task()
     right, losses = expected(made)
-    learner = TorchLearner(made, "dfedmdc", rank=0, seed=0)
+    learner = build_learner(made, "dfedmdc", rank=0, seed=0)
     rows = learner._selection.rows()[1]
     assert rows.measure == "accuracy"
     np.testing.assert_allclose(rows.values, right)
@@ -70,7 +70,7 @@ def test_rows_are_windows() -> None:
         return {"test_loss": figures_of_windows(outputs, targets)["test_loss"]}
 
     made = task(by_row=losses_alone, metrics=lambda figures, _: {"bits": figures["test_loss"].mean()})
-    rows = TorchLearner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1]
+    rows = build_learner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1]
     assert rows.measure == "test_loss"
     np.testing.assert_allclose(rows.values, losses, rtol=1e-5)
 
@@ -79,7 +79,7 @@ def test_figures_of_rows_that_are_not_the_whole_sets_are_left_out() -> None:
     made = task(
         by_row=lambda outputs, targets: {"accuracy": torch.ones(len(targets))}, metrics=lambda f, t: {"accuracy": 0.5}
     )
-    assert TorchLearner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1] is None
+    assert build_learner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1] is None
 
 
 def test_an_infinite_loss_has_an_infinite_perplexity() -> None:
@@ -92,6 +92,6 @@ def test_a_by_row_that_fails_or_is_no_function() -> None:
         raise ValueError("no such token")
 
     with pytest.raises(TaskError, match=r"the task's by_row failed: ValueError: no such token"):
-        TorchLearner(task(by_row=fails), "dfedmdc", rank=0, seed=0).evaluate()
+        build_learner(task(by_row=fails), "dfedmdc", rank=0, seed=0).evaluate()
     with pytest.raises(TaskError, match=r"the task's by_row is a int; it must be a function"):
         task(by_row=3)

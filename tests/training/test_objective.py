@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import Batches, batch_order
 from dpeer.training.objective import balanced, counted
 
@@ -28,7 +28,7 @@ def learner(class_weights: str, *, algorithm: str = "local", outputs: int = 2, *
         **({"model": nn.Sequential(nn.Linear(4, outputs)), "head": ("0",), "train": data, "test": data} | changes)
     )
     h = Hyperparameters(class_weights=class_weights, momentum=0.0, body_lr=0.1, body_epochs=1, batch_size=20)
-    return TorchLearner(task, algorithm, h, rank=0, seed=0)
+    return build_learner(task, algorithm, h, rank=0, seed=0)
 
 
 def test_weights_are_those_of_scikit_learn() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
+from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.batches import batch_order
 
@@ -65,7 +65,7 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any], make_t
     tasks = [make_task(rank, samples=40) for rank in range(SIZE)]
     plains = [Plain(task, rank, options.get("mu", 0.1)) for rank, task in enumerate(tasks)]
     learners = [
-        TorchLearner(task, printed, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
+        build_learner(task, printed, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
     ]
     gossip(learners, ROUNDS)
     for number in range(ROUNDS):
@@ -84,7 +84,7 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any], make_t
 def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str, make_task: Make, gossip: Any) -> None:
     def run(algorithm: str, options: dict[str, Any]) -> Tensor:
         learners = [
-            TorchLearner(make_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
+            build_learner(make_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
         ]
         gossip(learners, ROUNDS)
         return torch.stack([learner._trainer.model.data for learner in learners])
@@ -104,4 +104,4 @@ def test_what_it_says_of_itself(printed: str) -> None:
 
 def test_its_limits_are_kept(printed: str, make_task: Make) -> None:
     with pytest.raises(AlgorithmError, match=r"^--algorithm-option mu=-1: input should be greater than or equal to 0"):
-        TorchLearner(make_task(), printed, H, rank=0, seed=0, options={"mu": -1})
+        build_learner(make_task(), printed, H, rank=0, seed=0, options={"mu": -1})

@@ -16,7 +16,16 @@ from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, make_options, option, shared_options
+from dpeer.training import (
+    Algorithm,
+    Hyperparameters,
+    Task,
+    TorchLearner,
+    build_learner,
+    make_options,
+    option,
+    shared_options,
+)
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -34,7 +43,7 @@ def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, 
     if folder is not None:
         resume = (folder / "ledger.jsonl").exists()
         session = ClientSession(Guarantee(1e-3, 1000.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(task, algorithm, H, rank=0, seed=0, session=session, options=options)
+    return build_learner(task, algorithm, H, rank=0, seed=0, session=session, options=options)
 
 
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
@@ -179,7 +188,7 @@ def test_options_are_made_once(make_task: Make) -> None:
                 object.__setattr__(self, "double", 2 * self.percent)
 
     options = make_options(Percent, {"percent": 30.0})
-    made = TorchLearner(make_task(), Percent, H, rank=0, seed=0, options=options)
+    made = build_learner(make_task(), Percent, H, rank=0, seed=0, options=options)
     assert made._algorithm.options.percent == pytest.approx(0.3)
     assert made._algorithm.options.double == pytest.approx(0.6)
 

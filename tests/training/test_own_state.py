@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError, CheckpointError
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner
 from tests.training.sampling import sampled
 
 Make = Callable[..., Task]
@@ -28,7 +28,7 @@ class Plain(Algorithm):
 
 
 def learner(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
-    return TorchLearner(task, algorithm, H, rank=0, seed=0)
+    return build_learner(task, algorithm, H, rank=0, seed=0)
 
 
 def saved(one: TorchLearner, folder: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
 # Ten samples are learned by heart, and the validation loss grows.
@@ -22,7 +22,7 @@ def alone(make_task: Make) -> Callable[..., TorchLearner]:
         task = make_task(samples=10)
         task.validation = task.test
         asked: dict[str, Any] = {"keep": "best", "patience": PATIENCE}
-        return TorchLearner(task, "local", H, rank=0, seed=0, **(asked | changes))
+        return build_learner(task, "local", H, rank=0, seed=0, **(asked | changes))
 
     return make
 
@@ -81,7 +81,7 @@ def test_nobody_stops_whom_others_wait_for(algorithm: str, make_task: Make) -> N
     task = make_task()
     task.validation = task.test
     with pytest.raises(ConfigurationError, match=f"--patience 3 is for peers that train alone: with {algorithm}"):
-        TorchLearner(task, algorithm, H, rank=0, seed=0, keep="best", patience=3)
+        build_learner(task, algorithm, H, rank=0, seed=0, keep="best", patience=3)
 
 
 def test_it_needs_something_to_tell_by(alone: Callable[..., TorchLearner]) -> None:

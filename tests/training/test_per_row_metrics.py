@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 X = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
 
@@ -19,7 +19,7 @@ def learner(targets: torch.Tensor, outputs: int, **values: Any) -> TorchLearner:
     data = TensorDataset(X, targets)
     task = Task(model=nn.Sequential(nn.Linear(4, 6), nn.Linear(6, outputs)), head=("1",), train=data, test=data,
                 **values)  # fmt: skip
-    return TorchLearner(task, "local", Hyperparameters(body_epochs=1), rank=0, seed=0)
+    return build_learner(task, "local", Hyperparameters(body_epochs=1), rank=0, seed=0)
 
 
 def test_right_and_wrong_answers() -> None:

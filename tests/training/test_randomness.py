@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.randomness import LOCK, Purpose, stream, undisturbed
 
 H = Hyperparameters(body_epochs=2, batch_size=16)
@@ -49,7 +49,7 @@ def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Tas
             task = make_task(rank, dropout=dropout)
             if kind in ("numpy", "random"):
                 task.train = Drawing(task.train, kind)
-            found.append(TorchLearner(task, "dfedsmdc", H, rank=rank, seed=0))
+            found.append(build_learner(task, "dfedsmdc", H, rank=rank, seed=0))
         return found
 
     alone, together = peers(), peers()
@@ -72,7 +72,7 @@ def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Tas
 def test_what_the_process_drew_before_does_not_matter(make_task: Callable[..., Task]) -> None:
     results = []
     for noise in (1, 2):
-        learner = TorchLearner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+        learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
         for number in range(3):
             torch.manual_seed(noise)
             learner.train(number)
@@ -84,7 +84,7 @@ def test_dropout_differs_between_ranks_and_rounds(make_task: Callable[..., Task]
     masks = []
 
     def run(rank: int, number: int) -> None:
-        learner = TorchLearner(make_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
+        learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
         first: list[torch.Tensor] = []
         learner._model.drop.register_forward_hook(lambda _m, _i, out: first.append(out.detach() == 0))
         learner.train(number)
@@ -118,7 +118,7 @@ def test_tasks_that_do_not_draw_train_at_the_same_time(make_task: Callable[..., 
         task = make_task(rank)
         datasets.append(Meeting(task.train, barrier))
         task.train = datasets[-1]
-        learners.append(TorchLearner(task, "dfedmdc", H, rank=rank, seed=0))
+        learners.append(build_learner(task, "dfedmdc", H, rank=rank, seed=0))
     for learner, dataset in zip(learners, datasets, strict=True):
         learner.train(0)
         dataset.open = True
@@ -140,13 +140,13 @@ def test_tasks_that_say_they_do_not_draw_train_at_the_same_time_from_the_first_r
         task = replace(make_task(rank), draws=False)
         task.train = Meeting(task.train, barrier)
         task.train.open = True
-        learners.append(TorchLearner(task, "dfedmdc", H, rank=rank, seed=0))
+        learners.append(build_learner(task, "dfedmdc", H, rank=rank, seed=0))
     torch.manual_seed(9)
     before = torch.get_rng_state()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda learner: learner.train(0), learners))
     assert torch.equal(torch.get_rng_state(), before), "nobody has seeded them"
-    plain = TorchLearner(make_task(1), "dfedmdc", H, rank=1, seed=0)
+    plain = build_learner(make_task(1), "dfedmdc", H, rank=1, seed=0)
     plain.train(0)
     assert torch.equal(bits(learners[1]), bits(plain))
 
@@ -157,14 +157,14 @@ def test_a_task_that_draws_but_says_it_does_not_is_refused(make_task: Callable[.
     if call == "evaluate":
         task = replace(make_task(), draws=False)
         task.test = Drawing(task.test, "numpy")
-    learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0)
+    learner = build_learner(task, "dfedmdc", H, rank=0, seed=0)
     with pytest.raises(TaskError, match="draws=False"):
         learner.train(0) if call == "train" else learner.evaluate()
 
 
 def test_who_says_that_it_draws_never_runs_beside_others(make_task: Callable[..., Task]) -> None:
-    said = TorchLearner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
-    found_out = TorchLearner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+    said = build_learner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
+    found_out = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
     for learner in (said, found_out):
         for number in range(2):
             learner.train(number)
@@ -172,7 +172,7 @@ def test_who_says_that_it_draws_never_runs_beside_others(make_task: Callable[...
 
 
 def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:
-    learner = TorchLearner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+    learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
     free: list[bool] = []
 
     def probe(*_: Any) -> None:

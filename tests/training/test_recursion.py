@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProx
     x, y = data(rank)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
     task = Task(model=Linear(), head=("v",), train=dataset, test=dataset, loss=half_square)
-    return TorchLearner(task, algorithm, h, rank=rank, seed=SEED, options=options)
+    return build_learner(task, algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 class Peer:

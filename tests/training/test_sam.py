@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 
 RHO, LR = 0.7, 1.0
 Values = dict[str, Tensor]
@@ -38,7 +38,7 @@ def data() -> tuple[Tensor, Tensor]:
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return build_learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 def learner(algorithm: str, **changes: Any) -> TorchLearner:

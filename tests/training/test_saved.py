@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import Task, TorchLearner, store
+from dpeer.training import Task, build_learner, store
 from dpeer.training.saved import REST, TENSORS, saved_body
 
 
@@ -60,7 +60,7 @@ def test_reading_it_needs_no_torch(tmp_path: Path) -> None:
 def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(
     make_task: Callable[..., Task], tmp_path: Path
 ) -> None:
-    ours = TorchLearner(make_task(), "ditto", rank=0, seed=1)
+    ours = build_learner(make_task(), "ditto", rank=0, seed=1)
     copies = []
     for number in range(2):
         ours.train(number)

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import augmenting, batch_order
 from dpeer.training.schedules import PATTERN, factor
 
@@ -31,7 +31,7 @@ def test_rates_are_those_of_torchs_schedulers(schedule: str, make_task: Make) ->
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
     theirs = THEIRS[schedule](optimizer)
     h = Hyperparameters(lr_schedule=schedule, lr_decay=0.8, rounds=ROUNDS)
-    ours = TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    ours = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
     for number in range(ROUNDS):
         ours._trainer.begin(number)
         assert ours._trainer.decayed(0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
@@ -50,7 +50,7 @@ def test_the_schedule_steers_the_steps(make_task: Make) -> None:
     h = Hyperparameters(lr_schedule="cosine", rounds=2, body_epochs=1, batch_size=1000, momentum=0.0)
     moved = []
     for number in (0, 1, 2):
-        ours = TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+        ours = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
         before = ours.body
         ours.train(number)
         moved.append((ours.body - before).norm().item())
@@ -67,7 +67,7 @@ def test_what_is_no_schedule_is_refused(text: str) -> None:
 
 def test_a_cosine_ends_with_its_rounds_and_others_do_not(make_task: Make, tmp_path: Path) -> None:
     def learner(schedule: str, rounds: int) -> TorchLearner:
-        return TorchLearner(
+        return build_learner(
             make_task(), "dfedmdc", Hyperparameters(lr_schedule=schedule, rounds=rounds), rank=0, seed=0
         )
 
@@ -104,7 +104,7 @@ def test_it_is_on_both_rates(make_task: Make) -> None:
         h = Hyperparameters(
             warmup=warmup, body_epochs=1, head_epochs=1, batch_size=1000, momentum=0.0, body_lr=1e-4, head_lr=1e-4
         )
-        ours = TorchLearner(make_task(), "dfedmdc", h, rank=0, seed=0)._trainer
+        ours = build_learner(make_task(), "dfedmdc", h, rank=0, seed=0)._trainer
         before = ours.model.data.clone()
         for part in (ours.head, ours.body):
             ours.fit(part, epochs=1, lr=1e-4)

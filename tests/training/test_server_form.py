@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
@@ -32,7 +32,7 @@ def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
         options = options_among(find_algorithm(algorithm), {"rho": rho})
         tasks = [make_task(rank, samples=sizes(rank)) for rank in range(CLIENTS)]
         return [
-            TorchLearner(task, algorithm, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
+            build_learner(task, algorithm, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
         ]
 
     return make

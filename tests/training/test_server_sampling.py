@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.topology import ServerSampling, build
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, begin, gradient, task
 
 Make = Callable[..., Task]
@@ -43,7 +43,7 @@ def learners(algorithm: str, **more: Any) -> list[TorchLearner]:
     }  # fmt: skip
     h = Hyperparameters(**values | more)
     return [
-        TorchLearner(task(r, ()), algorithm, h, rank=r, seed=0, options=options, sampled_share=DRAWN.share)
+        build_learner(task(r, ()), algorithm, h, rank=r, seed=0, options=options, sampled_share=DRAWN.share)
         for r in range(SIZE)
     ]
 
@@ -160,7 +160,7 @@ def test_all_peers_have_one_model_and_one_of_each_extra(algorithm: str) -> None:
 
 def test_a_head_stays_as_the_peer_last_trained_it() -> None:
     h = Hyperparameters(batch_size=20, body_epochs=1, head_epochs=1)
-    ours = [TorchLearner(task(r, ("head",)), "dfedmdc", h, rank=r, seed=0) for r in range(SIZE)]
+    ours = [build_learner(task(r, ("head",)), "dfedmdc", h, rank=r, seed=0) for r in range(SIZE)]
     outside = [rank for rank in range(SIZE) if rank not in SAMPLES[0]]
     before = [one._trainer.head.data.clone() for one in ours]
     run(ours, 1)
@@ -180,7 +180,7 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(
     """
     clip, m = 0.05, len(SAMPLES[0])
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    plain = [TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
+    plain = [build_learner(make_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
     begun, updates = plain[0].body.clone().double(), []
     for rank in SAMPLES[0]:
         plain[rank].train(0)
@@ -194,7 +194,7 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(
         for rank in SAMPLES[0]:
             ledger = Ledger(tmp_path / f"{repeated}-{rank}", {}, resume=False)
             session = ClientSession(Guarantee(sigma / m**0.5, clip, 1e-5), ledger, None)
-            ours[rank] = TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
+            ours[rank] = build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
             ours[rank].train(0)
         sent = {rank: one.release(0) for rank, one in ours.items()}
         first = SAMPLES[0][0]
@@ -212,7 +212,7 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_ta
     for rank in range(SIZE):
         ledger = Ledger(tmp_path / str(rank), {}, resume=False)
         session = ClientSession(Guarantee(2.0, 0.1, 1e-5), ledger, None)
-        ours.append(TorchLearner(make_task(rank), "fedavg", h, rank=rank, seed=0, session=session))
+        ours.append(build_learner(make_task(rank), "fedavg", h, rank=rank, seed=0, session=session))
     run(ours)
     for rank, one in enumerate(ours):
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
@@ -225,7 +225,7 @@ def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(make_task:
     """Not the body, which may hold what was trained and never released."""
     session = ClientSession(Guarantee(2.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    ours = TorchLearner(make_task(), "fedavg", h, rank=0, seed=0, session=session)
+    ours = build_learner(make_task(), "fedavg", h, rank=0, seed=0, session=session)
     base = ours.body.clone()
     ours.train(0)
     assert not torch.equal(ours.body, base)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.split import split
 
 
@@ -51,7 +51,7 @@ def test_frozen_parameters_stay_as_they_are(make_task: Callable[..., Task]) -> N
     task = make_task()
     frozen = task.model.body[0].bias.requires_grad_(False)
     before = frozen.clone()
-    learner = TorchLearner(task, "dfedmdc", Hyperparameters(), rank=0, seed=0)
+    learner = build_learner(task, "dfedmdc", Hyperparameters(), rank=0, seed=0)
     learner.train(0)
     assert torch.equal(frozen, before)
     assert not frozen.requires_grad
@@ -124,7 +124,7 @@ def test_nothing_is_refused_where_nothing_is_shared() -> None:
 
 @pytest.mark.parametrize("algorithm", ["local", "dfedavgm", "dfedmdc"])
 def test_counts(make_task: Callable[..., Task], algorithm: str) -> None:
-    learner = TorchLearner(make_task(), algorithm, rank=0, seed=0)
+    learner = build_learner(make_task(), algorithm, rank=0, seed=0)
     expected = {"local": (0, 83), "dfedavgm": (83, 0), "dfedmdc": (56, 27)}
     assert (learner.body_parameters, learner.head_parameters) == expected[algorithm]
     assert learner.payload_bytes == 4 * learner.body_parameters

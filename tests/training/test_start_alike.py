@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpeer.training import Choices, Task, TorchLearner, load_task
+from dpeer.training import Choices, Task, build_learner, load_task
 
 Make = Callable[..., Task]
 
@@ -38,7 +38,7 @@ def digest(make_task: Make) -> Callable[..., str]:
         net = Net()
         with torch.no_grad():
             change(net)
-        return TorchLearner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).digest
+        return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).digest
 
     return found
 
@@ -87,7 +87,7 @@ def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
     def digests(init_seed: int | None) -> set[str]:
         choices = Choices(model="small-body", standardize=True)
         tasks = [load_task("digits", rank, 3, 5, {}, choices, init_seed=init_seed) for rank in range(3)]
-        return {TorchLearner(task, algorithm, rank=rank, seed=5).digest for rank, task in enumerate(tasks)}
+        return {build_learner(task, algorithm, rank=rank, seed=5).digest for rank, task in enumerate(tasks)}
 
     found = [digests(seed) for seed in (None, 5, 6)]
     assert [len(each) for each in found] == [1, 1, 1]
@@ -95,8 +95,8 @@ def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
 
 
 def test_the_bodies_alone_decide_where_nothing_is_frozen(make_task: Make) -> None:
-    ours = TorchLearner(make_task(), "dfedmdc", rank=0, seed=0)
+    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0)
     assert ours.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
     frozen = make_task()
     frozen.model.fc.requires_grad_(False)
-    assert TorchLearner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"
+    assert build_learner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"

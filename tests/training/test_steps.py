@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import Interrupted
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
@@ -21,7 +21,7 @@ SEED, RANK = 3, 2
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return build_learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:

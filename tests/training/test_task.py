@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Task, build_learner
 
 DATA = TensorDataset(torch.zeros(4, 6), torch.zeros(4, dtype=torch.int64))
 
@@ -156,7 +156,7 @@ def failing(*_: Any) -> Any:
 def test_what_fails_in_training_is_one_line(
     make_task: Callable[..., Task], changes: dict[str, Any], message: str
 ) -> None:
-    learner = TorchLearner(make_task(**changes), "dfedmdc", rank=0, seed=0)
+    learner = build_learner(make_task(**changes), "dfedmdc", rank=0, seed=0)
     with pytest.raises(TaskError, match=message) as caught:
         learner.train(0)
     assert "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpeer.results.records import RoundRecord, gap
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from tests.training.sampling import sampled
 
@@ -26,7 +26,7 @@ def right(ours: TorchLearner, data: Any) -> float:
 
 
 def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make) -> None:
-    ours = TorchLearner(make_task(), "dfedmdc", rank=0, seed=0, training_accuracy=True)
+    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0, training_accuracy=True)
     for number in range(2):
         ours.train(number)
         before = ours.evaluate()
@@ -41,14 +41,14 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make)
 
 
 def test_by_default_it_is_not_measured(make_task: Make) -> None:
-    ours = TorchLearner(make_task(), "dfedmdc", rank=0, seed=0)
+    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0)
     ours.train(0)
     assert ours.evaluate().training_accuracy is None
 
 
 def test_what_predicts_is_measured_where_another_model_trains_on(make_task: Make) -> None:
     h = Hyperparameters(finish="all:1")
-    ours = TorchLearner(make_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
+    ours = build_learner(make_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
     ours.train(0)
     found = ours.fine_tune(0)
     assert found is not None
@@ -61,7 +61,7 @@ def test_measuring_changes_no_bit_of_a_model(dropout: float, make_task: Make, go
     found = []
     for measured in (False, True):
         peers = [
-            TorchLearner(make_task(rank, dropout=dropout), "dfedsmdc", rank=rank, seed=0, training_accuracy=measured)
+            build_learner(make_task(rank, dropout=dropout), "dfedsmdc", rank=rank, seed=0, training_accuracy=measured)
             for rank in range(3)
         ]
         gossip(peers, 2, evaluate=True)

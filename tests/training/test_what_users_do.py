@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.split import split
 
@@ -20,7 +20,7 @@ H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
 def learner(task: Task, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
-    return TorchLearner(
+    return build_learner(
         task, algorithm, changes.pop("hyperparameters", H), rank=changes.pop("rank", 0), seed=0, **changes
     )
 

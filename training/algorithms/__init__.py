@@ -1,4 +1,4 @@
-"""The algorithms, by what ``--algorithm`` takes."""
+"""Registry of algorithms by name, open to classes from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an algorithm is: how a round's local training goes, and what of the model the neighbors get."""
+"""Base class of algorithms: a round's local training, and the part of the model that is shared."""
 
 from __future__ import annotations
 

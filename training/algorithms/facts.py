@@ -1,4 +1,4 @@
-"""Facts: what a class says of its algorithm, read once and checked; all of dpeer asks `facts_of`.
+"""Facts of an algorithm: what its class states of what leaves the peer, read once and checked.
 
 What leaves a peer, and whether noise has to cover it, follows from these facts.
 """
@@ -15,7 +15,7 @@ from dpeer.training.split import Shares
 
 @dataclass(frozen=True)
 class Facts:
-    """What a class says of itself.
+    """The facts of a class.
 
     Attributes:
         algorithm: The class.
@@ -34,10 +34,10 @@ class Facts:
 
 @functools.cache
 def facts_of(algorithm: type) -> Facts:
-    """What a class says of itself, as it is when this is first asked.
+    """The facts of a class, as they are when this is first asked.
 
     Raises:
-        AlgorithmError: It says something that it cannot.
+        AlgorithmError: A fact is missing or of another type.
     """
     own = vars(algorithm)
     what = f"algorithm {own.get('name', algorithm.__name__)}"

@@ -1,4 +1,4 @@
-"""The options of an algorithm: settings that only it has, stated as a frozen dataclass in its class.
+"""Options of an algorithm: the settings that only it has, a frozen dataclass in its class.
 
     class Mine(Algorithm):
         @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any)
     """A field of an algorithm's `Options`.
 
     Args:
-        default: Its value where nobody says otherwise; a callable makes one.
+        default: Its value by default; a callable makes one.
         words: What it is, for listings.
         shared: Whether it must be equal on all peers; if not, it is each peer's own affair.
         limits: What its values are limited to, as arguments of pydantic's `Field`: ``ge=0``, ``lt=1``, ``pattern=...``.

@@ -1,4 +1,4 @@
-"""The base class of codecs."""
+"""Base class of codecs: encode a peer's values into a payload, decode payloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory for payloads that is used again and again: touching 45 MB for the first time costs more than copying them."""
+"""Pool of payload buffers: touching 45 MB for the first time costs more than copying them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixing with neighbors of whom some may be hostile: which bodies are left out, and how the others are mixed.
+"""Guard against hostile neighbors: leaves bodies out, and mixes the others by a robust rule.
 
 He, Karimireddy and Jaggi, Byzantine-Robust Decentralized Learning via ClippedGossip, arXiv 2202.01545:
 
@@ -31,7 +31,7 @@ _BLOCK = 2**18
 """Values that distances are summed over at once; also how many values of all bodies together are sorted at once."""
 
 TOO_FAR, TOO_FEW = "too-far", "too-few"
-"""Reasons to leave a body out: it is too far from the own one; there are too few to trim as many as asked."""
+"""Reasons to leave a body out: it is too far from the own one; too few are left to trim as many as asked."""
 
 _FEW = 32
 """Bodies that are ordered by exchanging."""
@@ -47,17 +47,17 @@ class Guard:
     Attributes:
         rank: The peer.
         robust: How bodies are mixed.
-        longest: A body that is farther than this from the own one is left out; None for any distance.
+        max_norm: A body that is farther than this from the own one is left out; None for any distance.
     """
 
     rank: int
     robust: Robust
-    longest: float | None
+    max_norm: float | None
 
     @property
     def plain(self) -> bool:
         """Whether bodies are mixed by their weights, whatever they are."""
-        return self.robust.rule == "none" and self.longest is None
+        return self.robust.rule == "none" and self.max_norm is None
 
     def judge(self, received: Mapping[int, Vectors], own: Vectors) -> tuple[dict[int, str], dict[int, float]]:
         """Find the bodies to leave out.
@@ -71,14 +71,14 @@ class Guard:
         """
         refused: dict[int, str] = {}
         distances: dict[int, float] = {}
-        if self.longest is None and self.robust.rule != "clip":
+        if self.max_norm is None and self.robust.rule != "clip":
             refused = {rank: "not-finite" for rank, vectors in received.items() if not all_finite(vectors)}
         else:
             for rank, vectors in received.items():
                 apart = distance(vectors, own)
                 if not math.isfinite(apart):
                     refused[rank] = "not-finite"
-                elif self.longest is not None and apart > self.longest:
+                elif self.max_norm is not None and apart > self.max_norm:
                     refused[rank] = TOO_FAR
                 else:
                     distances[rank] = apart

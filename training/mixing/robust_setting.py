@@ -1,4 +1,4 @@
-"""What `--robust` is written as; imports no torch."""
+"""The setting `--robust`, parsed; imports no torch."""
 
 from __future__ import annotations
 

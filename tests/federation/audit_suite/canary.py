@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
@@ -121,7 +121,7 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         ledger = Ledger(Path(folder), {}, resume=False)
         session = ClientSession(setting.guarantee, ledger, sparsifier=setting.sparsifier)
-        victim = TorchLearner(task(update), "dfedmdc", h, rank=0, seed=_SEED, session=session)
+        victim = build_learner(task(update), "dfedmdc", h, rank=0, seed=_SEED, session=session)
         base = torch.zeros(COORDINATES)
         for number in range(rounds):
             strayed[number] = (victim.body - base).double().numpy()

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleGuarantee, SampleSession
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner, sam
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing.weighted_sum import weighted_sum
@@ -154,7 +154,7 @@ def learner(setting: Setting, records: Records, task: Task, folder: Path, rounds
     data = PeerData(records=setting.units, groups=records.groups)
     session = SampleSession(PrivacyConfig(private, rounds=rounds), folder, data)
     options = {"most": len(setting.planned), "climbs": climbs}
-    return TorchLearner(task, Told, h, rank=0, seed=_SEED, session=session, options=options)
+    return build_learner(task, Told, h, rank=0, seed=_SEED, session=session, options=options)
 
 
 def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask: bool = False) -> View:

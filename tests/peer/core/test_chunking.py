@@ -20,7 +20,7 @@ from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.membership import Status
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, learner_parts
 from dpeer.training.evaluation import Evaluation
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
@@ -96,7 +96,7 @@ class Drawing(TorchLearner):
     def __init__(self, rank, count):
         data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         task = Task(model=Vector(count), head=("head",), train=data, test=data)
-        super().__init__(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0)
+        super().__init__(learner_parts(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0))
         self.rank, self.got, self.sizes, self.go = rank, {}, [], None
 
     def train(self, number):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.codecs import CODECS, Codec, Masked, Undecodable, new_codec
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
@@ -183,9 +183,9 @@ def test_a_run_is_resumed_to_the_bit(name: str) -> None:
 
 def test_the_example_trains(make_task: Make, gossip: Callable[..., None]) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, codec=EXAMPLE)
-    learners = [TorchLearner(make_task(rank), "dfedavgm", h, rank=rank, seed=0) for rank in range(3)]
+    learners = [build_learner(make_task(rank), "dfedavgm", h, rank=rank, seed=0) for rank in range(3)]
     plain = [
-        TorchLearner(make_task(rank), "dfedavgm", h.model_copy(update={"codec": None}), rank=rank, seed=0)
+        build_learner(make_task(rank), "dfedavgm", h.model_copy(update={"codec": None}), rank=rank, seed=0)
         for rank in range(3)
     ]
     gossip(learners, 3)
@@ -207,14 +207,14 @@ def test_the_example_trains(make_task: Make, gossip: Callable[..., None]) -> Non
 )
 def test_what_does_not_go_together_is_refused(more: Any, algorithm: str, message: str, make_task: Make) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        TorchLearner(make_task(), algorithm, Hyperparameters(codec=EXAMPLE, **more), rank=0, seed=0)
+        build_learner(make_task(), algorithm, Hyperparameters(codec=EXAMPLE, **more), rank=0, seed=0)
 
 
 def test_a_built_in_name_is_what_its_flag_chooses(make_task: Make) -> None:
     for name, flag in (("int8", {"quantize": 8}), ("bfloat16", {"wire_dtype": "bfloat16"}), ("float32", {})):
         payloads = []
         for chosen in ({"codec": name}, flag):
-            one = TorchLearner(make_task(), "dfedmdc", Hyperparameters(body_epochs=1, **chosen), rank=0, seed=0)
+            one = build_learner(make_task(), "dfedmdc", Hyperparameters(body_epochs=1, **chosen), rank=0, seed=0)
             one.train(0)
             payloads.append(sent(one.release(0)))
         assert payloads[0] == payloads[1]

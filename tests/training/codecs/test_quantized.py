@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
@@ -38,7 +38,7 @@ def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
         settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
         h = Hyperparameters(**settings | {"quantize": bits} | changes)
         tasks = [make_task(rank, model=net(), head=("2",)) for rank in range(size)]
-        return [TorchLearner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
+        return [build_learner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
 
     return make
 
@@ -153,7 +153,7 @@ def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[To
 def test_payloads_shrink_as_said(bits: int, share: float, make_task: Make) -> None:
     model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
     task = make_task(model=model, head=())
-    ours = TorchLearner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
+    ours = build_learner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
     size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
     assert size == ours.payload_bytes
     assert size / (4 * ours.body_parameters) == pytest.approx(share, rel=0.05)

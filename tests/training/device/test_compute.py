@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device, mapped
 from dpeer.training.models.small import DigitsNet
 
@@ -78,7 +78,7 @@ def test_without_a_gpu_auto_is_the_cpu(gpus: Callable[[int], None]) -> None:
 
 
 def test_what_a_device_says_too_late_is_one_line(make_task: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = TorchLearner(make_task(), "local", rank=0, seed=0)
+    ours = build_learner(make_task(), "local", rank=0, seed=0)
 
     def train(_: object) -> None:
         raise torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
@@ -140,7 +140,7 @@ def trained(
     algorithm: str, task: Task, compute: Compute, rounds: int = 2, **changes: Any
 ) -> tuple[TorchLearner, list[Any]]:
     h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "rounds": rounds} | changes)
-    ours = TorchLearner(task, algorithm, h, rank=0, seed=0, compute=compute)
+    ours = build_learner(task, algorithm, h, rank=0, seed=0, compute=compute)
     seen: list[Any] = []
     for number in range(rounds):
         seen.append(ours.train(number))
@@ -231,7 +231,7 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
 
 
 def test_the_batches_are_the_same() -> None:
-    plain, last = (TorchLearner(digits(), "local", rank=0, seed=0, compute=c)._trainer.data for c in (HOST, LAST))
+    plain, last = (build_learner(digits(), "local", rank=0, seed=0, compute=c)._trainer.data for c in (HOST, LAST))
     index = torch.tensor([3, 1, 7])
     for a, b in zip(plain.take(index), last.take(index), strict=True):
         assert torch.equal(a, b)

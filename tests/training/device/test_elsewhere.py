@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import (
+    ALGORITHMS,
+    Evaluation,
+    Hyperparameters,
+    Task,
+    TorchLearner,
+    build_learner,
+    find_algorithm,
+    options_among,
+)
 from dpeer.training.device import HOST, Compute
 from tests.thinning import every
 
@@ -38,7 +47,7 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
     options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return TorchLearner(task, algorithm, h, options=options, **more)
+    return build_learner(task, algorithm, h, options=options, **more)
 
 
 class Net(nn.Module):
@@ -177,7 +186,7 @@ class Named(nn.Module):
 
 
 def evaluated(compute: Compute, task: Task) -> tuple[float | None, Evaluation]:
-    ours = TorchLearner(task, "dfedmdc", Hyperparameters(body_epochs=1), rank=0, seed=0, compute=compute)
+    ours = build_learner(task, "dfedmdc", Hyperparameters(body_epochs=1), rank=0, seed=0, compute=compute)
     return ours.train(0), ours.evaluate()
 
 
@@ -216,7 +225,7 @@ def test_a_loss_with_weights_is_each_peers_own(make_task: Make, elsewhere: Any) 
 def test_only_a_peers_own_rows_are_put_there(make_task: Make, elsewhere: Any) -> None:
     pool = TensorDataset(torch.arange(60.0).view(10, 6), torch.arange(10) % 3)
     task = make_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
-    inputs, targets = TorchLearner(
+    inputs, targets = build_learner(
         task, "local", rank=0, seed=0, compute=Compute(elsewhere.device)
     )._trainer.data._tensors
     assert elsewhere.of(inputs) == elsewhere.of(targets) == elsewhere.device
@@ -255,7 +264,7 @@ def test_a_tensor_that_a_model_keeps_to_itself_is_named(make_task: Make, elsewhe
             out: Tensor = self.fc(self.body(x) * self.mask)
             return out
 
-    ours = TorchLearner(make_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+    ours = build_learner(make_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
     with pytest.raises(TaskError, match=r"model failed on a training batch.*same device"):
         ours.train(0)
 
@@ -264,4 +273,4 @@ def test_a_task_leaves_its_model_on_the_host(make_task: Make, elsewhere: Any) ->
     task = make_task()
     task.model.to(elsewhere.device)
     with pytest.raises(TaskError, match="leave the model on the cpu: --device moves it"):
-        TorchLearner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+        build_learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
 
@@ -33,7 +33,7 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
     options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return TorchLearner(task, algorithm, h, options=options, **more)
+    return build_learner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_convolutions(amp: Any, channels_last: bool, gpu: Compute) -> None:
     def trained(compute: Compute) -> TorchLearner:
         torch.manual_seed(0)
         task = Task(model=DigitsNet((3, 8, 8)), head=("head",), train=data, test=data)
-        ours = TorchLearner(task, "dfedsmdc", Hyperparameters(body_epochs=2), rank=0, seed=0, compute=compute)
+        ours = build_learner(task, "dfedsmdc", Hyperparameters(body_epochs=2), rank=0, seed=0, compute=compute)
         assert torch.isfinite(torch.tensor(ours.train(0)))
         ours.evaluate()
         return ours
@@ -175,7 +175,7 @@ from dpeer.training.device import Compute
 data = TensorDataset(torch.randn(8, 4), torch.full((8,), 9))
 task = Task(model=nn.Linear(4, 3), head=(), train=data, test=data)
 try:
-    TorchLearner(task, "local", rank=0, seed=0, compute=Compute(torch.device("cuda", 0))).train(0)
+    build_learner(task, "local", rank=0, seed=0, compute=Compute(torch.device("cuda", 0))).train(0)
 except TaskError as error:
     print("TaskError:", error)
 """
@@ -189,4 +189,4 @@ def test_memory_that_runs_out_is_one_line(make_task: Make, gpu: Compute) -> None
         return outputs.sum() + torch.empty(2**50, device=outputs.device).sum()
 
     with pytest.raises(TaskError, match="out of memory"):
-        TorchLearner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)
+        build_learner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)

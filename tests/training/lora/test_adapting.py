@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.plugins import reference
-from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, load_task
+from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, build_learner, load_task
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
 
@@ -32,7 +32,7 @@ def task_of(model: nn.Module, inputs: Tensor, head: tuple[str, ...] = ("head",))
 
 def learn(lora: str | None, rank: int = 0, algorithm: str = "dfedmdc", **choices: Any) -> TorchLearner:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=2, head_epochs=1)
-    return TorchLearner(load(lora, rank, **choices), algorithm, h, rank=rank, seed=0)
+    return build_learner(load(lora, rank, **choices), algorithm, h, rank=rank, seed=0)
 
 
 def outputs(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def test_what_is_saved_is_the_plain_model_with_the_adapters_in_it(tmp_path: Path
 def test_other_layers_are_merged_too(layer: nn.Module, inputs: Tensor, tmp_path: Path) -> None:
     model = nn.Sequential(layer, nn.Flatten())
     model.append(nn.Linear(model(inputs).shape[1], 3))
-    learner = TorchLearner(adapted(task_of(model, inputs, ("2",)), "r=2,targets=0", 0), "dfedmdc", rank=0, seed=0)
+    learner = build_learner(adapted(task_of(model, inputs, ("2",)), "r=2,targets=0", 0), "dfedmdc", rank=0, seed=0)
     learner.train(0)
     before = outputs(model, inputs)
     learner.write_model(tmp_path / "m")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
 
@@ -64,7 +64,7 @@ def test_a_message_of_a_vit_base_stays_under_three_megabytes() -> None:
 
 def test_a_vit_with_adapters_and_a_private_head_trains_by_adamw() -> None:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=3, head_epochs=2, batch_size=10)
-    peers = [TorchLearner(adapted(tiny(n), "r=2,alpha=4", 0), "dfedmdc", h, rank=n, seed=0) for n in range(2)]
+    peers = [build_learner(adapted(tiny(n), "r=2,alpha=4", 0), "dfedmdc", h, rank=n, seed=0) for n in range(2)]
     assert peers[0].digest == peers[1].digest
     began = [peer.evaluate().test_loss for peer in peers]
     for number in range(4):

@@ -11,7 +11,7 @@ import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
@@ -151,7 +151,7 @@ def peer(make_task: Make, tmp_path: Path) -> Callable[..., TorchLearner]:
         ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
         session = ClientSession(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
         h = Hyperparameters(body_epochs=1, batch_size=16, wire_dtype=dtype)
-        return TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
+        return build_learner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
 
     return make
 
@@ -208,4 +208,4 @@ def test_halves_are_refused_where_no_floats_travel(
 ) -> None:
     h = Hyperparameters(quantize=quantize, wire_dtype=dtype)
     with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {said}"):
-        TorchLearner(make_task(), algorithm, h, rank=0, seed=0)
+        build_learner(make_task(), algorithm, h, rank=0, seed=0)

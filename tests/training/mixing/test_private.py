@@ -12,7 +12,7 @@ from scipy.stats import norm
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.privacy.noise import grid
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
 Peer = Callable[..., TorchLearner]
@@ -37,13 +37,13 @@ def peer(make_task: Make, tmp_path: Path) -> Peer:
         ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
         session = ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
         h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
-        return TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
+        return build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
 
     return make
 
 
 def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
-    return TorchLearner(make_task(rank), algorithm, H, rank=rank, seed=0)
+    return build_learner(make_task(rank), algorithm, H, rank=rank, seed=0)
 
 
 def body(learner: TorchLearner) -> np.ndarray:
@@ -96,7 +96,7 @@ def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_p
         task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
         task.model.load_state_dict(state)
         session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
-        learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, session=session)
+        learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, session=session)
         start = body(learner)
         learner.train(0)
         noises.append(floats(learner.release(0)) - start)

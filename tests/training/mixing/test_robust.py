@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.codecs import Dense, Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing import guard
@@ -341,7 +341,7 @@ def test_halves_are_mixed_as_what_they_were_rounded_to(rule: str, dtype: WireDty
 
 def learner(make_task: Make, rank: int, robust: str, algorithm: str = "dfedavgm", **more: Any) -> TorchLearner:
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=robust, **more)
-    return TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0)
+    return build_learner(make_task(rank), algorithm, h, rank=rank, seed=0)
 
 
 @every_rule
@@ -361,7 +361,7 @@ def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Pat
         Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
     )
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=rule)
-    ours = TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
+    ours = build_learner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
     ours.train(0)
     (own,) = ours.release(0) or []
     z = {0: np.frombuffer(own, "<f4"), **{rank: values(rank).numpy()[: ours.body_parameters] for rank in range(1, 5)}}
@@ -383,7 +383,7 @@ def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) 
         session = ClientSession(
             Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path / str(trains), {}, resume=False), None, Sparsifier.parse(None)
         )
-        ours = TorchLearner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
+        ours = build_learner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
                             session=session)  # fmt: skip
         if trains:
             ours.train(0)
@@ -406,13 +406,13 @@ def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) 
 )
 def test_what_does_not_go_together_is_refused(make_task: Make, algorithm: str, more: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        TorchLearner(make_task(), algorithm, Hyperparameters(**more), rank=0, seed=0)
+        build_learner(make_task(), algorithm, Hyperparameters(**more), rank=0, seed=0)
 
 
 @every_rule
 def test_extras_are_refused(make_task: Make, rule: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"--robust {rule} cannot be used with fedrod.*hypernetwork"):
-        TorchLearner(make_task(), "fedrod", Hyperparameters(robust=rule), rank=0, seed=0,
+        build_learner(make_task(), "fedrod", Hyperparameters(robust=rule), rank=0, seed=0,
                      options={"personal": "hypernetwork"})  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training import TorchLearner
+from dpeer.training import build_learner
 from dpeer.training.data.images.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
@@ -157,5 +157,5 @@ def test_what_is_no_image_cannot_be_cropped(shape: tuple[int, ...]) -> None:
 
 def test_a_learner_takes_such_a_task() -> None:
     task = digits_task(0, 4, 0, choices=Choices(partition="iid", augment=True))
-    learner = TorchLearner(task, "dfedmdc", rank=0, seed=0)
+    learner = build_learner(task, "dfedmdc", rank=0, seed=0)
     assert learner.train(0) is not None

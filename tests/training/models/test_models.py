@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Task, build_learner
 from dpeer.training.models import MODELS, build_model, drops, last_linear, model_options
 
 SIZES = [
@@ -258,7 +258,7 @@ def test_a_small_body_is_all_that_is_shared_and_its_filters_never_change() -> No
     data = TensorDataset(torch.randn(40, 9, 128), torch.randint(6, (40,)))
     model = build("small-body", (9, 128), 6)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    learner = TorchLearner(Task(model=model, head=("head",), train=data, test=data), "dfedmdc", rank=0, seed=0)
+    learner = build_learner(Task(model=model, head=("head",), train=data, test=data), "dfedmdc", rank=0, seed=0)
     assert (learner.body_parameters, learner.head_parameters) == (12 * (128 + 1), 6 * 13)
     learner.train(0)
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}

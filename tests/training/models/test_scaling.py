@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dpeer.training import TorchLearner
+from dpeer.training import build_learner
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import standardize
@@ -76,8 +76,8 @@ def test_what_the_body_sees_has_mean_0_and_deviation_1(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_peers_have_buffers_of_their_own_and_one_body(kind: str) -> None:
     tasks = [make(kind, rank) for rank in range(2)]
-    plain = TorchLearner(make(kind, scaled=False), "dfedmdc", rank=0, seed=1)
-    learners = [TorchLearner(task, "dfedmdc", rank=rank, seed=1) for rank, task in enumerate(tasks)]
+    plain = build_learner(make(kind, scaled=False), "dfedmdc", rank=0, seed=1)
+    learners = [build_learner(task, "dfedmdc", rank=rank, seed=1) for rank, task in enumerate(tasks)]
     for name in ("input_mean", "input_std"):
         first, second = (task.model.get_buffer(name) for task in tasks)
         assert not torch.equal(first, second)
@@ -93,7 +93,7 @@ def test_peers_have_buffers_of_their_own_and_one_body(kind: str) -> None:
 def test_mixing_and_training_leave_the_buffers_alone(gossip: Any) -> None:
     tasks = [make("series", rank) for rank in range(2)]
     kept = [[buffer.clone() for buffer in task.model.buffers()] for task in tasks]
-    learners = [TorchLearner(task, "dfedsam", rank=rank, seed=1) for rank, task in enumerate(tasks)]
+    learners = [build_learner(task, "dfedsam", rank=rank, seed=1) for rank, task in enumerate(tasks)]
     gossip(learners, 2, evaluate=True, weights=torch.full((2, 2), 0.5).numpy())
     for task, buffers in zip(tasks, kept, strict=True):
         assert all(torch.equal(*pair) for pair in zip(task.model.buffers(), buffers, strict=True))
@@ -103,7 +103,7 @@ def test_mixing_and_training_leave_the_buffers_alone(gossip: Any) -> None:
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "local", "fedrod", "ditto", "dis_pfl"])
 def test_the_saved_model_predicts_on_raw_inputs(kind: str, algorithm: str, tmp_path: Path) -> None:
     task = make(kind)
-    learner = TorchLearner(task, algorithm.replace("_", "-"), rank=0, seed=1)
+    learner = build_learner(task, algorithm.replace("_", "-"), rank=0, seed=1)
     learner.train(0)
     expected = learner.evaluate()
     learner.write_model(tmp_path / "model.safetensors")
@@ -118,7 +118,7 @@ def test_the_saved_model_predicts_on_raw_inputs(kind: str, algorithm: str, tmp_p
 
 
 def test_a_resumed_learner_has_its_buffers_again(tmp_path: Path) -> None:
-    first, second = (TorchLearner(make("features"), "dfedmdc", rank=0, seed=1) for _ in range(2))
+    first, second = (build_learner(make("features"), "dfedmdc", rank=0, seed=1) for _ in range(2))
     first.train(0)
     first.save(tmp_path)
     second.load(tmp_path)

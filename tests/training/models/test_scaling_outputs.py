@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from dpeer.training import Hyperparameters, TorchLearner
+from dpeer.training import Hyperparameters, build_learner
 from dpeer.training.loading import load_task
 from dpeer.training.metrics import predicts_values
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, target_scale
@@ -61,7 +61,7 @@ def test_the_scale_is_the_own_rows_or_the_range_or_none() -> None:
 
 
 def test_costs_in_euros_are_learned_at_the_rates_for_small_numbers(table: Path) -> None:
-    learner = TorchLearner(task(table), "local", Hyperparameters(body_epochs=20), rank=0, seed=0)
+    learner = build_learner(task(table), "local", Hyperparameters(body_epochs=20), rank=0, seed=0)
     first = learner.evaluate()
     learner.train(0)
     found = learner.evaluate()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dpeer.training import TorchLearner, load_task
+from dpeer.training import build_learner, load_task
 from dpeer.training.tasks.digits import digits
 
 
@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
 def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
     accuracy = {}
     for algorithm in ("local", "dfedmdc", "dfedsmdc"):
-        learners = [TorchLearner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
+        learners = [build_learner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
         gossip(learners, 8, workers=2)
         accuracy[algorithm] = np.mean([learner.evaluate().accuracy for learner in learners])
     assert accuracy["dfedmdc"] >= 0.955, accuracy

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError, PartitionError, TaskError, UnknownName
-from dpeer.training import Choices, TorchLearner, load_task
+from dpeer.training import Choices, build_learner, load_task
 from dpeer.training.data.tables.table import Table, table
 from dpeer.training.tasks.own_data import check_own_data
 
@@ -341,7 +341,7 @@ def test_regression_trains(tmp_path: Path) -> None:
     task = load_task("csv", 0, 2, 0, {"path": str(path), "target": "y", "kind": "regression"})
     assert task.train.tensors[1].shape == (160, 1)
     assert task.train.tensors[1].dtype == torch.float32
-    learner = TorchLearner(task, "local", rank=0, seed=0)
+    learner = build_learner(task, "local", rank=0, seed=0)
     before = learner.evaluate().test_loss
     for number in range(3):
         learner.train(number)
