@@ -149,7 +149,7 @@ def _losses(kind: GroupStep, direction: Direction, grid: float) -> PLDPmf:
 
 
 class GroupStep:
-    """One step, seen by somebody who knows everything but whether the group is there.
+    """One step, for an adversary that knows everything but whether the group is there.
 
     Args:
         charge: Its sampling rate q and noise multiplier sigma; the number of steps does not matter here.

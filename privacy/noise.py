@@ -1,4 +1,4 @@
-"""Gaussian noise without rounding errors: what a real number plus an exactly normal deviate is nearest to on a grid.
+"""Exact Gaussian noise: the grid point nearest to a real number plus an exactly normal deviate.
 
     k = the integer nearest to (x + s N) / g,        N ~ N(0, 1)
 

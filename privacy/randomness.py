@@ -1,4 +1,4 @@
-"""Private randomness: the only place where privacy/ and training/ draw bits that nobody else may know.
+"""Private randomness: the only source of secret bits in privacy/ and training/.
 
 A `Keystream` is AES-256 in counter mode under a key of 32 bytes from the operating system. One is made for each
 release, used once and forgotten, so nothing that a neighbor sees of one release tells anything about the noise of

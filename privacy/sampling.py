@@ -1,4 +1,4 @@
-"""Poisson sampling: who takes part in a step is decided for each unit by itself, and nobody else can know it.
+"""Poisson sampling of a step's units, independently and from private randomness.
 
 Accounting of the Poisson-subsampled Gaussian rests on both. Batches of a fixed size, shuffled epochs, or draws that
 follow from a public seed get no amplification from it.

@@ -1,4 +1,4 @@
-"""How rarely anybody can err who tells from private local steps whether one record was among the data.
+"""Trade-off curve of Poisson-subsampled Gaussian steps: the least errors of any test for one record.
 
 A step shows x, the noised sum of gradients along the record's own, in units of the clip norm: x is normal around 0 with
 standard deviation sigma where the record was not drawn, and around 1 where it was, which happens with probability q. By

@@ -1,4 +1,4 @@
-"""Models that a task must not bring: with sparse, quantized or nested tensors, of inference mode, or compiled."""
+"""Validation of tensor layouts: a model must not have sparse, quantized, nested, inference-mode or compiled parts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _wrong(tensor: Tensor) -> str | None:
     """What is unusual about a tensor, and what to do; None if nothing is."""
     kind = type_of(tensor)
     if kind is not None:
-        way = {
+        fix = {
             "quantized": "keep it as float32, and quantize it in forward",
             "nested": "pad it",
         }.get(kind, "call .to_dense(), and .to_sparse() in forward, or keep it as an attribute that is no buffer")
-        return f"is a {kind} tensor, and a model's tensors must be dense: {way}"
+        return f"is a {kind} tensor, and a model's tensors must be dense: {fix}"
     if tensor.is_inference():
         return "was made in inference mode, and cannot be trained with: build the model outside torch.inference_mode()"
     return None

@@ -88,7 +88,8 @@ class Gossip:
                     self._add(bodies, weigh(bodies), distances)
                     refused |= infinite
         else:
-            judged, distances = self._guard.judge(bodies, self._own())
+            self._released, bodies = _on_host(self._own()), {rank: _on_host(body) for rank, body in bodies.items()}
+            judged, distances = self._guard.judge(bodies, self._released)
             bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
             self._add(bodies, weigh(bodies), distances)
             refused |= judged
@@ -149,6 +150,11 @@ class Gossip:
         """Write the mix into a vector like the body; returns whether all terms are known to be finite."""
         with torch.no_grad():
             return self._guard.mix(into, bodies, self._own(), row, distances)
+
+
+def _on_host(body: Vectors) -> Vectors:
+    """A body where bodies are compared; one that is there is not copied."""
+    return [vector.cpu() for vector in body]
 
 
 class SparseGossip(Gossip):
