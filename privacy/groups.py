@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom, norm
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, check_resolution, merged, total_epsilon
@@ -165,6 +164,8 @@ class GroupStep:
     """
 
     def __init__(self, charge: Charge, records: int, tail: float) -> None:
+        from scipy.stats import binom, norm  # slow to import, and only groups need it
+
         self._sigma = charge.noise_multiplier
         most = min(records, int(binom.isf(tail / 2, records, charge.sampling_rate)) + 1)
         if most > _MOST:
