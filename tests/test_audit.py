@@ -15,7 +15,7 @@ BAD = {"id": "PYSEC-1", "fix_versions": ["1.1"]}
 SKIPPED = {"name": "own", "skip_reason": "not found"}
 
 
-def said(*packages):
+def message(*packages):
     return report(json.dumps({"dependencies": packages}))
 
 
@@ -27,7 +27,7 @@ def test_what_could_not_be_looked_up_is_no_clean_bill(output):
 
 
 def test_a_vulnerability_is_named_with_what_mends_it():
-    lines, vulnerable = said(package("good"), package("bad", BAD))
+    lines, vulnerable = message(package("good"), package("bad", BAD))
     named, total = lines
     assert named == "vulnerability: bad 1.0: PYSEC-1, mended in 1.1"
     assert total == "vulnerabilities: 1 in 2 packages of constraints.txt"
@@ -35,7 +35,7 @@ def test_a_vulnerability_is_named_with_what_mends_it():
 
 
 def test_packages_that_the_service_does_not_know_are_named():
-    lines, vulnerable = said(package("good"), SKIPPED)
+    lines, vulnerable = message(package("good"), SKIPPED)
     assert "own" in lines[-1]
     assert not vulnerable
 

@@ -134,7 +134,7 @@ def test_a_file_in_the_folder_changes_nothing(dpeer: Command, listed: Command, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--body-epochs", 0), ("--body-epochs", "0", "greater than or equal to 1")),
         (("--body-epochs", "five"), ("--body-epochs", "five", "integer")),
@@ -147,13 +147,13 @@ def test_a_file_in_the_folder_changes_nothing(dpeer: Command, listed: Command, t
 )
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
 def test_a_wrong_option_is_one_line(
-    form: tuple[str, ...], arguments: tuple[object, ...], said: tuple[str, ...], dpeer: Command
+    form: tuple[str, ...], arguments: tuple[object, ...], message: tuple[str, ...], dpeer: Command
 ) -> None:
     ended = dpeer("algorithms", *form, *arguments)
     assert (ended.code, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert line.startswith("dpeer: ")
-    for part in said:
+    for part in message:
         assert part in line
 
 

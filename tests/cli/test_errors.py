@@ -78,14 +78,14 @@ def tasks(in_tmp_path: Path) -> str:
 def refused(dpeer: Command) -> Command:
     """Run a command that must end with an exit code and one line that contains all of these."""
 
-    def check(code: int, said: tuple[str, ...], *arguments: object) -> None:
+    def check(code: int, message: tuple[str, ...], *arguments: object) -> None:
         ended = dpeer(*arguments)
         assert ended.code == code, ended.err
         assert len(ended.complaints) == 1, ended.err
         (line,) = ended.complaints
         assert line.startswith("dpeer: ")
         assert not line.startswith("dpeer: unexpected ")
-        for part in said:
+        for part in message:
             assert part in line
         assert "Traceback" not in ended.err
         assert ended.out == ""
@@ -98,7 +98,7 @@ SMALL = ("--size", 2, "--rounds", 2, "--body-epochs", 1)
 
 @pytest.mark.parametrize("command", [("simulate",), ("cluster",), ("start", "--rank", 0)], ids=lambda c: c[0])
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--topology", "rnig"), ("unknown topology 'rnig'", "did you mean 'ring'?", "torus")),
         (("--size", 1), ("--size", "1", "greater than or equal to 2")),
@@ -118,15 +118,19 @@ SMALL = ("--size", 2, "--rounds", 2, "--body-epochs", 1)
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_started(
-    command: tuple[object, ...], arguments: tuple[object, ...], said: tuple[str, ...], refused: Command, tmp_path: Path
+    command: tuple[object, ...],
+    arguments: tuple[object, ...],
+    message: tuple[str, ...],
+    refused: Command,
+    tmp_path: Path,
 ) -> None:
-    refused(2, said, *command, *arguments)
+    refused(2, message, *command, *arguments)
     assert list(tmp_path.glob("dpeer-run/rank-*")) == []
 
 
 @pytest.mark.parametrize("command", [("simulate",), ("start", "--rank", 0)], ids=lambda c: c[0])
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--task", "digit"), ("unknown task 'digit'", "did you mean 'digits'?")),
         (("--task", "mine.py:good", "--algorithm", "dfedmcd"), ("'dfedmcd'", "did you mean 'dfedmdc'?", "local")),
@@ -152,13 +156,13 @@ def test_what_cannot_be_is_said_before_anything_is_started(
 def test_what_a_task_cannot_be_is_one_line(
     command: tuple[object, ...],
     arguments: tuple[object, ...],
-    said: tuple[str, ...],
+    message: tuple[str, ...],
     refused: Command,
     tasks: str,
     free_port: int,
 ) -> None:
     port = ("--base-port", free_port) if command[0] == "start" else ()
-    refused(2, said, *command, *SMALL, *port, *arguments)
+    refused(2, message, *command, *SMALL, *port, *arguments)
 
 
 @pytest.fixture
@@ -177,7 +181,7 @@ def test_a_loss_that_fails_in_the_first_round_is_one_line(refused: Command, task
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--rank", 8), ("rank 8 does not exist", "size 8: 0..7")),
         (("--rank", 9, "--size", 9), ("rank 9 does not exist", "0..8")),
@@ -188,9 +192,9 @@ def test_a_loss_that_fails_in_the_first_round_is_one_line(refused: Command, task
     ],
 )
 def test_a_rank_that_does_not_exist_is_refused(
-    arguments: tuple[object, ...], said: tuple[str, ...], refused: Command
+    arguments: tuple[object, ...], message: tuple[str, ...], refused: Command
 ) -> None:
-    refused(2, said, "start", *arguments)
+    refused(2, message, "start", *arguments)
 
 
 @pytest.mark.parametrize("name", ["SLURM_PROCID", "OMPI_COMM_WORLD_RANK"])

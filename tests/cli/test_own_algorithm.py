@@ -25,7 +25,7 @@ class Prox(Algorithm):
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "said"),
+    ("content", "name", "message"),
     [
         ("def (", "Prox", "cannot be imported: SyntaxError"),
         ("import nothing_of_that_name", "Prox", "cannot be imported: ModuleNotFoundError"),
@@ -37,7 +37,7 @@ class Prox(Algorithm):
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(
-    content: str | None, name: str, said: str, dpeer: Callable[..., Any], small_task: Path
+    content: str | None, name: str, message: str, dpeer: Callable[..., Any], small_task: Path
 ) -> None:
     path = small_task.with_name("own.py")
     if content is not None:
@@ -46,4 +46,4 @@ def test_a_file_that_cannot_be_used_is_one_line(
     assert (ended.code, ended.out) == (2, "")
     (line,) = ended.complaints
     assert line.startswith("dpeer: ")
-    assert said in line
+    assert message in line

@@ -75,10 +75,10 @@ def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(term
         for rank in range(3, 15):
             view.sign(rank, Alert("flat", "the loss has stayed at [2.3]"))
         view.sign(4, Alert("diverged", "training has diverged: the loss is not finite"))
-    said = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
-    assert said[0] == "rank 3: the loss has stayed at [2.3]"
-    assert said[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]
-    assert said[8:] == ["rank 4: training has diverged: the loss is not finite"]
+    message = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
+    assert message[0] == "rank 3: the loss has stayed at [2.3]"
+    assert message[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]
+    assert message[8:] == ["rank 4: training has diverged: the loss is not finite"]
 
 
 def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:

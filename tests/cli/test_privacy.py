@@ -112,18 +112,18 @@ def test_in_aggregate_mode_every_command_says_which_number_is_which() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "one peer's whole data set, against a neighbor, replace-one"),
         (("--dp-adjacency", "zero-out"), "one peer's whole data set, against a neighbor, zero-out"),
         (AGGREGATE, "against an outsider that sees only averages of at least 16 honest peers, replace-one"),
     ],
 )
-def test_unit_adversary_and_adjacency_are_said_in_words(arguments: tuple[object, ...], said: str) -> None:
-    assert said in words(run("epsilon", "--noise-multiplier", 5, "--rounds", 20, *arguments))
-    assert said in words(run("calibrate", "--target-epsilon", 5, "--rounds", 20, *arguments))
+def test_unit_adversary_and_adjacency_are_said_in_words(arguments: tuple[object, ...], message: str) -> None:
+    assert message in words(run("epsilon", "--noise-multiplier", 5, "--rounds", 20, *arguments))
+    assert message in words(run("calibrate", "--target-epsilon", 5, "--rounds", 20, *arguments))
     plan = ("plan", "--size", 16, "--parameters", 100, "--rounds", 20, "--noise-multiplier", 5)
-    assert said in words(run(*plan, *arguments))
+    assert message in words(run(*plan, *arguments))
 
 
 def test_plan_of_eight_hospitals_says_what_to_do() -> None:
@@ -211,7 +211,7 @@ EPSILON = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("epsilon",), r"^--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-mul"),
         (("epsilon", "--rounds", 4), r"^--noise-multiplier must be given"),
@@ -236,11 +236,11 @@ EPSILON = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
         (("plan", "--parameters", "60k"), r"--parameters '60k': write a whole number"),
     ],
 )
-def test_what_is_wrong_or_missing(arguments: tuple[object, ...], said: str) -> None:
+def test_what_is_wrong_or_missing(arguments: tuple[object, ...], message: str) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, ConfigurationError)
     assert result.exception.exit_code == 2
-    assert re.search(said, str(result.exception)), result.exception
+    assert re.search(message, str(result.exception)), result.exception
     assert "\n" not in str(result.exception)
     assert result.output == ""
 
@@ -338,7 +338,7 @@ def test_the_program_of_the_page_prints_what_its_comments_say(capsys: pytest.Cap
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(program, "docs/privacy-reference.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
-    said = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
-    assert len(printed) == len(said) == 6
-    for text, number in zip(printed, said, strict=True):
+    message = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
+    assert len(printed) == len(message) == 6
+    for text, number in zip(printed, message, strict=True):
         assert not number or float(text) == pytest.approx(float(number), rel=2e-3)

@@ -157,7 +157,7 @@ def test_a_plan_with_a_budget_that_ends_early() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("epsilon", "--privacy", "sample"), "^--noise-multiplier, --sampling-rate, --steps, --rounds must be given, "
          "for example dpeer privacy epsilon --privacy sample --noise-multiplier 1 --sampling-rate 0.05"),
@@ -187,10 +187,10 @@ def test_a_plan_with_a_budget_that_ends_early() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_missing_or_of_the_other_level(arguments: tuple[object, ...], said: str) -> None:
+def test_what_is_wrong_missing_or_of_the_other_level(arguments: tuple[object, ...], message: str) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, ConfigurationError)
-    assert re.search(said, str(result.exception)), result.exception
+    assert re.search(message, str(result.exception)), result.exception
     assert "\n" not in str(result.exception)
     assert result.output == ""
 

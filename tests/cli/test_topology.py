@@ -129,7 +129,7 @@ def test_notes_are_shown_where_they_belong() -> None:
 
 @pytest.mark.parametrize("command", ["show", "spectral-gap"])
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         (["--topology", "rnig"], UnknownName, "did you mean 'ring'"),
         (["--weights", "unifrom"], UnknownName, "did you mean 'uniform'"),
@@ -150,12 +150,12 @@ def test_notes_are_shown_where_they_belong() -> None:
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(
-    command: str, arguments: list[str], error: type[ConfigurationError], said: str
+    command: str, arguments: list[str], error: type[ConfigurationError], message: str
 ) -> None:
     result = run(command, *arguments)
     assert isinstance(result.exception, error)
     assert result.exception.exit_code == 2
-    assert said in str(result.exception)
+    assert message in str(result.exception)
     assert "\n" not in str(result.exception)
     assert result.output == ""
 

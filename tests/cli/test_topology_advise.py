@@ -251,7 +251,7 @@ def test_equals_are_in_the_order_of_their_names_and_one_that_is_not_drawn_is_rec
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ((), ConfigurationError, "--body-bytes and --bandwidth must be given, for example dpeer topology advise"),
         (GIVEN[:2], ConfigurationError, "--bandwidth must be given"),
@@ -271,12 +271,12 @@ def test_equals_are_in_the_order_of_their_names_and_one_that_is_not_drawn_is_rec
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(
-    arguments: tuple[str, ...], error: type[ConfigurationError], said: str
+    arguments: tuple[str, ...], error: type[ConfigurationError], message: str
 ) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, error)
     assert result.exception.exit_code == 2
-    assert said in str(result.exception)
+    assert message in str(result.exception)
     assert "\n" not in str(result.exception)
     assert result.output == ""
 

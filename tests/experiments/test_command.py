@@ -107,10 +107,10 @@ def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Calla
         "compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--last", 3, "--out", tmp_path, "--json"
     )
     assert (ended.code, ended.complaints) == (0, [])
-    said = json.loads(ended.out)
-    assert said["files"] == [str(tmp_path / "comparison.md"), str(tmp_path / "peers.csv")]
-    assert (said["last"], said["chosen"]) == (3, [])
-    (table,) = said["tables"]
+    message = json.loads(ended.out)
+    assert message["files"] == [str(tmp_path / "comparison.md"), str(tmp_path / "peers.csv")]
+    assert (message["last"], message["chosen"]) == (3, [])
+    (table,) = message["tables"]
     assert table["condition"] == {"topology": "ring", "partition": None}
     assert table["rows"]["dfedmdc"]["accuracy_mixed"] == {
         "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,

@@ -108,7 +108,7 @@ def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "message"),
     [
         ({"algorithms": ["lokal"]}, "did you mean 'local'"),
         ({"algorithms": ["local", "local"]}, "'local' is named twice"),
@@ -129,15 +129,15 @@ def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
         ({"validation": 1.0}, "--validation = 1.0"),
     ],
 )
-def test_mistakes_in_flags_are_named(plan: dict[str, Any], said: str) -> None:
+def test_mistakes_in_flags_are_named(plan: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(None, {"rounds": 4}, {"algorithms": ["local"], **plan}, small=False)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = [", "not valid TOML"),
         ("sise = 4\n[compare]\nalgorithms=['local']", "did you mean 'size'"),
@@ -155,10 +155,10 @@ def test_mistakes_in_flags_are_named(plan: dict[str, Any], said: str) -> None:
         ("[compare]\nalgorithms=['local']\nconditions=[{target=true}]", "target = True: expected an accuracy"),
     ],
 )
-def test_mistakes_in_files_are_named(text: str, said: str, tmp_path: Path) -> None:
+def test_mistakes_in_files_are_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(write(tmp_path, text), {"momentum": 0.5}, {}, small=False)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def made(out: Path, row: str = "dfedmdc", condition: Condition = RING, **base: Any) -> Cell:

@@ -256,9 +256,9 @@ def test_the_budgets_of_dp_fedsams_table_2_are_used_up_after_so_many_rounds() ->
         return float(accountant.get_epsilon(1 / 500))
 
     text = " ".join(FILES["dp-fedsam/tables-1-and-2-cifar"].read_text().replace("\n#", "").split())
-    said = re.search(r"epsilon (\d+), (\d+), (\d+) and (\d+) .* after (\d+), (\d+), (\d+) and (\d+) rounds", text)
-    assert said is not None
-    numbers = [int(number) for number in said.groups()]
+    message = re.search(r"epsilon (\d+), (\d+), (\d+) and (\d+) .* after (\d+), (\d+), (\d+) and (\d+) rounds", text)
+    assert message is not None
+    numbers = [int(number) for number in message.groups()]
     for budget, rounds in zip(numbers[:4], numbers[4:], strict=True):
         assert epsilon(rounds) <= budget < epsilon(rounds + 1)
     assert f"epsilon is {epsilon(300):.1f} at the end" in text

@@ -116,7 +116,7 @@ def test_samples_of_an_older_version_are_not_known(result: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("summary.json", None, "has no summary.json of all peers"),
         ("rank-1/summary.json", '{"rank": 1, ', "has summaries of 1 of its 2 peers"),
@@ -126,12 +126,12 @@ def test_samples_of_an_older_version_are_not_known(result: Made) -> None:
     ],
 )
 def test_a_run_of_which_something_is_missing_is_refused_and_not_averaged(
-    write_cell: Callable[..., Path], name: str, content: str | None, said: str
+    write_cell: Callable[..., Path], name: str, content: str | None, message: str
 ) -> None:
     folder = write_cell("cell", [[0.5] * 3] * 2)
     if content is None:
         (folder / name).unlink()
     else:
         (folder / name).write_text(content)
-    with pytest.raises(OutputError, match=f"'{folder}' holds a run that is done but .*{said}.*: remove that folder"):
+    with pytest.raises(OutputError, match=f"'{folder}' holds a run that is done but .*{message}.*: remove that folder"):
         Result(folder)

@@ -151,7 +151,7 @@ def asked(tmp_path: Path, settings: dict[str, Any] | None = None, **plan: Any) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "plan", "said"),
+    ("settings", "plan", "message"),
     [
         ({}, {"at_round": [11]}, "--at-round 11: these runs have 10 rounds"),
         ({"evaluate_every": 4}, {"at_round": [6]}, "--at-round 6: with evaluate-every 4 .*4 and 8 are$"),
@@ -172,9 +172,9 @@ def asked(tmp_path: Path, settings: dict[str, Any] | None = None, **plan: Any) -
     ],
 )
 def test_what_no_run_would_have_is_refused(
-    settings: dict[str, Any], plan: dict[str, Any], said: str, tmp_path: Path
+    settings: dict[str, Any], plan: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         asked(tmp_path, settings, **plan)
 
 
@@ -196,11 +196,11 @@ def test_the_json_has_them_too(made: Add, tmp_path: Path) -> None:
         tmp_path, {"privacy": "client", "noise_multiplier": 2.0, "rounds": 2}, at_round=[1, 2], at_epsilon=[1.5, 9]
     )
     row = as_json(found, [(found.conditions[0], {"fedavg": results})])["tables"][0]["rows"]["fedavg"]
-    said = row["accuracy_mixed"]
-    assert said["training_accuracy"] == pytest.approx(0.9)
-    assert said["generalization_gap"] == pytest.approx(0.6)
-    assert said["at_round"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.3)}
-    assert said["at_epsilon"] == {
+    message = row["accuracy_mixed"]
+    assert message["training_accuracy"] == pytest.approx(0.9)
+    assert message["generalization_gap"] == pytest.approx(0.6)
+    assert message["at_round"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.3)}
+    assert message["at_epsilon"] == {
         "1.5": {"accuracy": pytest.approx(0.2), "rounds": 1.0, "seeds": 1},
         "9": {"accuracy": pytest.approx(0.3), "rounds": 2.0, "seeds": 1},
     }

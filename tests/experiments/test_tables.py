@@ -115,9 +115,14 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     plan = {"algorithms": [*rows], "seeds": "0-3", "last": 10, "target": 0.5}
     experiment = load(None, {"size": PEERS, "rounds": ROUNDS}, plan, small=False)
     assert (experiment.baseline, experiment.reference) == ("local", "local")
-    said = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
-    assert (said["seeds"], said["last"], said["reference"], said["target"]) == ([0, 1, 2, 3], 10, "local", 0.5)
-    (table,) = said["tables"]
+    figures = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
+    assert (figures["seeds"], figures["last"], figures["reference"], figures["target"]) == (
+        [0, 1, 2, 3],
+        10,
+        "local",
+        0.5,
+    )
+    (table,) = figures["tables"]
     assert table["condition"] == {"topology": "ring"}
     assert table["target"] == 0.5
     assert table["majority"] == 0.5
@@ -160,9 +165,9 @@ def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> Non
         ["0.6000", "0.6000", "-"], ["0.6250", "0.5000", "50%"], ["0.4000", "0.4000", "100%"],
     ]  # fmt: skip
     experiment = load(None, {"size": 2, "rounds": 5}, {"algorithms": [*rows], "target": 0.5}, small=False)
-    (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
-    assert said["rows"]["dfedavgm:finish=all:1"]["accuracy"]["mean"] == 0.625
-    assert "to_target" not in said["rows"]["local"]["accuracy"], "a target is reached in rounds"
+    (message,) = as_json(experiment, [(Condition({}), rows)])["tables"]
+    assert message["rows"]["dfedavgm:finish=all:1"]["accuracy"]["mean"] == 0.625
+    assert "to_target" not in message["rows"]["local"]["accuracy"], "a target is reached in rounds"
     lines = csv_rows(rows, {}, [0], 2)
     assert [line["accuracy"] for line in lines] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
 
@@ -197,8 +202,8 @@ def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
     assert remark.startswith("epsilon: of one run")
     assert not cost_table("ring", {"local": [plain, plain]}).remarks
     experiment = load(None, {"size": 2, "rounds": 8}, {"algorithms": [*rows]}, small=False)
-    (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
-    assert [said["rows"][row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]
+    (message,) = as_json(experiment, [(Condition({}), rows)])["tables"]
+    assert [message["rows"][row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]
 
 
 def test_samples_that_nobody_counted_are_a_dash(result: Made) -> None:

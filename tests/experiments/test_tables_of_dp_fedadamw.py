@@ -127,8 +127,8 @@ def test_a_preset_and_its_row_are_one_experiment(
     found = next(s for cell, s in runs(opened(name), tmp_path) if re.sub(":body-lr.*", "", cell.variant.label) == row)
     expected = {key: value for key, value in PRESETS[preset].values.items() if key != "head_lr"}
     assert {key: getattr(found, key) for key in expected} == expected
-    for said in ("--lora r=16,alpha=32", "--init-from", "--participation-mode server"):
-        assert said in PRESETS[preset].remark, "what no value of a preset says"
+    for message in ("--lora r=16,alpha=32", "--init-from", "--participation-mode server"):
+        assert message in PRESETS[preset].remark, "what no value of a preset says"
     assert str(found.lora).startswith("r=16,alpha=32")
     assert found.participation_mode == "server"
 
@@ -179,7 +179,7 @@ def epsilon(batch: int, records: int, noise: float, steps: int, delta: float = 1
     return float(accountant.get_epsilon(delta))
 
 
-def said(name: str, pattern: str) -> list[float]:
+def message(name: str, pattern: str) -> list[float]:
     """The numbers in a sentence of the header."""
     text = " ".join((FOLDER / f"{name}.toml").read_text().replace("\n#", "").split())
     found = re.search(pattern, text)
@@ -195,7 +195,7 @@ SHORT = math.sqrt(0.5)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("table-4", "table-5")])
 def test_the_headers_say_what_the_paper_s_noise_comes_to(name: str) -> None:
     batch = 50 if "resnet" in name else 16
-    some, spent, most, more = said(
+    some, spent, most, more = message(
         name,
         f"{NUMBER} such steps come to epsilon {NUMBER} at delta 1e-5 \\(with seed 0, {NUMBER} steps of the peer that "
         f"is drawn most often: {NUMBER}\\)",
@@ -206,26 +206,28 @@ def test_the_headers_say_what_the_paper_s_noise_comes_to(name: str) -> None:
     assert spent == pytest.approx(epsilon(batch, 1000, 1.0, round(some)), rel=5e-3)
     assert more == pytest.approx(epsilon(batch, 1000, 1.0, round(most)), rel=5e-3)
     if "--task tiny-imagenet" in (FOLDER / f"{name}.toml").read_text():
-        (tiny,) = said(name, f"2,000 records, and the average comes to {NUMBER}\\.(?: |$)")
+        (tiny,) = message(name, f"2,000 records, and the average comes to {NUMBER}\\.(?: |$)")
         assert tiny == pytest.approx(epsilon(16, 2000, 1.0, 200, 1e-6), rel=2e-3)
     if name < "table-4":
-        (twice,) = said(name, f"twice the budget: {some:,.0f} steps come to {NUMBER}(?:\\.| \\()")
+        (twice,) = message(name, f"twice the budget: {some:,.0f} steps come to {NUMBER}(?:\\.| \\()")
         assert twice == pytest.approx(epsilon(batch, 1000, SHORT, round(some)), rel=2e-3)
     if name == "table-3":
-        (tiny,) = said(name, f"\\(Tiny-ImageNet: {NUMBER}\\)")
+        (tiny,) = message(name, f"\\(Tiny-ImageNet: {NUMBER}\\)")
         assert tiny == pytest.approx(epsilon(16, 2000, SHORT, 200, 1e-6), rel=2e-3)
 
 
 def test_what_the_paper_s_noise_comes_to_on_text() -> None:
-    spent = said("table-4", f"epsilon {NUMBER} on SST-2, {NUMBER} on QQP, {NUMBER} on QNLI and {NUMBER} on MNLI")
+    spent = message("table-4", f"epsilon {NUMBER} on SST-2, {NUMBER} on QQP, {NUMBER} on QNLI and {NUMBER} on MNLI")
     each = [(16_837, 1e-5), (90_961, 1e-6), (26_185, 1e-5), (98_175, 1e-6)]
     assert spent == pytest.approx([epsilon(16, count, 1.0, 2000, delta) for count, delta in each], abs=5e-4)
-    (twice,) = said("table-4", f"they come to {NUMBER} on SST-2")
+    (twice,) = message("table-4", f"they come to {NUMBER} on SST-2")
     assert twice == pytest.approx(epsilon(16, 16_837, SHORT, 2000), rel=2e-3)
 
 
 def test_the_noise_of_the_budgets_of_table_5() -> None:
-    steps, *noises = said("table-5", f"{NUMBER} of them with seed 0; .* sigma is {NUMBER}, {NUMBER} and {NUMBER} there")
+    steps, *noises = message(
+        "table-5", f"{NUMBER} of them with seed 0; .* sigma is {NUMBER}, {NUMBER} and {NUMBER} there"
+    )
     assert steps == 20 * often(100, 0.1)
     for budget, noise in enumerate(noises, 1):
         assert epsilon(16, 1000, noise, 360) <= budget < epsilon(16, 1000, round(noise - 0.01, 2), 360)
@@ -239,5 +241,5 @@ def test_the_rows_of_table_9_spend_the_same_but_for_fafed_as_printed(opened: Ope
             assert s.noise_multiplier == 1.0, "Table 9 prints one sigma"
             continue
         assert 1 <= s.noise_multiplier / math.sqrt(looks) == pytest.approx(1, abs=1e-4)
-    (spent,) = said("table-9", f"spends more than the others \\({NUMBER}\\)")
+    (spent,) = message("table-9", f"spends more than the others \\({NUMBER}\\)")
     assert spent == pytest.approx(epsilon(16, 1000, SHORT, 200), rel=2e-3)

@@ -129,11 +129,11 @@ def test_a_path_is_an_address_that_needs_no_insecure_and_no_name_server(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [("/" + "long" * 30, "at most 103 bytes"), ("/no/such/folder/3", "no folder '/no/such/folder'")],
 )
-def test_a_path_that_cannot_be_bound_is_refused(path: str, said: str) -> None:
-    with pytest.raises(AddressError, match=re.escape(said)) as raised:
+def test_a_path_that_cannot_be_bound_is_refused(path: str, message: str) -> None:
+    with pytest.raises(AddressError, match=re.escape(message)) as raised:
         listen_address(settings({3: {"address": f"ipc://{path}"}}), 4, 3)
     assert f"rank.3.address = 'ipc://{path}'" in str(raised.value)
 

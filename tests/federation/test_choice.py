@@ -65,7 +65,7 @@ def made(tmp_path: Path, **values: Any) -> PeerParts:
     return build(resolve(as_run(Settings(**{"size": 4, "rounds": 2, "out": tmp_path / "run", **values})), 1))
 
 
-def said(parts: PeerParts) -> list[str]:
+def message(parts: PeerParts) -> list[str]:
     return [line for line in parts.notes if "is kept" in line]
 
 
@@ -76,8 +76,8 @@ def test_training_samples_are_held_out_of_every_task(own: bool, tmp_path: Path) 
     whole, held = plain.learner.num_samples, len(parts.learner._trainer.task.validation)
     assert parts.learner.num_samples == whole - held
     assert held == pytest.approx(VALIDATION * whole, rel=0.3)
-    assert said(plain) == []
-    assert said(parts) == [
+    assert message(plain) == []
+    assert message(parts) == [
         f"the model with the least loss on validation data is kept: {held} samples, held out of {whole} for training "
         "(--keep last trains on all of them)"
     ]
@@ -92,7 +92,7 @@ def test_too_few_samples_are_all_trained_on_and_it_is_said(tmp_path: Path) -> No
         parts = made(tmp_path, **values)
         count = parts.learner.num_samples
         assert parts.learner._trainer.task.validation is None
-        assert said(parts) == [
+        assert message(parts) == [
             f"nothing is held out for validation, so the last round's model is kept: 15% of {count} training samples "
             "are fewer than 5, or part what belongs together"
         ]
@@ -104,7 +104,7 @@ def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(
     own: dict[str, Any] = {"own": True, "task_options": {"brings": True}}
     parts = made(tmp_path, **own)
     assert parts.learner.num_samples == 200
-    assert said(parts) == [
+    assert message(parts) == [
         "the model with the least loss on validation data is kept: 200 samples, that the task brings"
     ]
     assert (parts.facts["settings"]["keep"], parts.facts["settings"]["validation"]) == ("best", 0.0)

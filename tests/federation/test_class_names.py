@@ -20,8 +20,8 @@ def test_a_summary_names_the_classes_and_a_hello_does_not(tmp_path: Path, algori
     parts = build(resolve(settings, 0))
     assert parts.facts["class_names"] == ["came-back", "went-home"]
     assert sum(parts.facts["class_counts"]) + sum(parts.facts["evaluated_class_counts"]) == 20
-    said = repr((parts.fingerprint, parts.learner.manifest, parts.learner.digest))
-    assert "home" not in said
+    message = repr((parts.fingerprint, parts.learner.manifest, parts.learner.digest))
+    assert "home" not in message
 
 
 def test_a_task_without_names_has_none(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_what_only_the_federation_agrees_on_is_no_key_of_one_rank(write: Write) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("size = 'eight'", ("size in ", "'eight'", "integer")),
         ("size = 1", ("size in ", " = 1:", "greater than or equal to 2")),
@@ -75,17 +75,17 @@ def test_what_only_the_federation_agrees_on_is_no_key_of_one_rank(write: Write) 
     ],
 )
 def test_a_wrong_value_in_the_file_names_key_file_value_and_what_would_be_right(
-    text: str, said: tuple[str, ...], write: Write
+    text: str, expected: tuple[str, ...], write: Write
 ) -> None:
     path = write(text)
     message = complaint(path)
     assert str(path) in message
-    for part in said:
+    for part in expected:
         assert part in message
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "expected"),
     [
         ({"size": 1}, ("--size", "1", "greater than or equal to 2")),
         ({"body_lr": -1.0}, ("--body-lr", "-1.0", "greater than 0")),
@@ -97,10 +97,10 @@ def test_a_wrong_value_in_the_file_names_key_file_value_and_what_would_be_right(
         ({"base_port": 70000}, ("--base-port", "70000", "less than or equal to 65535")),
     ],
 )
-def test_a_wrong_flag_is_named_as_it_is_typed(flags: dict[str, Any], said: tuple[str, ...], write: Write) -> None:
+def test_a_wrong_flag_is_named_as_it_is_typed(flags: dict[str, Any], expected: tuple[str, ...], write: Write) -> None:
     message = complaint(write("size = 4\nbody_lr = 0.1"), flags)
     assert "federation.toml" not in message
-    for part in said:
+    for part in expected:
         assert part in message
 
 

@@ -31,7 +31,7 @@ def test_a_full_disk_names_the_folder(error: Exception, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError(errno.EROFS, "no"), "its file system is read-only"),
         (OSError(errno.EIO, "no"), "its disk reports an input/output error"),
@@ -44,8 +44,10 @@ def test_a_full_disk_names_the_folder(error: Exception, tmp_path: Path) -> None:
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "no memory is left"),
     ],
 )
-def test_errors_of_the_machine_are_one_line_that_says_what_to_do(error: Exception, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=said) as found, naming(tmp_path / "run"):
+def test_errors_of_the_machine_are_one_line_that_says_what_to_do(
+    error: Exception, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=message) as found, naming(tmp_path / "run"):
         raise error
     assert found.value.exit_code == 2
     assert "--resume goes on" in str(found.value)
@@ -53,10 +55,10 @@ def test_errors_of_the_machine_are_one_line_that_says_what_to_do(error: Exceptio
 
 
 def test_a_task_that_gets_no_memory_is_told_of_that_and_of_the_task(tmp_path: Path) -> None:
-    said = r"^no memory is left; .* the last completed round \('.*run'; the task's train data cannot be read\)$"
+    message = r"^no memory is left; .* the last completed round \('.*run'; the task's train data cannot be read\)$"
     error = TaskError("the task's train data cannot be read")
     error.__cause__ = MemoryError()
-    with pytest.raises(ConfigurationError, match=said), naming(tmp_path / "run"):
+    with pytest.raises(ConfigurationError, match=message), naming(tmp_path / "run"):
         raise error
 
 

@@ -37,22 +37,22 @@ def fingerprint_of(settings: Settings) -> dict[str, Any]:
     return fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
 
 
-def said(**values: Any) -> dict[str, Any]:
+def message(**values: Any) -> dict[str, Any]:
     settings = Settings(algorithm=Clash, **values)
     return fingerprint_of(settings)
 
 
 def test_an_option_does_not_hide_a_setting_of_its_name() -> None:
     for changed in ({"momentum": 0.1}, {"seed": 5}, {"algorithm_options": {"clip_norm": 9.0}}):
-        assert said() != said(**changed)
-    assert said()["momentum"] == 0.9
-    assert said()["option momentum"] == 0.5
-    assert said()["option clip_norm"] == 2.0
+        assert message() != message(**changed)
+    assert message()["momentum"] == 0.9
+    assert message()["option momentum"] == 0.5
+    assert message()["option clip_norm"] == 2.0
 
 
 def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
-    assert said()["algorithm"] == "Clash"
-    assert len(said()["algorithm's source"]) == 64
+    assert message()["algorithm"] == "Clash"
+    assert len(message()["algorithm's source"]) == 64
     plain = Settings()
     builtin = fingerprint_of(plain)
     assert builtin["algorithm"] == "dfedsmdc"
@@ -97,23 +97,23 @@ def compared(out: Path, **values: Any) -> dict[str, Any]:
 def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
     base = {"layers": 1, "width": 12, "patch": 4}
 
-    def said(**options: Any) -> dict[str, Any]:
+    def message(**options: Any) -> dict[str, Any]:
         found = compared(tmp_path / "run", model="vit-tiny", model_options=base | options)
         return {name: value for name, value in found.items() if name.startswith("model option ")}
 
     usual = {"model option layers": 1, "model option width": 12, "model option patch": 4}
-    assert said() == said(heads=3) == usual
-    assert said(heads=4) == usual | {"model option heads": 4}
+    assert message() == message(heads=3) == usual
+    assert message(heads=4) == usual | {"model option heads": 4}
 
 
 @pytest.mark.slow
 def test_peers_compare_what_is_in_the_file_of_first_weights_and_not_where_it_lies(tmp_path: Path) -> None:
-    def said(seed: int, name: str) -> Any:
+    def message(seed: int, name: str) -> Any:
         torch.manual_seed(seed)
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), tmp_path / name)
         return compared(tmp_path / "run", init_from=tmp_path / name).get("initial weights")
 
-    assert said(0, "here.safetensors") == said(0, "there.safetensors") != said(1, "here.safetensors")
+    assert message(0, "here.safetensors") == message(0, "there.safetensors") != message(1, "here.safetensors")
     assert "initial weights" not in compared(tmp_path / "run")
 
 

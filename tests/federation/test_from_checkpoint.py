@@ -137,7 +137,7 @@ def _without_task(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kind", "said"),
+    ("spoil", "kind", "message"),
     [
         (_missing, ConfigurationError, "there is no folder .*rank-1'; name a rank's folder, such as dpeer-run/rank-0"),
         (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
@@ -148,9 +148,11 @@ def _without_task(folder: Path) -> None:
         (_without_task, ConfigurationError, "gone.py"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(spoil: Any, kind: type[DpeerError], said: str, killed: Path) -> None:
+def test_what_cannot_be_used_is_said_in_one_line(
+    spoil: Any, kind: type[DpeerError], message: str, killed: Path
+) -> None:
     spoil(killed)
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=message) as caught:
         make_model(killed)
     assert "\n" not in str(caught.value)
     assert not (killed / LEFT[0]).exists()

@@ -99,7 +99,7 @@ def test_an_algorithms_own_default_unless_the_user_says_otherwise(notes: Start, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--algorithm", "dfedavgm", "--sam", "body"), ["sam body has no effect with dfedavgm"]),
         (("--algorithm", "dfedmdc", "--ditto-lambda", 1), ["ditto-lambda 1 has no effect with dfedmdc"]),
@@ -113,10 +113,10 @@ def test_an_algorithms_own_default_unless_the_user_says_otherwise(notes: Start, 
     ],
 )
 def test_an_option_of_another_algorithm_has_no_effect_and_it_says_so(
-    arguments: tuple[object, ...], said: list[str], notes: Start
+    arguments: tuple[object, ...], message: list[str], notes: Start
 ) -> None:
     lines = notes(*arguments)
-    assert [line for line in lines if "has no effect" in line] == said
+    assert [line for line in lines if "has no effect" in line] == message
 
 
 def test_how_many_take_part_and_how_rarely_two_meet(notes: Start) -> None:
@@ -151,8 +151,8 @@ def test_fedrod_says_whether_the_hypernetwork_leaves(notes: Start) -> None:
         "the generic model with the hypernetwork (whose change tells the class distribution where no noise is added)"
     )
     for options, leaves in ((), "the generic model"), (("--algorithm-option", "personal=hypernetwork"), hypernetwork):
-        said = f"{leaves} leaves this peer with fedrod, the task's head (fc) included"
-        assert said in notes("--algorithm", "fedrod", *options)
+        message = f"{leaves} leaves this peer with fedrod, the task's head (fc) included"
+        assert message in notes("--algorithm", "fedrod", *options)
 
 
 def test_local_peers_are_told_that_nothing_leaves(notes: Start) -> None:
@@ -171,13 +171,13 @@ def test_one_peer_on_this_host_says_it_too(dpeer: Command, small_task: Path) -> 
         "--algorithm", "local", "--preset", "paper-cifar", "--sam", "head",
     )  # fmt: skip
     assert ended.code == 0, ended.err
-    for said in (
+    for message in (
         "local on mine.py:task: 12 training samples",
         "preset paper-cifar: body-lr 0.1, ",
         "nothing leaves this peer: it trains alone",
         "sam head has no effect with local",
     ):
-        assert sum(f"rank 0 INFO: {said}" in line for line in ended.err.splitlines()) == 1, ended.err
+        assert sum(f"rank 0 INFO: {message}" in line for line in ended.err.splitlines()) == 1, ended.err
 
 
 FEW = """
@@ -190,7 +190,7 @@ def few(rank, size, seed, train, test):
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "said"),
+    ("train", "test", "message"),
     [
         ([0, 0, 0, 1], [0, 1] * 5, ["only one training row of class 1: too few to learn from"]),
         ([0, 1], [0, 1] * 5, ["only one training row of classes 0, 1: too few to learn from"]),
@@ -201,12 +201,12 @@ def few(rank, size, seed, train, test):
     ],
 )
 def test_too_few_rows_are_said(
-    train: list[int], test: list[int], said: list[str], notes: Start, small_task: Path
+    train: list[int], test: list[int], message: list[str], notes: Start, small_task: Path
 ) -> None:
     small_task.write_text(small_task.read_text() + FEW)
     options = ("--task-option", f"train={train}", "--task-option", f"test={test}")
     lines = notes("--task", "mine.py:few", *options)
-    assert [line for line in lines if "row" in line] == said
+    assert [line for line in lines if "row" in line] == message
 
 
 @pytest.mark.slow
@@ -215,15 +215,15 @@ def test_classes_are_called_by_their_names_where_these_are_known(notes: Start, t
     path.write_text("age,outcome\n" + "".join(f"{n},came-back\n" for n in range(40)))
     options = (f"path={path}", "target=outcome", "classes=went-home,came-back,stayed")
     given = [word for option in options for word in ("--task-option", option)]
-    said = notes("--task", "csv", *given, "--partition", "iid")
-    assert "all training rows are of class came-back: this peer's data cannot tell any other from it" in said
+    message = notes("--task", "csv", *given, "--partition", "iid")
+    assert "all training rows are of class came-back: this peer's data cannot tell any other from it" in message
 
 
 def test_larger_batches_are_advised_in_as_many_steps_as_before(notes: Start) -> None:
     """In fewer steps, which a higher rate alone means, they cost accuracy."""
     private = ("--privacy", "sample", "--noise-multiplier", 400, "--records", 700, "--local-steps", 1)
-    (said,) = (line for line in notes("--task", "digits", *private) if "cannot survive" in line)
-    assert said == (
+    (message,) = (line for line in notes("--task", "digits", *private) if "cannot survive" in line)
+    assert message == (
         "training cannot survive this noise: use fewer trained parameters (a small body on a frozen public one, "
         "--dp-head frozen), fewer rounds, or larger batches in as many steps (--sampling-rate together with "
         "--local-steps)"
@@ -231,7 +231,10 @@ def test_larger_batches_are_advised_in_as_many_steps_as_before(notes: Start) -> 
 
 
 def test_how_classes_are_dealt_is_said(notes: Start) -> None:
-    for spec, said in (("pathological:5", "is balanced"), ("pathological-sampled:5", "classes were drawn at random")):
+    for spec, message in (
+        ("pathological:5", "is balanced"),
+        ("pathological-sampled:5", "classes were drawn at random"),
+    ):
         lines = notes("--task", "digits", "--partition", spec, "--body-epochs", 1)
-        assert [said in line for line in lines if line.startswith(f"partition {spec}")] == [True]
+        assert [message in line for line in lines if line.startswith(f"partition {spec}")] == [True]
     assert not any(line.startswith("partition") for line in notes("--task", "digits", "--body-epochs", 1))

@@ -32,7 +32,7 @@ def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"topology": "ring"}, "--topology full --weights uniform"),
         ({"quantize": 8}, "--participation-mode server with --quantize 8"),
@@ -42,6 +42,6 @@ def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
     ],
     ids=str,
 )
-def test_what_needs_an_own_body_of_each_round_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_needs_an_own_body_of_each_round_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         build(resolve(Settings(**SERVER | changes), 0))

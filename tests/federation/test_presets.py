@@ -192,13 +192,13 @@ def test_the_table_is_of_presets_that_there_are() -> None:
 @pytest.mark.parametrize("algorithm", [None, "fedrep", "dfedmdc"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_its_values_are_valid_settings_and_those_used(name: str, algorithm: str | None) -> None:
-    said = {} if algorithm is None else {"algorithm": algorithm}
-    used = Settings(preset=name, **said)
+    message = {} if algorithm is None else {"algorithm": algorithm}
+    used = Settings(preset=name, **message)
     # A preset's own are not checked when they are taken over.
-    given = Settings.model_validate({**PRESETS[name].values_for(used.algorithm), **said})
+    given = Settings.model_validate({**PRESETS[name].values_for(used.algorithm), **message})
     assert used.model_dump() == given.model_dump() | {"preset": name}
     assert used.algorithm in ALGORITHMS
-    assert used.model_fields_set == {"preset", *said}, "nobody said them: an algorithm's own defaults win over them"
+    assert used.model_fields_set == {"preset", *message}, "nobody said them: an algorithm's own defaults win over them"
     assert PRESETS[name].remark
     assert "\n" not in PRESETS[name].remark
 
@@ -208,11 +208,11 @@ def test_presets_for_single_records_name_the_adapters_and_weights_of_their_paper
     names = {name for name, preset in PRESETS.items() if preset.values.get("privacy") == "sample"}
     assert names == {*ON_RESNET, *ON_SWIN, *ADAMW}
     for name in names:
-        said = PRESETS[name].remark
-        assert "begin pretrained (--init-from; for images on ImageNet-22K)" in said, name
-        assert "rank 16 and alpha 32 (--lora r=16,alpha=32)" in said, name
-        assert ("no published weights fit" in said) == (name in (*ON_RESNET, *ADAMW_RESNET)), name
-        assert ("Swin-Base" in said) == (name in ON_SWIN), name
+        message = PRESETS[name].remark
+        assert "begin pretrained (--init-from; for images on ImageNet-22K)" in message, name
+        assert "rank 16 and alpha 32 (--lora r=16,alpha=32)" in message, name
+        assert ("no published weights fit" in message) == (name in (*ON_RESNET, *ADAMW_RESNET)), name
+        assert ("Swin-Base" in message) == (name in ON_SWIN), name
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -236,8 +236,8 @@ def test_what_a_paper_gives_its_own_methods_alone_does_not_go_to_others(
     ):
         used = with_defaults(settings)
         assert (used.head_lr, used.head_epochs, used.body_lr) == (head_lr, head_epochs, 0.1)
-    said = with_defaults(Settings(preset="paper-cifar", algorithm=algorithm, head_lr=0.02, head_epochs=3))
-    assert (said.head_lr, said.head_epochs) == (0.02, 3)
+    message = with_defaults(Settings(preset="paper-cifar", algorithm=algorithm, head_lr=0.02, head_epochs=3))
+    assert (message.head_lr, message.head_epochs) == (0.02, 3)
 
 
 @pytest.mark.parametrize(("rounds", "flags"), [(200, {}), (7, {"rounds": 7})])

@@ -59,8 +59,8 @@ def test_a_setting_that_does_nothing_without_privacy_is_refused_and_says_when_it
     with pytest.raises(ConfigurationError) as refused:
         promise(asked)
     flag = f"--{name.replace('_', '-')}"
-    said = f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
-    assert str(refused.value) == said
+    message = f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
+    assert str(refused.value) == message
 
 
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):

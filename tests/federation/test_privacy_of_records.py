@@ -129,8 +129,8 @@ def test_a_resumed_run_promises_what_its_remaining_rounds_come_to(tmp_path: Path
     assert not any("is sent again" in note for note in notes)
     more = opened(tmp_path, 400, rounds=80, left=75, resume=True, **settings)
     assert 3 < more.rounds < 75
-    (said,) = (note for note in more.notes(50) if "is sent again" in note)
-    assert f"allows {more.rounds} more rounds" in said
+    (message,) = (note for note in more.notes(50) if "is sent again" in note)
+    assert f"allows {more.rounds} more rounds" in message
 
 
 def test_rounds_in_which_a_peer_sits_out_are_not_counted_as_left_out(tmp_path: Path) -> None:

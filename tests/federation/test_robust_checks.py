@@ -33,7 +33,7 @@ def test_graphs_that_suit(robust: str, topology: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"topology": "ring", "robust": "trimmed-mean:2"},
          "--robust trimmed-mean:2 with ring: rank 0 has 2 neighbors, of whom it withstands 1 at most: give "
@@ -47,8 +47,8 @@ def test_graphs_that_suit(robust: str, topology: str) -> None:
         ({"fresh_neighbors": "directed:3", "robust": "median"}, "peers there hear others than hear them"),
     ],
 )  # fmt: skip
-def test_graphs_that_do_not_suit(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_graphs_that_do_not_suit(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         check(**values)
 
 
@@ -106,8 +106,8 @@ def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_
     first, last = map(json.loads, (in_tmp_path / "run" / "rank-0" / "metrics.jsonl").read_text().splitlines())
     assert summary["dropped"] == {"too-far": 4}
     assert first["missed"] == last["missed"] == [1, 2]
-    said = [json.loads(line) for line in (in_tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
-    assert [one["neighbor"] for one in said if one.get("reason") == "too-far"] == [1, 2]
+    message = [json.loads(line) for line in (in_tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
+    assert [one["neighbor"] for one in message if one.get("reason") == "too-far"] == [1, 2]
 
 
 @pytest.mark.slow

@@ -243,12 +243,12 @@ def test_peers_without_other_metrics_have_no_second_table(tmp_path: Path) -> Non
     assert printed(found, tmp_path).count("rank ") == 1
 
 
-@pytest.mark.parametrize(("points", "said"), [
+@pytest.mark.parametrize(("points", "message"), [
     (("finished",) * 3, "after 4 rounds, finished at home:"), (("finished", "mixed", "mixed"), "1 of 3 finished at"),
     (("mixed",) * 3, "after 4 rounds: accuracy"),
 ])  # fmt: skip
 def test_it_is_said_how_many_are_finished_and_what_they_were_before(
-    points: tuple[str, ...], said: str, tmp_path: Path
+    points: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     for rank, point in enumerate(points):
         kept = {"kept_point": point, "accuracy": 0.75 if point == "finished" else 0.5}
@@ -257,7 +257,7 @@ def test_it_is_said_how_many_are_finished_and_what_they_were_before(
     assert found["kept_point"] == [*points]
     assert found["accuracy_mean"] == pytest.approx(0.5 + 0.25 * points.count("finished") / 3)
     text = printed(found, tmp_path, 100)
-    assert said in text
+    assert message in text
     assert ("after the last mixing: mean accuracy 0.5000" in text) == ("finished" in points)
 
 

@@ -29,10 +29,10 @@ def test_rates_that_are_too_fast_leave_a_loss_at_guessing_and_are_said_once(
 ) -> None:
     ended = dpeer(*DIGITS, "--algorithm", "dfedavgm", "--body-lr", 2)
     assert ended.code == 0
-    said = [line for line in warned(ended) if "the loss has stayed" in line]
-    assert len(said) == 3
+    message = [line for line in warned(ended) if "the loss has stayed" in line]
+    assert len(message) == 3
     advice = "; try --body-lr 0.4 or 10, --standardize, or `dpeer tune`"
-    assert sum("of guessing: nothing is learned" + advice in line for line in said) == 1
+    assert sum("of guessing: nothing is learned" + advice in line for line in message) == 1
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["warnings"] == {"flat": [0, 1, 2], "majority": [0, 1, 2]}
     assert "warned while it ran (flat): ranks 0, 1, 2, see log.jsonl" in ended.out
@@ -47,6 +47,6 @@ def test_advice_leaves_out_what_is_done_already_and_what_a_task_of_ones_own_refu
         "simulate", "--size", 2, "--rounds", 6, "--task", "mine.py:task", "--body-lr", 1e-9, "--head-lr", 1e-9,
         "--grad-clip", 1, "--algorithm", "dfedsmdc",
     )  # fmt: skip
-    (said, *_) = [line for line in warned(ended) if "nothing is learned" in line]
+    (message, *_) = [line for line in warned(ended) if "nothing is learned" in line]
     rates = "2e-10 or 5e-09"
-    assert said.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --rho 0.01, or `dpeer tune`")
+    assert message.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --rho 0.01, or `dpeer tune`")

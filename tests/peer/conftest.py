@@ -125,8 +125,8 @@ class VectorLearner:
         self._stop.set()
 
     def copied(self):
-        said = json.dumps(self.body.tolist())
-        return lambda directory: (directory / "body.json").write_text(said)
+        message = json.dumps(self.body.tolist())
+        return lambda directory: (directory / "body.json").write_text(message)
 
     def load(self, directory):
         self.body = np.array(json.loads((directory / "body.json").read_text()))

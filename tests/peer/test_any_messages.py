@@ -12,7 +12,7 @@ FINGERPRINTS = [{}, {"size": [[[1]]]}, {"size": {"a": {}}}, {"size": None}, {"si
 MANIFESTS = [{"parameters": [1, {}, {"name": [1]}]}, {"parameters": {}}, {"extras": []}, {}]
 
 
-def said(table, seed):
+def message(table, seed):
     """One message, or those of a body; damaged or in disorder now and then."""
     rank, number = seed.choice([1, 2]), seed.randint(0, 6)
     hello = table.hello(rank, number, reply=seed.random() < 0.5)
@@ -52,7 +52,7 @@ def test_nothing_that_others_say_is_unhandled(first):
         for _ in range(60):
             what = seed.random()
             if what < 0.8:
-                for frames in said(table, seed):
+                for frames in message(table, seed):
                     table.hear(seed.choice(links), frames)
             elif what < 0.88:
                 table.wait(seed.choice([1, 3]))

@@ -38,7 +38,7 @@ async def test_a_thousand_stalled_handshakes_and_a_hundred_floods_have_no_effect
             await asyncio.sleep(0.05)
         ours.learners[1].go.set()
         found = await running
-        said, _ = await attack.communicate(b"")  # which closes its input
+        message, _ = await attack.communicate(b"")  # which closes its input
     finally:
         if attack.returncode is None:
             attack.kill()
@@ -47,7 +47,7 @@ async def test_a_thousand_stalled_handshakes_and_a_hundred_floods_have_no_effect
     np.testing.assert_allclose(ours.bodies(), expected(topology, 30), rtol=1e-12)
     assert 0 < most <= MOST_UNPROVED
     assert not any(outcome.lost for outcome in found.values())
-    got = bytes.fromhex(said.decode())
+    got = bytes.fromhex(message.decode())
     assert got, "greetings of ZeroMQ"
     assert not any(word in got for word in WORDS)
 

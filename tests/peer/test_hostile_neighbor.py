@@ -35,9 +35,9 @@ async def hostile(**what):
         cwd=Path(__file__).parents[2], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        said, _ = await process.communicate(json.dumps(what).encode())
+        message, _ = await process.communicate(json.dumps(what).encode())
         assert process.returncode == 0
-        return json.loads(said)
+        return json.loads(message)
     finally:
         if process.returncode is None:
             process.kill()
@@ -60,7 +60,7 @@ async def test_a_neighbor_that_sends_many_messages_of_no_use_changes_nothing(
         addresses = await ours.listen()
         hello = ours.peers[HOSTILE].core.handshake.hello(0, reply=False)
         serving = asyncio.create_task(ours.serve({rank: addresses[rank] for rank in HONEST}, HONEST))
-        said = await hostile(
+        message = await hostile(
             addresses=[addresses[rank] for rank in NEIGHBORS],
             hello={name: getattr(hello, name) for name in ("fingerprint", "manifest", "digest")},
             junk=junk // len(NEIGHBORS),
@@ -70,15 +70,15 @@ async def test_a_neighbor_that_sends_many_messages_of_no_use_changes_nothing(
         assert all(len(ours.logs[rank]) < 500 for rank in HONEST)
         cores = [ours.peers[rank].core for rank in NEIGHBORS]
         dropped = [core.drops.counts + core.exchange.inbox.dropped for core in cores]
-        return np.stack([ours.learners[rank].body for rank in HONEST]), said, dropped
+        return np.stack([ours.learners[rank].body for rank in HONEST]), message, dropped
 
     quiet, _, dropped = await run(0)
     assert dropped == [Counter()] * 2
     before = resident()
-    found, said, dropped = await run(many)
+    found, message, dropped = await run(many)
     grown = resident() - before
-    assert sum(one["sent"] for one in said) >= many
-    assert [one.total() for one in dropped] == [one["expected"] for one in said], (dropped, said)
+    assert sum(one["sent"] for one in message) >= many
+    assert [one.total() for one in dropped] == [one["expected"] for one in message], (dropped, message)
     assert not any(one["unhandled"] for one in dropped)
     assert found.tobytes() == quiet.tobytes()
     assert grown < MEMORY

@@ -110,7 +110,7 @@ def test_what_a_sink_drops_is_counted_and_does_not_hold_up_the_file(path):
     assert [line["message"] for line in lines(path)] == ["0", "1", "2"]
 
 
-def said(path):
+def expected(path):
     return [line["message"] for line in lines(path)]
 
 
@@ -130,8 +130,8 @@ def test_a_file_that_was_moved_away_is_begun_anew(path, create):
     log.info("an-event", message="after")
     log.info("an-event", message="later")
     log.close()
-    assert said(moved) == ["before"]
-    assert said(path) == ["after", "later"]
+    assert expected(moved) == ["before"]
+    assert expected(path) == ["after", "later"]
     assert log.dropped == 0
 
 
@@ -143,7 +143,7 @@ def test_a_file_that_was_copied_and_truncated_goes_on_from_its_beginning(path):
         file.truncate(0)
     log.info("an-event", message="after")
     log.close()
-    assert said(path) == ["after"]
+    assert expected(path) == ["after"]
 
 
 def test_without_its_folder_the_lines_go_to_the_file_that_is_open(path):
@@ -155,7 +155,7 @@ def test_without_its_folder_the_lines_go_to_the_file_that_is_open(path):
     moved = folder.rename(path.parent / "moved")
     log.info("an-event", message="after")
     log.close()
-    assert said(moved / "log.jsonl") == ["before", "after"]
+    assert expected(moved / "log.jsonl") == ["before", "after"]
     assert log.dropped == 0
 
 
@@ -166,14 +166,14 @@ def test_a_file_is_renamed_before_it_becomes_larger_than_its_limit(path):
     log.close()
     older = path.with_name("log.jsonl.1")
     assert max(path.stat().st_size, older.stat().st_size) <= 400 < path.stat().st_size + older.stat().st_size
-    kept = said(older) + said(path)
+    kept = expected(older) + expected(path)
     assert kept == [f"number {number:02}" for number in range(20)][-len(kept) :]
     assert sorted(file.name for file in path.parent.iterdir()) == ["log.jsonl", "log.jsonl.1"]
     log = peer_logger(0, path, "info", most=10)  # and a line that is longer than that is written all the same
     log.info("an-event", message="a long line")
     log.close()
-    assert said(path) == ["a long line"]
-    assert said(older) == kept[-len(said(older)) :]
+    assert expected(path) == ["a long line"]
+    assert expected(older) == kept[-len(expected(older)) :]
 
 
 def test_a_disk_that_cannot_keep_up_is_not_waited_for_and_the_file_says_what_is_missing(path, monkeypatch):

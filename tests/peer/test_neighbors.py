@@ -51,7 +51,7 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
     assert behind == [True] * 6 + [False] * 2
     assert table.core.left_behind == 6
     table.do(table.core.look(table.now))
-    assert [said.level for said in table.events("left-behind")] == ["warning"]
+    assert [expected.level for expected in table.events("left-behind")] == ["warning"]
     assert len(table.events("caught-up")) == 1
     table.do(table.core.release(0, None, table.now))
     assert "body" not in table.kinds(table.links[1])
@@ -120,8 +120,8 @@ def test_a_later_version_says_so_and_is_named():
     table = Table(dialled=[1])
     table.established(1)
     later = table.hello(1).model_copy(update={"protocol": wire.PROTOCOL + 1})
-    said = {**later.model_dump(), "what a later version adds": 1}
-    table.hear(table.links[1], [wire.msgpack.packb(said)])
+    expected = {**later.model_dump(), "what a later version adds": 1}
+    table.hear(table.links[1], [wire.msgpack.packb(expected)])
     table.do(table.core.meet(table.now))
     table.wait(10)
     failed = [one.error for one in table.ended if isinstance(one, Fail)]

@@ -75,7 +75,7 @@ def _tear(metrics: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "missing"),
+    ("change", "expected", "missing"),
     [
         (_delete, "it is not there any more", 3),
         (_damage, "1 damaged line is left out; it lacks the line of round 2", 1),
@@ -83,7 +83,7 @@ def _tear(metrics: Path) -> None:
     ],
 )
 def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(
-    change: Callable[[Path], None], said: str, missing: int, tmp_path: Path
+    change: Callable[[Path], None], expected: str, missing: int, tmp_path: Path
 ) -> None:
     learner = Silent()
     first = folder(tmp_path, OURS)
@@ -101,7 +101,7 @@ def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(
     assert of_summary(tmp_path, "completed_rounds", "bytes_sent", "rounds_mixed") == [4, 20, 4]
     assert of_summary(tmp_path, "metrics_missing", "accuracy") == [missing, 0.3]
     assert len(warnings) == 1
-    assert re.search(f"metrics.jsonl': {said}; the run goes on", warnings[0])
+    assert re.search(f"metrics.jsonl': {expected}; the run goes on", warnings[0])
     lines = [json.loads(line)["round"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines == {0: [0, 1, 2, 3], 1: [0, 2, 3], 3: [3]}[missing]
 
@@ -157,7 +157,7 @@ def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_mea
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         ({}, None),
         ({"rounds": 3}, None),
@@ -165,17 +165,19 @@ def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_mea
         ({"algorithm's source": "abc"}, "algorithm's source is 'abc' there and None here"),
     ],
 )
-def test_what_is_in_the_checkpoint_alone_is_compared(more: dict[str, Any], said: str | None, tmp_path: Path) -> None:
+def test_what_is_in_the_checkpoint_alone_is_compared(
+    more: dict[str, Any], expected: str | None, tmp_path: Path
+) -> None:
     first = folder(tmp_path, OURS | more)
     first.take_up()
     first.begin()
     first.complete({"round": 0})
     first.save()
     second = folder(tmp_path, OURS, resume=True)
-    if said is None:
+    if expected is None:
         assert second.take_up() == 1
         return
-    with pytest.raises(CheckpointError, match=f"is of another run: {said}"):
+    with pytest.raises(CheckpointError, match=f"is of another run: {expected}"):
         second.take_up()
 
 

@@ -88,13 +88,13 @@ async def test_the_next_round_is_trained_and_released_but_nobody_hears_of_it_bef
 ):
     disk.hold(0, 1)
     ours = federation(kind, RING, rounds=ROUNDS, out=tmp_path)
-    said = mentioned(ours.transports[0])
+    message = mentioned(ours.transports[0])
     running = asyncio.create_task(ours.run())
     await until(disk.writing.is_set)
     await until(lambda: 2 in ours.learners[0].released)
-    beats = len(said)
-    await until(lambda: len(said) >= beats + 6)  # periodic heartbeats: it is alive
-    assert max(said) == 1
+    beats = len(message)
+    await until(lambda: len(message) >= beats + 6)  # periodic heartbeats: it is alive
+    assert max(message) == 1
     assert ours.peers[0].core.members.current_round == 1
     await until(lambda: all(2 in ours.learners[rank].released for rank in (1, 3)))
     lines, checkpoints = completed(ours, tmp_path)
@@ -102,8 +102,8 @@ async def test_the_next_round_is_trained_and_released_but_nobody_hears_of_it_bef
     assert checkpoints[0] == ["round-00000000"]
     disk.go.set()
     assert all(found.status == "done" for found in (await running).values())
-    assert max(said) == ROUNDS
-    assert said.index(2) > beats
+    assert max(message) == ROUNDS
+    assert message.index(2) > beats
     np.testing.assert_array_equal(ours.bodies(), await whole())
 
 
@@ -113,7 +113,7 @@ async def test_a_full_disk_ends_the_peer_before_it_tells_of_the_next_round(
     full = OSError(errno.ENOSPC, "No space left on device")
     disk.hold(0, 1, full)
     ours = federation(kind, RING, rounds=ROUNDS, out=tmp_path)
-    said = mentioned(ours.transports[0])
+    message = mentioned(ours.transports[0])
     ours.learners[1].hold = ours.learners[3].hold = 2
     running = asyncio.create_task(ours.run())
     await until(lambda: 2 in ours.learners[0].released)
@@ -125,7 +125,7 @@ async def test_a_full_disk_ends_the_peer_before_it_tells_of_the_next_round(
     found = await running
     assert found.pop(0) is full
     assert {rank: one.completed_rounds for rank, one in found.items()} == {1: 2, 2: 2, 3: 2}
-    assert max(said) == 1
+    assert max(message) == 1
     disk.hold(None, None)
     again = federation(kind, RING, rounds=ROUNDS, out=tmp_path, resume=True)
     assert all(found.status == "done" for found in (await again.run()).values())

@@ -142,7 +142,7 @@ class Case:
 
     @property
     def warnings(self):
-        return said(self.ours, 0)
+        return expected(self.ours, 0)
 
     async def end(self, fake, second=7.0):
         """The last round; the first bodies alone have been mixed, and no pieces are left."""
@@ -159,7 +159,7 @@ class Case:
         return outcome
 
 
-def said(ours, rank):
+def expected(ours, rank):
     return [line for line in ours.logs[rank] if "second, different body" in line]
 
 
@@ -251,8 +251,8 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
     outcome = await ours.peers[3].serve(addresses)
     assert outcome.completed_rounds == 6
     assert [outcome.completed_rounds for outcome in (await others).values()] == [6, 6, 6]
-    assert [len(said(ours, rank)) for rank in range(4)] == ([1, 0, 1, 0] if noise else [0, 0, 0, 0])
-    assert all("rank 3" in line and "round 3" in line for line in said(ours, 0) + said(ours, 2))
+    assert [len(expected(ours, rank)) for rank in range(4)] == ([1, 0, 1, 0] if noise else [0, 0, 0, 0])
+    assert all("rank 3" in line and "round 3" in line for line in expected(ours, 0) + expected(ours, 2))
     assert [ours.peers[rank].core.exchange.inbox.dropped["different"] for rank in range(4)] == [
-        len(said(ours, rank)) for rank in range(4)
+        len(expected(ours, rank)) for rank in range(4)
     ]

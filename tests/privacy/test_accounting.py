@@ -111,7 +111,7 @@ def test_noise_over_drift_is_noise_against_the_way_in_the_best_of_cases() -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((0.0, 1, 1e-5), "noise over sensitivity 0"),
         ((math.inf, 1, 1e-5), "noise over sensitivity inf"),
@@ -121,8 +121,8 @@ def test_noise_over_drift_is_noise_against_the_way_in_the_best_of_cases() -> Non
         ((1.0, 1, 1e-5, "exact", 0.5), "choose pld"),
     ],
 )
-def test_what_cannot_be_accounted_for(arguments: tuple[float, int, float], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_cannot_be_accounted_for(arguments: tuple[float, int, float], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         epsilon(*arguments)
 
 
@@ -279,7 +279,7 @@ def test_nothing_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ((0.0, 1.0, 1), "sampling rate 0:"),
         ((1.5, 1.0, 1), "sampling rate 1.5"),
@@ -289,13 +289,13 @@ def test_nothing_costs_nothing() -> None:
         ((0.1, 1.0, -1), "steps -1"),
     ],
 )
-def test_charges_that_there_cannot_be(values: tuple[float, float, int], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_charges_that_there_cannot_be(values: tuple[float, float, int], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         Charge(*values)
 
 
 @pytest.mark.parametrize(
-    ("charge", "delta", "accountant", "said"),
+    ("charge", "delta", "accountant", "message"),
     [
         (Charge(0.1, 1.0, 9), 1e-5, "exact", "the closed form knows no sampling"),
         (Charge(0.1, 1.0, 9), 1e-11, "pld", "delta 1e-11: accountant pld resolves 1e-10 or more with sampling"),
@@ -304,6 +304,6 @@ def test_charges_that_there_cannot_be(values: tuple[float, float, int], said: st
         (Charge(0.1, 1.0, 9), 0.0, "pld", "delta 0:"),
     ],
 )
-def test_what_an_accountant_cannot_compute_is_said(charge: Charge, delta: float, accountant: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_an_accountant_cannot_compute_is_said(charge: Charge, delta: float, accountant: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         total_epsilon([charge], delta, accountant)

@@ -73,7 +73,7 @@ def test_words_know_the_number_again(honest: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"noise_multiplier": 0.0}, "noise multiplier 0"),
         ({"noise_multiplier": math.nan}, "noise multiplier nan"),
@@ -88,9 +88,9 @@ def test_words_know_the_number_again(honest: int) -> None:
         ({"share": 0.5}, "share 0.5: a neighbor sees each message"),
     ],
 )
-def test_values_out_of_range(values: dict[str, object], said: str) -> None:
+def test_values_out_of_range(values: dict[str, object], message: str) -> None:
     arguments = {"noise_multiplier": 1.0, "clip_norm": 1.0, "delta": 1e-5, **values}
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         Guarantee(**arguments)
 
 

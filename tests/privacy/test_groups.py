@@ -141,7 +141,7 @@ def test_nothing_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("charge", "delta", "records", "accountant", "said"),
+    ("charge", "delta", "records", "accountant", "message"),
     [
         (Charge(0.1, 1.0, 9), 1e-5, 0, "pld", "^records of a group 0: choose 1 or more$"),
         (Charge(0.1, 1.0, 9), 1e-5, 3, "rdp", "^accountant rdp with 3 records of a group and sampling: choose pld"),
@@ -160,9 +160,9 @@ def test_nothing_costs_nothing() -> None:
     ],
 )
 def test_what_cannot_be_computed_is_said(
-    charge: Charge, delta: float, records: int, accountant: str, said: str
+    charge: Charge, delta: float, records: int, accountant: str, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         of_group([charge], delta, records, accountant)
     assert "\n" not in str(caught.value)
 

@@ -193,7 +193,7 @@ def test_what_it_takes_is_known_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "rounds", "ratio", "said"),
+    ("weights", "rounds", "ratio", "message"),
     [
         (np.ones((2, 3)), 1, 1.0, r"shape \(2, 3\)"),
         (np.array([[0.5, 0.4], [0.5, 0.5]]), 1, 1.0, "sum to one"),
@@ -203,6 +203,6 @@ def test_what_it_takes_is_known_before() -> None:
         (PATH, 1, math.nan, "sensitivity over noise nan"),
     ],
 )
-def test_what_is_refused(weights: Array, rounds: int, ratio: float, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_is_refused(weights: Array, rounds: int, ratio: float, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         views(weights, rounds, ratio)

@@ -58,7 +58,7 @@ def test_eight_hospitals_with_two_thousand_patients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"sampling_rate": 0.0}, "--sampling-rate 0"),
         ({"noise_multiplier": 0.0}, "--noise-multiplier 0"),
@@ -69,21 +69,21 @@ def test_eight_hospitals_with_two_thousand_patients() -> None:
         ({"units": 0}, "--records 0"),
     ],
 )
-def test_values_out_of_range(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_values_out_of_range(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         replace(JOINT, **values)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"dp_head": "alternate"}, "for example --head-steps 5"),
         ({"head_steps": 5}, "head-steps 5: only with dp-head alternate"),
         ({"dp_head": "post", "head_steps": 5}, "head-steps 5: only with dp-head alternate"),
     ],
 )
-def test_a_plan_has_steps_of_the_head_where_it_has_its_own(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_a_plan_has_steps_of_the_head_where_it_has_its_own(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         SamplePlan(noise_multiplier=1.0, sampling_rate=0.05, steps=20, rounds=9, **values).guarantee()
 
 

@@ -107,7 +107,7 @@ def test_the_numbers_are_those_of_the_files(dpeer: Command, make_run: Any, read_
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("summary", [True, False])
 @pytest.mark.parametrize(
-    ("spent", "said"),
+    ("spent", "message"),
     [
         ({"epsilon": 8.721}, "8.721"),
         ({"epsilon": 24.38, "epsilon_aggregate": 24.38, "epsilon_neighbor": 195.41},
@@ -116,7 +116,7 @@ def test_the_numbers_are_those_of_the_files(dpeer: Command, make_run: Any, read_
     ],
 )  # fmt: skip
 def test_epsilon_says_against_whom(
-    dpeer: Command, make_run: Any, read_page: Any, spent: dict[str, Any], said: str, summary: bool
+    dpeer: Command, make_run: Any, read_page: Any, spent: dict[str, Any], message: str, summary: bool
 ) -> None:
     """From the summary, or of a run that goes on from the last lines."""
     folder = make_run("run", summary=summary)
@@ -131,7 +131,7 @@ def test_epsilon_says_against_whom(
             (folder / f"rank-{rank}" / "summary.json").unlink()
     assert dpeer("report", "run").code == 0
     (line,) = read_page().results()
-    assert line["epsilon"] == said
+    assert line["epsilon"] == message
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -486,8 +486,8 @@ def test_of_one_peer_alone_the_page_says_so_first_and_draws_no_picture_of_many(
     alone(make_run("a"))
     assert dpeer("report", "a").code == 0
     page = read_page()
-    said = "Only rank 1, one of 3 peers, left files here: all figures are its own, not the whole federation's."
-    assert said in page.text.partition("Results at the end")[0]
+    message = "Only rank 1, one of 3 peers, left files here: all figures are its own, not the whole federation's."
+    assert message in page.text.partition("Results at the end")[0]
     (line,) = page.results()
     assert (line["peers"], line[MIX], line[WORST]) == ("1 of 3", "0.7500", "0.7500 (rank 1)")
     assert list(page.pictures) == ["accuracy-by-round", "graph"]
@@ -566,23 +566,23 @@ def test_classes_have_their_names_whatever_their_order_on_a_peer(dpeer: Command,
 
 @pytest.mark.slow
 def test_names_of_classes_are_drawn(dpeer: Command, make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: set[str] = set()
+    message: set[str] = set()
     text, legend = Axes.text, Figure.legend
 
     def texts(self: Axes, x: float, y: float, words: str, **options: Any) -> Any:
-        said.add(words)
+        message.add(words)
         return text(self, x, y, words, **options)
 
     def legends(self: Figure, **options: Any) -> Any:
-        said.update(handle.get_label() for handle in options["handles"])
+        message.update(handle.get_label() for handle in options["handles"])
         return legend(self, **options)
 
     monkeypatch.setattr(Axes, "text", texts)
     monkeypatch.setattr(Figure, "legend", legends)
     make_run("a", classes=[5, 4], names=(("_home $x$", "readmitted after more than thirty days"),) * 3)
     assert dpeer("report", "a").code == 0
-    assert {" _home $x$", "readmitted after more t…"} <= said
-    assert not any(label.startswith("class ") for label in said)
+    assert {" _home $x$", "readmitted after more t…"} <= message
+    assert not any(label.startswith("class ") for label in message)
 
 
 @pytest.mark.usefixtures("undrawn")

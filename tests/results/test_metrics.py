@@ -63,7 +63,7 @@ def add_to(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "missing"),
+    ("change", "message", "missing"),
     [
         (delete, "deleted", 3),
         (rename, "replaced by another file", 3),
@@ -73,14 +73,14 @@ def add_to(path: Path) -> None:
     ],
 )
 def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are_whole(
-    change: Callable[[Path], None], said: str, missing: int, tmp_path: Path
+    change: Callable[[Path], None], message: str, missing: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
     metrics.rewrite()
     assert [metrics.append(entry(number)) for number in range(3)] == [None] * 3
     change(path)
-    assert metrics.append(entry(3)) == said
+    assert metrics.append(entry(3)) == message
     assert metrics.append(entry(4)) is None
     assert metrics.missing(5) == missing
     assert [json.loads(line) for line in path.read_text().splitlines()[-2:]] == [entry(3), entry(4)]
@@ -100,7 +100,7 @@ def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_fold
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"round": 0}\n{"round": 1}\n', None),
         (b'{"round": 0}\n{"round": 1}\n{"round": 2, "by', "its last line has no end .* and is cut"),
@@ -110,18 +110,20 @@ def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_fold
         (None, "it is not there any more"),
     ],
 )
-def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(content: bytes | None, said: str, tmp_path: Path) -> None:
+def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(
+    content: bytes | None, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "metrics.jsonl"
     if content is not None:
         path.write_bytes(content)
     kept = Totals(last=entry(1), best=entry(0), bytes_sent=30, bytes_received=2, mixed=1)
     metrics = MetricsFile(path, 2, Totals(**json.loads(json.dumps(asdict(kept)))))
     assert metrics.totals == kept
-    if said is None:
+    if message is None:
         assert metrics.damage is None
     else:
         assert metrics.damage is not None
-        assert re.fullmatch(said, metrics.damage)
+        assert re.fullmatch(message, metrics.damage)
     metrics.rewrite()
     whole = [json.loads(line)["round"] for line in path.read_text().splitlines()]
     assert whole == sorted({*whole} & {0, 1})

@@ -28,7 +28,7 @@ def planned(text: str, tmp_path: Path, size: int = 8, rounds: int = 40, seed: in
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[[fault]]\nwhat = "crsh"\nranks = [1]\nround = 1', "unknown fault 'crsh' .* did you mean 'crash'"),
         (f"{CRASH}ranks = [8]\nround = 1", r"ranks = \[8\] in \[\[fault\]\] 1 of .*: expected ranks from 0 to 7"),
@@ -66,8 +66,8 @@ def planned(text: str, tmp_path: Path, size: int = 8, rounds: int = 40, seed: in
         ('[[fault]]\nwhat = "slow"\nranks = [1]\nround = 1\ntimes = 1e9', "times in .* less than or equal to 100"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=said) as caught:
+def test_what_is_wrong_is_said_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         read_faults(written(tmp_path, text), 8, 40)
     assert "\n" not in str(caught.value)
     assert "faults.toml" in str(caught.value)

@@ -40,7 +40,7 @@ def test_they_train_and_pay(
 
 def test_a_preset_does_with_few_rounds(dpeer: Callable[..., Any]) -> None:
     few = ("--size", 4, "--task", "digits", "--rounds", 1, "--local-steps", 1, "--out", "run")
-    said = " ".join(dpeer("simulate", "--preset", "dp-fedadamw", *few).succeed().split())
-    assert "fedadamw on digits" in said
-    assert "optimizer adamw, lr-schedule cosine" in said
-    assert "gamma 0.5" in said
+    message = " ".join(dpeer("simulate", "--preset", "dp-fedadamw", *few).succeed().split())
+    assert "fedadamw on digits" in message
+    assert "optimizer adamw, lr-schedule cosine" in message
+    assert "gamma 0.5" in message

@@ -486,9 +486,9 @@ def test_what_readme_adds_for_several_hosts_starts_as_it_stands(
 ) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     hosts(tmp_path)
-    said = [dpeer(*f"{START[6:-1]}{rank} --secret keys/rank-{rank}.secret {TRAINS}".split()) for rank in range(3)]
+    message = [dpeer(*f"{START[6:-1]}{rank} --secret keys/rank-{rank}.secret {TRAINS}".split()) for rank in range(3)]
     listening = [f"listening at ipc://{tmp_path}/rank-{rank}.socket" for rank in range(2)]
-    for peer, where in zip(said, [*listening, "dialling out only"], strict=True):
+    for peer, where in zip(message, [*listening, "dialling out only"], strict=True):
         first = peer.succeed(120).splitlines()[0]
         assert first.endswith(f"{where}, encrypted (settings from visits.toml)")
 

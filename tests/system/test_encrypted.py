@@ -42,8 +42,8 @@ class Federation:
 
     def key(self, folder, rank):
         """A new public key of a rank, as a file has it; its secret is in the folder."""
-        said = self.dpeer("keygen", "--rank", rank, "--out", folder).succeed()
-        return re.search(r'^key = ("[0-9a-f]{64}")$', said, re.MULTILINE)[1]
+        message = self.dpeer("keygen", "--rank", rank, "--out", folder).succeed()
+        return re.search(r'^key = ("[0-9a-f]{64}")$', message, re.MULTILINE)[1]
 
     def __call__(self, keys, name="dpeer.toml", bulk=None):
         """Write a file that lists these keys, by rank."""

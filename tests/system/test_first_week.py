@@ -50,13 +50,13 @@ def test_the_reviewed_schema_is_the_proposed_one_with_what_the_page_says(
     assert dpeer_here("schema", "init", tables / "site-0.csv", "--target", "outcome", "--out", "schema.toml").code == 0
     reviewed = (ROOT / "examples" / "visits-schema.toml").read_text()
     (changes,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
-    said = {line.partition("  ")[0].strip() for line in changes.splitlines() if " = " in line}
+    message = {line.partition("  ")[0].strip() for line in changes.splitlines() if " = " in line}
 
     def keys(text: str) -> set[str]:
         return {line for line in text.splitlines() if " = " in line and not line.startswith("#")}
 
     new = keys(reviewed) - keys(Path("schema.toml").read_text())
-    assert {line for line in new if not line.startswith("unit")} == said
+    assert {line for line in new if not line.startswith("unit")} == message
     for rank in SITES:
         assert (
             dpeer_here("schema", "check", tables / f"site-{rank}.csv", "--schema", "examples/visits-schema.toml").code

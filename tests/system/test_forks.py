@@ -45,6 +45,6 @@ def test_a_task_may_end_processes_that_it_has_forked(
     tmp_path: Path, dpeer_command: Callable[..., Any], mode: str
 ) -> None:
     (tmp_path / "mine.py").write_text(TASK)
-    said = dpeer_command(mode, "--size", 2, "--task", "mine.py:task", "--rounds", 1, "--out", "run").succeed()
-    assert "stopped" not in said
+    message = dpeer_command(mode, "--size", 2, "--task", "mine.py:task", "--rounds", 1, "--out", "run").succeed()
+    assert "stopped" not in message
     assert (tmp_path / "run" / "rank-1" / "model.safetensors").is_file()

@@ -123,9 +123,9 @@ def test_resuming_what_has_ended_keeps_all_and_ends_well(
     folder = tmp_path / "run" / "rank-0"
     names = ("summary.json", "model.safetensors", "model.json", "metrics.jsonl")
     before = {name: (folder / name).read_bytes() for name in names}
-    said = dpeer(*killed, "--rank", 0, "--resume").succeed()
-    assert "connected to 2 neighbors; no round is left" in said
-    assert "starting with round" not in said
+    message = dpeer(*killed, "--rank", 0, "--resume").succeed()
+    assert "connected to 2 neighbors; no round is left" in message
+    assert "starting with round" not in message
     assert {name: (folder / name).read_bytes() for name in names} == before
     for name in names[:3]:
         (folder / name).unlink()  # as if it had been killed before it wrote them

@@ -105,13 +105,13 @@ def rank_folder(tmp_path: Path) -> Path:
     return tmp_path / "run" / "rank-0"
 
 
-def check_end(ended: Any, said: str) -> None:
+def check_end(ended: Any, message: str) -> None:
     """It has ended with one line that says this."""
     assert ended.wait() == 2, ended.output
     assert "Traceback" not in ended.output
     last = ended.output.splitlines()[-1]
     assert last.startswith("dpeer: ")
-    assert said in last
+    assert message in last
     assert "then --resume goes on from the last completed round" in last
 
 

@@ -82,11 +82,11 @@ def test_peers_agree_on_shared_options_and_on_the_source(
         one.succeed()
         two.succeed()
         return
-    said = {"option": ("option mu", "0.1", "0.5"), "source": ("algorithm's source",)}[differs]
+    message = {"option": ("option mu", "0.1", "0.5"), "source": ("algorithm's source",)}[differs]
     for peer in (one, two):
         assert peer.wait() == REFUSED, peer.output
         (line,) = [line for line in peer.output.splitlines() if line.startswith("dpeer: ") and "listening" not in line]
-        for word in said:
+        for word in message:
             assert word in line
 
 

@@ -77,7 +77,7 @@ def test_a_difference_of_schemas_names_the_columns(
     for rank in range(2):
         write(tmp_path, rank)
     (tmp_path / "site-1.csv").write_text((tmp_path / "site-1.csv").read_text().replace("smoker", "tobacco"))
-    said = started(
+    message = started(
         dpeer, free_ports(2),
         ("--task-option", "path=site-0.csv", "--schema", "one.toml"),
         ("--task-option", "path=site-1.csv", "--schema", "other.toml"),
@@ -85,8 +85,8 @@ def test_a_difference_of_schemas_names_the_columns(
     advice = "use the same schema.toml on both"
     for rank, own in enumerate(("smoker", "tobacco")):
         them = f"rank {1 - rank}"
-        assert said[rank] == (
+        assert message[rank] == (
             f"dpeer: schema: 'age' is not defined alike here and at {them}, {own!r} is here and not at {them}, {them} "
             f"has 1 that is not here: {advice}"
         )
-    assert "tobacco" not in said[0]
+    assert "tobacco" not in message[0]

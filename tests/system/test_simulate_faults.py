@@ -200,7 +200,7 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (("simulate", "--faults", "none.toml"), "dpeer: --faults 'none.toml': No such file or directory"),
         (("simulate", "--faults", "faults.toml"), "dpeer: ranks = [9] in [[fault]] 1 of faults.toml: expected ranks "),
@@ -210,13 +210,13 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
-    command: tuple[str, ...], said: str, dpeer_here: Callable[..., Any], tmp_path: Path
+    command: tuple[str, ...], message: str, dpeer_here: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / "faults.toml").write_text(fault("crash", ranks=[9], round=2))
     (tmp_path / "run.toml").write_text('size = 3\nfaults = "faults.toml"\n')
     ended = dpeer_here(*command)
     assert ended.code == 2
-    assert ended.err.splitlines()[-1].startswith(said)
+    assert ended.err.splitlines()[-1].startswith(message)
     assert not (tmp_path / "dpeer-run").exists()
 
 
@@ -235,10 +235,10 @@ def test_the_last_lines_and_the_report_tell_it(play: Play, tmp_path: Path, capsy
     from dpeer.results.reading import find_runs
 
     play(fault("crash", ranks=[2], round=3) + fault("slow", ranks=[0, 1], round=2, for_=1))
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     happened = "1 crash; not there at the end: rank 2 (crashed and never came back)"
-    assert f"faults: 2 spells of slowness, {happened}" in said
-    assert "10 bodies missed in mixes, 0 rounds sat out to catch up, 5 rounds not run" in said
+    assert f"faults: 2 spells of slowness, {happened}" in message
+    assert "10 bodies missed in mixes, 0 rounds sat out to catch up, 5 rounds not run" in message
     page, *pictures = write_report(find_runs([tmp_path / "run"]), tmp_path / "report", (), None)
     assert tmp_path / "report" / "faults.png" in pictures
     assert f"Faults: 2 spells of slowness, {happened}." in page.read_text()

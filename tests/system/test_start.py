@@ -119,11 +119,11 @@ def test_a_start_warns_of_rows_that_another_rank_on_the_host_holds_too(
     more = ("--rounds", 1, "--alone", "never", "--base-port", free_ports(2), "--threads", 1, "--out", "run")
     peers = [dpeer("start", "--size", 2, *data, *more, "--rank", rank) for rank in range(2)]
     for rank, peer in enumerate(peers):
-        said = [line for line in peer.succeed().splitlines() if "also has" in line]
-        assert len(said) == shared
+        message = [line for line in peer.succeed().splitlines() if "also has" in line]
+        assert len(message) == shared
         if shared:
             words = f"rank {1 - rank}, on this host, also has 50 of this peer's 50 rows, and trains on "
-            assert f" WARNING: {words}" in said[0]
+            assert f" WARNING: {words}" in message[0]
         log = (tmp_path / "run" / f"rank-{rank}" / "log.jsonl").read_text().splitlines()
         found = [one for one in map(json.loads, log) if one["event"] == "same-rows"]
         assert [(one["neighbor"], one["rows"]) for one in found] == shared * [(1 - rank, 50)]

@@ -52,7 +52,7 @@ def test_a_random_graph_stays_what_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "degree", "said"),
+    ("size", "degree", "message"),
     [
         (4, 4, "degree 4 with size 4: choose a degree from 1 to 3"),
         (4, 0, "degree 0 with size 4: choose a degree from 1 to 3"),
@@ -60,8 +60,8 @@ def test_a_random_graph_stays_what_it_was() -> None:
         (6, 1, "degree 1 with size 6 is not connected"),
     ],
 )
-def test_random_regular_graphs_that_do_not_exist(size: int, degree: int, said: str) -> None:
-    with pytest.raises(TopologyError, match=said):
+def test_random_regular_graphs_that_do_not_exist(size: int, degree: int, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
         build("random-regular", size, degree=degree)
 
 
@@ -88,7 +88,7 @@ def test_erdos_renyi_joins_pairs_with_its_probability() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("small-world", {"degree": 3}, "small-world: degree 3 with size 8: choose an even degree from 2 to 6"),
         ("small-world", {"degree": 8}, "choose an even degree from 2 to 6"),
@@ -101,6 +101,6 @@ def test_erdos_renyi_joins_pairs_with_its_probability() -> None:
         ("erdos-renyi", {"edge_probability": 0.01}, "none of 1000 draws is connected: choose a larger one"),
     ],
 )
-def test_random_graphs_that_do_not_exist(name: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(TopologyError, match=said):
+def test_random_graphs_that_do_not_exist(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
         build(name, 8, **options)

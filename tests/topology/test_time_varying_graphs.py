@@ -108,7 +108,7 @@ def test_the_connections_of_a_thousand_rounds_are_quick(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "count", "said"),
+    ("name", "size", "count", "message"),
     [
         ("fresh-neighbors", 8, 8, "fresh-neighbors: K 8 with size 8: choose a K from 1 to 7"),
         ("fresh-neighbors", 8, 0, "fresh-neighbors: K 0 with size 8"),
@@ -117,8 +117,8 @@ def test_the_connections_of_a_thousand_rounds_are_quick(name: str) -> None:
         ("fresh-directed", 8, 0, "fresh-directed: K 0 with size 8"),
     ],
 )
-def test_numbers_that_cannot_be(name: str, size: int, count: int, said: str) -> None:
-    with pytest.raises(TopologyError, match=said):
+def test_numbers_that_cannot_be(name: str, size: int, count: int, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
         build(name, size, fresh_neighbors=count)
 
 

@@ -73,7 +73,7 @@ NAMES = "name the nodes by their ranks"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("binary", bytes(range(256)), ": not a text file"),
         ("utf16", "0 1\n1 2\n".encode("utf-16"), ": not a text file"),
@@ -108,13 +108,13 @@ NAMES = "name the nodes by their ranks"
         ("half.graphml", LINE_XML.replace(' target="1"', ""), f": node 'None': {NAMES}"),
     ],
 )
-def test_files_that_do_not(written: Written, name: str, content: bytes | str, said: str) -> None:
+def test_files_that_do_not(written: Written, name: str, content: bytes | str, expected: str) -> None:
     asked = written(name, content)
     with pytest.raises(TopologyError) as error:
         build(asked, 3)
     text = str(error.value)
     assert text.startswith(f"{asked}: ")
-    assert said in text
+    assert expected in text
     assert text.isprintable()  # one line, too
 
 
@@ -134,7 +134,7 @@ def test_a_large_rank_alone_costs_no_memory(written: Written) -> None:
 
 @pytest.mark.parametrize("ask", [size_of, lambda name: build(name, 3)])
 def test_files_that_are_not_there(tmp_path: Path, ask: Callable[[str], object]) -> None:
-    for name, said in (
+    for name, expected in (
         (f"file:{tmp_path}/missing.txt", "missing.txt: No such file"),
         (f"file:{tmp_path}", ": Is a directory"),
         ("file:", "write the path of a file"),
@@ -142,7 +142,7 @@ def test_files_that_are_not_there(tmp_path: Path, ask: Callable[[str], object]) 
     ):
         with pytest.raises(TopologyError) as error:
             ask(name)
-        assert said in str(error.value)
+        assert expected in str(error.value)
         assert str(error.value).isprintable()
 
 
@@ -157,13 +157,13 @@ def test_whatever_is_in_a_file_is_a_graph_or_one_line(written: Written, data: st
             st.binary(max_size=4) | st.sampled_from([b"\n", b"0", b"9", b",", b"#", b'"', b"<", b"/>", b"&a;", b"id"])
         )
     asked = written(f"any{ending}", bytes(content))
-    said = ""
+    expected = ""
     try:
         assert build(asked, size_of(asked)).size >= 2
     except TopologyError as error:
-        said = str(error)
-    assert said == "" or said.startswith(asked)
-    assert said.isprintable()
+        expected = str(error)
+    assert expected == "" or expected.startswith(asked)
+    assert expected.isprintable()
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_graph.py"

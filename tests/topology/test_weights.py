@@ -58,7 +58,7 @@ def test_uniform_weights_on_an_irregular_graph_name_the_degrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "said"),
+    ("matrix", "message"),
     [
         ([[1.1, -0.1], [-0.1, 1.1]], "negative"),
         ([[0.5, 0.5 + 1e-11], [0.5, 0.5]], "row 0 sums to"),
@@ -68,8 +68,8 @@ def test_uniform_weights_on_an_irregular_graph_name_the_degrees() -> None:
         ([[1.0, 0.0], [0.0, 1.0]], "not connected: 2 groups"),
     ],
 )
-def test_a_matrix_that_does_not_average_is_refused(matrix: list[list[float]], said: str) -> None:
-    with pytest.raises(TopologyError, match=said):
+def test_a_matrix_that_does_not_average_is_refused(matrix: list[list[float]], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
         check_mixing(csr_array(np.array(matrix)), symmetric=True)
 
 
@@ -85,12 +85,14 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
 
 @pytest.mark.parametrize("name", ["grid", "random-matching"])
 @pytest.mark.parametrize(
-    ("weight", "said"), [(float("nan"), "mixing matrix"), (-0.1, "-0.1 is negative"), (0.6, "is negative")]
+    ("weight", "message"), [(float("nan"), "mixing matrix"), (-0.1, "-0.1 is negative"), (0.6, "is negative")]
 )
-def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name: str, weight: float, said: str) -> None:
+def test_no_matrix_leaves_build_unchecked(
+    monkeypatch: pytest.MonkeyPatch, name: str, weight: float, message: str
+) -> None:
     def wrong(graph: EdgeList) -> NDArray[np.float64]:
         return np.full(len(graph.sender), weight * (2.0 if name == "random-matching" else 1.0))
 
     monkeypatch.setitem(WEIGHT_RULES, "metropolis", Rule(wrong, None))
-    with pytest.raises(TopologyError, match=said.replace("-0.1", "-0.[12]")):
+    with pytest.raises(TopologyError, match=message.replace("-0.1", "-0.[12]")):
         build(name, 4).at(0, 0)

@@ -45,15 +45,15 @@ def test_noise_is_taken_out_of_the_second_moment(begun: bool) -> None:
     """Gradients whose squares are 0.003 in the mean, under noise of variance 0.01: without the correction 0.013."""
     count, true, noise = 20_000, 0.003, 0.01
     found = {}
-    for said in (noise, 0.0):
+    for message in (noise, 0.0):
         part, generator = flat(count), torch.Generator().manual_seed(3)
-        second = torch.full((count,), true + (noise - said)) if begun else None
-        ours = AdamW(part, 0.9, 0.0, Knowledge(second, said, 0.1))
+        second = torch.full((count,), true + (noise - message)) if begun else None
+        ours = AdamW(part, 0.9, 0.0, Knowledge(second, message, 0.1))
         for _ in range(20):
             clean = torch.randn(count, generator=generator) * true**0.5
             part.grad.copy_(clean + torch.randn(count, generator=generator) * noise**0.5)
             ours.step(1e-6)
-        found[said] = float(ours.second.mean())
+        found[message] = float(ours.second.mean())
     assert found[noise] == pytest.approx(true, rel=0.05)
     assert found[0.0] - true == pytest.approx(noise, rel=0.05)
 

@@ -65,11 +65,11 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
 def peers(make_task: Make) -> Peers:
     def make(case: str, keep: Any = "last", **changes: Any) -> list[TorchLearner]:
         algorithm, settings = CASES[case]
-        said = {"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes
+        expected = {"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes
         tasks = [make_task(rank, samples=30) for rank in range(SIZE)]
         for task in tasks:
             task.validation = task.test
-        return [made(task, algorithm, said, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+        return [made(task, algorithm, expected, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
 
     return make
 
@@ -244,8 +244,8 @@ def test_a_model_with_other_buffers_names_the_settings_that_make_them(make_task:
     plain, scaled = (build_learner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
     folders = saved([plain, scaled], tmp_path)
     for ours, folder, which in ((plain, folders[1], "it"), (scaled, folders[0], "this one")):
-        said = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"
-        refused(ours, folder, said)
+        expected = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"
+        refused(ours, folder, expected)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -136,16 +136,16 @@ def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_p
     learner = sampled(make_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
     fits = learner.session.rounds
     assert 0 < fits < 9
-    sent, said = [], []
+    sent, message = [], []
     for number in range(fits + 2):
         learner.train(number)
         sent.append(b"".join(bytes(buffer) for buffer in learner.release(number) or ()))
         learner.mix({}, {0: 1.0})
-        said.append(learner.privacy)
+        message.append(learner.privacy)
     assert len({*sent[:fits]}) == fits
     assert sent[fits - 1 :] == [sent[fits - 1]] * 3
-    assert [one["sent_again"] for one in said] == [False] * fits + [True] * 2
-    assert said[fits - 1]["epsilon"] == said[-1]["epsilon"] <= 2.0
+    assert [one["sent_again"] for one in message] == [False] * fits + [True] * 2
+    assert message[fits - 1]["epsilon"] == message[-1]["epsilon"] <= 2.0
     assert learner.session.epsilon(1) > 2.0
     assert learner.session.ledger.steps == 2 * fits
 

@@ -142,8 +142,8 @@ def test_a_resumed_run_has_them_to_the_bit(dtype: Any, peers: Any, gossip: Any, 
 
 
 def test_quantizing_them_is_refused(peers: Any) -> None:
-    said = r"--quantize 8 cannot be used with Tracking, which sends more than a body \(control, moment\)"
-    with pytest.raises(ConfigurationError, match=said):
+    message = r"--quantize 8 cannot be used with Tracking, which sends more than a body \(control, moment\)"
+    with pytest.raises(ConfigurationError, match=message):
         peers(h=H.model_copy(update={"quantize": 8}))
 
 

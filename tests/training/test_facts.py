@@ -100,16 +100,16 @@ class Registered(Registry):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "said"),
+    ("algorithm", "message"),
     [
         (Unsure, "Unsure: its mixed_uses_data is None; it must be True or False"),
         (Registered, r"Registered: a class that it derives from .* must call super\(\).__init_subclass__"),
     ],
 )
 def test_who_says_something_else_is_refused_in_a_line(
-    algorithm: type[Algorithm], said: str, make_task: Make, tmp_path: Path
+    algorithm: type[Algorithm], message: str, make_task: Make, tmp_path: Path
 ) -> None:
-    with pytest.raises(AlgorithmError, match=f"^algorithm {said}") as caught:
+    with pytest.raises(AlgorithmError, match=f"^algorithm {message}") as caught:
         protected(make_task, algorithm, tmp_path).train(0)
     assert "\n" not in str(caught.value)
 
@@ -191,15 +191,15 @@ class Thawing(Plain):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "said"),
+    ("algorithm", "message"),
     [
         (Extending, "Extending: its start has changed the body"),
         (Coding, "Coding: its start has changed the body"),
         (Thawing, "Thawing: its start has changed the body or extras, or frozen values outside the head"),
     ],
 )
-def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], said: str, make_task: Make) -> None:
+def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], message: str, make_task: Make) -> None:
     task = make_task()
     task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
-    with pytest.raises(AlgorithmError, match=f"^algorithm {said}"):
+    with pytest.raises(AlgorithmError, match=f"^algorithm {message}"):
         build_learner(task, algorithm, H, rank=0, seed=0)

@@ -194,12 +194,12 @@ def test_options_are_made_once(make_task: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("defaults", "said"),
+    ("defaults", "message"),
     [({"body_epochs": -3}, "body_epochs = -3"), ({"body_lr": "fast"}, "body_lr = 'fast'"), ({"rounds": 1}, "'rounds'")],
 )
-def test_defaults_are_checked(defaults: dict[str, Any], said: str, make_task: Make) -> None:
+def test_defaults_are_checked(defaults: dict[str, Any], message: str, make_task: Make) -> None:
     Wrong = type("Wrong", (Plain,), {"defaults": defaults})
-    with pytest.raises(AlgorithmError, match=said):
+    with pytest.raises(AlgorithmError, match=message):
         learner(make_task(), Wrong)
 
 

@@ -75,7 +75,7 @@ def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ({0: torch.zeros(2)}, "the name 0 of a tensor is no text"),
         ({"k": 3.0}, "'k' is a float; it must be a dense tensor"),
@@ -83,9 +83,9 @@ def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path
         (None, "'NoneType' object is not iterable"),
     ],
 )
-def test_a_state_is_tensors_by_name(state: Any, said: str, make_task: Make, tmp_path: Path) -> None:
+def test_a_state_is_tensors_by_name(state: Any, message: str, make_task: Make, tmp_path: Path) -> None:
     Keeping = type("Keeping", (Plain,), {"state": lambda self: state})
-    with pytest.raises(AlgorithmError, match=f"^algorithm Keeping failed in 'state': TypeError: {said}"):
+    with pytest.raises(AlgorithmError, match=f"^algorithm Keeping failed in 'state': TypeError: {message}"):
         saved(learner(make_task(), Keeping), tmp_path / "saved")
 
 

@@ -163,12 +163,12 @@ def test_a_task_that_draws_but_says_it_does_not_is_refused(make_task: Callable[.
 
 
 def test_who_says_that_it_draws_never_runs_beside_others(make_task: Callable[..., Task]) -> None:
-    said = build_learner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
+    message = build_learner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
     found_out = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
-    for learner in (said, found_out):
+    for learner in (message, found_out):
         for number in range(2):
             learner.train(number)
-    assert torch.equal(bits(said), bits(found_out))
+    assert torch.equal(bits(message), bits(found_out))
 
 
 def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:

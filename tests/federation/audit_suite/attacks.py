@@ -216,9 +216,9 @@ def _sides() -> list[Array]:
     return [_EVERYWHERE, np.eye(COORDINATES)[-1], *(layer.sum(axis=0) / np.sqrt(len(layer)) for layer in layers)]
 
 
-def _all(name: str, found: Sequence[Check], said: str) -> Check:
+def _all(name: str, found: Sequence[Check], message: str) -> Check:
     failed = [check for check in found if not check.held]
-    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or said)
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or message)
 
 
 def _axes() -> list[Array]:

@@ -128,12 +128,12 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
             victim.train(number)
             message, own = victim.release(number), [encode(base, setting.dtype)]
             assert message is not None
-            heard, said = (_values(payload, setting.dtype) for payload in (message, own))
+            heard, expected = (_values(payload, setting.dtype) for payload in (message, own))
             released[number] = heard.double().numpy()
             moved[number] = (heard.double() - base.double()).numpy()
             victim.mix({1: own}, ROW)
             base = torch.empty(COORDINATES)
-            weighted_sum(base, [([heard], ROW[0]), ([said], ROW[1])])
+            weighted_sum(base, [([heard], ROW[0]), ([expected], ROW[1])])
         spent = victim.privacy
         assert spent is not None
         return View(moved, released, strayed, int(spent["releases"]), float(spent["epsilon"]))

@@ -30,10 +30,10 @@ class Echo(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The model's output, shape (batch, 1), for inputs of shape (batch, WIDTH): layers', the ear's, the head's."""
         *parts, heard, spoken = torch.split(x, [*LAYERS, 1, HEAD], dim=1)
-        said: Tensor = self.head(spoken)
-        inputs = [*parts, heard * said]
+        message: Tensor = self.head(spoken)
+        inputs = [*parts, heard * message]
         moved: Tensor = torch.stack([layer(part) for layer, part in zip(self.body, inputs, strict=True)]).sum(0)
-        out: Tensor = moved + said
+        out: Tensor = moved + message
         return out
 
 
@@ -48,7 +48,7 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See `Echo`."""
         *parts, heard, spoken = torch.split(x, [*LAYERS, 1, HEAD], dim=1)
-        said = spoken @ self.head[0]
-        moved = torch.cat([*parts, heard * said[:, None]], dim=1) @ self.body[0]
-        out: Tensor = (moved + said)[:, None]
+        message = spoken @ self.head[0]
+        moved = torch.cat([*parts, heard * message[:, None]], dim=1) @ self.body[0]
+        out: Tensor = (moved + message)[:, None]
         return out

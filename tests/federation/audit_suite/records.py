@@ -71,9 +71,9 @@ class Records:
             head: Its values, shape (HEAD,).
         """
         x, ear = self.inputs, COORDINATES
-        said = x[:, BODY:] @ head
+        message = x[:, BODY:] @ head
         spoken = x[:, BODY:] * (1.0 + body[ear] * x[:, ear])[:, None]
-        return np.hstack([x[:, :ear], (x[:, ear] * said)[:, None], spoken])
+        return np.hstack([x[:, :ear], (x[:, ear] * message)[:, None], spoken])
 
 
 def canary() -> Array:

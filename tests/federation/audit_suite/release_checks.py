@@ -37,7 +37,7 @@ class Check:
 
     name: str
     held: bool
-    said: str
+    message: str
 
 
 def on_grid(released: Array, step: float) -> Check:

@@ -38,8 +38,8 @@ def enough(noise: Array) -> Check:
     held = all(
         variance >= 1 - ERRORS * math.sqrt(2 / count) for variance, count in ((weakest, len(noise)), (all_, noise.size))
     )
-    said = f"{math.sqrt(weakest):.3f} times what is claimed on the weakest, {math.sqrt(all_):.3f} on all"
-    return Check("noise by coordinate", held, said)
+    message = f"{math.sqrt(weakest):.3f} times what is claimed on the weakest, {math.sqrt(all_):.3f} on all"
+    return Check("noise by coordinate", held, message)
 
 
 def by_round(noise: Array, rounds: int) -> Check:

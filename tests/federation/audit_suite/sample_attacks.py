@@ -222,14 +222,14 @@ def _at_the_end(guarantee: SampleGuarantee) -> Check:
     """Check that with `post` no body comes any more when the head has begun to train without noise."""
     made = dataclasses.replace(guarantee, phases=phases_of(_TOGETHER), head="post")
     same, trained = after_the_end(Setting(made), of_all_lengths(guarantee.clip_norm, 12))
-    said = "another body was sent" if not same else "the last body is sent again"
-    return Check("after the end", same and trained, said if trained else "the head was not trained")
+    message = "another body was sent" if not same else "the last body is sent again"
+    return Check("after the end", same and trained, message if trained else "the head was not trained")
 
 
-def together(name: str, found: Sequence[Check], said: str) -> Check:
+def together(name: str, found: Sequence[Check], message: str) -> Check:
     """One check that holds if all of these do."""
     failed = [check for check in found if not check.held]
-    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or said)
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or message)
 
 
 def check_range(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:

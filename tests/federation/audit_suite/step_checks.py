@@ -41,7 +41,7 @@ def on_grid_after_division(released: NDArray[np.float32], step: float, divisor: 
 
 
 def charged(
-    charge: Charge, seen: Sequence[int], charges: Sequence[Sequence[Charge]], delta: float, said: float
+    charge: Charge, seen: Sequence[int], charges: Sequence[Sequence[Charge]], delta: float, message: float
 ) -> Check:
     """Check that the ledger has each step, with no more noise and no lower rate, and says no smaller epsilon than all.
 
@@ -54,8 +54,10 @@ def charged(
     """
     counted = [_counted(charge, found) for found in charges]
     cost = accounting.total_epsilon([Charge(charge.sampling_rate, charge.noise_multiplier, seen[0])], delta)
-    held = all(has >= is_seen for has, is_seen in zip(counted, seen, strict=True)) and said >= cost * (1 - 1e-9)
-    return Check("ledger", held, f"{sum(counted):,} of {sum(seen):,} steps counted, epsilon {said:.4g} of {cost:.4g}")
+    held = all(has >= is_seen for has, is_seen in zip(counted, seen, strict=True)) and message >= cost * (1 - 1e-9)
+    return Check(
+        "ledger", held, f"{sum(counted):,} of {sum(seen):,} steps counted, epsilon {message:.4g} of {cost:.4g}"
+    )
 
 
 def counted(name: str, charge: Charge, seen: int, charges: Iterable[Charge]) -> Check:

@@ -174,7 +174,7 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
     released = np.zeros((runs, rounds, len(parts), WIDTH), dtype=np.float32)
     told, strayed = np.zeros((runs, rounds), dtype=np.int64), np.zeros((runs, rounds, 2, BODY))
     charges: list[Sequence[Charge]] = []
-    said: float | None = None
+    expected: float | None = None
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         victim = learner(setting, records, records.task(), Path(folder), rounds * runs)
@@ -204,11 +204,16 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
             if ask and run == 0:
                 spent = victim.privacy
                 assert spent is not None
-                said = float(spent["epsilon"])
+                expected = float(spent["epsilon"])
     g = setting.guarantee
     flat = released.reshape(runs, rounds * len(parts), WIDTH)
     return View(
-        flat, -flat.astype(np.float64) * (g.sampling_rate * setting.units / g.clip_norm), told, strayed, charges, said
+        flat,
+        -flat.astype(np.float64) * (g.sampling_rate * setting.units / g.clip_norm),
+        told,
+        strayed,
+        charges,
+        expected,
     )
 
 

@@ -57,7 +57,7 @@ def test_a_difference_is_named_with_both_values(changes, words):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"protocol": 1, "fingerprint": {}}, "protocol version differs"),
         ({"fingerprint": {"size": 8, "body_lr": 0.1234}}, "body_lr differs"),
@@ -71,8 +71,8 @@ def test_a_difference_is_named_with_both_values(changes, words):
         ({"next_round": 11}, "it has run more rounds than there are"),
     ],
 )
-def test_others_are_told_what_differs_and_nothing_that_came_from_the_other_side(changes, said):
-    assert in_short(hello(), hello(1, **changes)) == said
+def test_others_are_told_what_differs_and_nothing_that_came_from_the_other_side(changes, message):
+    assert in_short(hello(), hello(1, **changes)) == message
 
 
 # -- hashes that stand for names ---------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ HERE = {"h1": "a", "h2": "b", "h3": "c"}
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "message"),
     [
         ({**HERE, "h1": "x"}, "schema: 'age' is not defined alike here and at rank 1"),
         ({**HERE, "h1": "x", "h3": "y"}, "schema: 'age', 'weight' are not defined alike here and at rank 1"),
@@ -98,22 +98,22 @@ HERE = {"h1": "a", "h2": "b", "h3": "c"}
         ({"h1": ["x"], "h2": "b", "h3": "c"}, "schema: 'age' is not defined alike here and at rank 1"),
     ],
 )
-def test_the_own_names_that_differ_are_named(there, said):
-    assert difference("schema", HERE, there, "rank 1", NAMES) == said
+def test_the_own_names_that_differ_are_named(there, message):
+    assert difference("schema", HERE, there, "rank 1", NAMES) == message
 
 
 def test_of_many_names_the_first_are_listed():
     names = {f"h{n}": f"column {n}" for n in range(1000)}
-    said = difference("input columns", dict.fromkeys(names, ""), {}, "rank 1", names)
-    assert said.startswith("input columns: 'column 0', 'column 1',")
-    assert said.endswith("and 992 more are here and not at rank 1")
+    message = difference("input columns", dict.fromkeys(names, ""), {}, "rank 1", names)
+    assert message.startswith("input columns: 'column 0', 'column 1',")
+    assert message.endswith("and 992 more are here and not at rank 1")
 
 
 def test_a_handshake_says_it_and_what_to_do():
     def of(rank, schema):
         return hello(rank, fingerprint={"size": 2, "schema": schema})
 
-    said = mismatch(of(0, HERE), of(1, {**HERE, "h1": "x"}), 10, {"schema": NAMES})
-    assert said == "schema: 'age' is not defined alike here and at rank 1: use the same schema.toml on both"
+    message = mismatch(of(0, HERE), of(1, {**HERE, "h1": "x"}), 10, {"schema": NAMES})
+    assert message == "schema: 'age' is not defined alike here and at rank 1: use the same schema.toml on both"
     assert mismatch(of(0, HERE), of(1, HERE), 10, {"schema": NAMES}) is None
     assert "schema: not set here, 3 of them at rank 1" in mismatch(of(0, None), of(1, HERE), 10, {"schema": {}})

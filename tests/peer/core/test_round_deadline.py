@@ -146,10 +146,10 @@ def test_while_a_body_comes_the_line_says_how_far_it_is_and_not_to_give_it_up():
     coming = slow_body(peer, 0, 10)
     for _ in range(5):
         next(coming)
-    (said,) = peer.events("waiting")
-    assert "rank 2 (in round 1; 128 B of 400 B of its body have come, 4 B/s, about 1 min 4 s to go)" in said.message
-    assert "hanging" not in said.message
-    assert "--deadline" not in said.message
+    (expected,) = peer.events("waiting")
+    assert "rank 2 (in round 1; 128 B of 400 B of its body have come, 4 B/s, about 1 min 4 s to go)" in expected.message
+    assert "hanging" not in expected.message
+    assert "--deadline" not in expected.message
     peer.wait(60, lambda: hears(peer, 1, 2))
     assert "which is there, and slow or hanging (--deadline SECONDS" in peer.events("waiting")[-1].message
 
@@ -234,12 +234,13 @@ def test_who_says_for_ever_that_it_gets_a_body_is_waited_for_no_longer_than_a_bo
 def test_the_line_says_how_far_this_peers_body_is():
     peer = lacks_ours()
     getting(peer, 40, 8)
-    (said,) = peer.events("waiting")
+    (expected,) = peer.events("waiting")
     assert (
-        "rank 2 (in round 1; 232 B of 400 B of this peer's body are there, 8 B/s, about 21.8 s to go)" in said.message
+        "rank 2 (in round 1; 232 B of 400 B of this peer's body are there, 8 B/s, about 21.8 s to go)"
+        in expected.message
     )
-    assert "hanging" not in said.message
-    assert "--deadline" not in said.message
+    assert "hanging" not in expected.message
+    assert "--deadline" not in expected.message
     peer.wait(60, lambda: hears(peer, 1, 2))
     assert "which is there, and slow or hanging (--deadline SECONDS" in peer.events("waiting")[-1].message
 
@@ -253,13 +254,13 @@ def test_more_than_a_whole_body_is_not_believed():
 def test_a_peer_says_how_much_of_a_body_has_come():
     peer = waits_for_two()
     coming = slow_body(peer, 0, 1)
-    said = []
+    expected = []
     for _ in coming:
         peer.wait(1, lambda: hears(peer, 1))
-        said += [one.got for one in peer.written("from 2") if isinstance(one, wire.Heartbeat)]
-    assert said[-1] == 0, "it is there"
-    assert sorted(set(said)) == sorted({*range(0, len(payload(0, peer.learner)), CHUNK)} & set(said))
-    assert max(said) > 200
+        expected += [one.got for one in peer.written("from 2") if isinstance(one, wire.Heartbeat)]
+    assert expected[-1] == 0, "it is there"
+    assert sorted(set(expected)) == sorted({*range(0, len(payload(0, peer.learner)), CHUNK)} & set(expected))
+    assert max(expected) > 200
 
 
 # -- one that is too slow for everybody --------------------------------------------------------------------------------
@@ -279,9 +280,9 @@ def test_who_is_too_slow_for_all_its_neighbors_is_told_so_with_what_to_do():
     assert peer.events("too-slow") == []
     assert peer.core.late_bodies == 2  # the first may have been sent by an earlier process
     released_late(peer, 3)
-    (said,) = peer.events("too-slow")
-    assert "the last 3 bodies" in said.message
-    assert "--body-epochs" in said.message
+    (expected,) = peer.events("too-slow")
+    assert "the last 3 bodies" in expected.message
+    assert "--body-epochs" in expected.message
     assert peer.core.late_bodies == 3
 
 

@@ -117,11 +117,11 @@ def test_words_of_another_peer_are_short_and_leave_a_terminal_alone(message, fie
     def frames(text):
         return [msgpack.packb(msgpack.unpackb(wire.encode(message)[0]) | {field: text})]
 
-    def said(text):
+    def expected(text):
         return getattr(wire.decode(frames(text), LIMITS), field)
 
-    assert said("\x1b[2Jtaken\nrank 3 says: \u202eé") == "?[2Jtaken?rank 3 says: ?é"
-    assert said("x" * 300) == "x" * 300
+    assert expected("\x1b[2Jtaken\nrank 3 says: \u202eé") == "?[2Jtaken?rank 3 says: ?é"
+    assert expected("x" * 300) == "x" * 300
     assert reason(frames("x" * 301)) == "malformed"
 
 
@@ -399,18 +399,18 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=9,
 )
-said = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+expected = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
 common = {"rank": numbers, "federation": st.binary(max_size=20)}
 rounds = st.integers(0, 2**53 - 1)
 tables = st.dictionaries(words, plain, max_size=4)
 messages = st.one_of(
     st.builds(
         wire.Hello, rank=numbers, protocol=st.integers(0, 2**63), next_round=rounds, reply=st.booleans(), digest=words,
-        fingerprint=tables, manifest=tables, apart_from=st.none() | numbers, apart_because=said, running=st.booleans(),
+        fingerprint=tables, manifest=tables, apart_from=st.none() | numbers, apart_because=expected, running=st.booleans(),
     ),
     st.builds(wire.Heartbeat, round=rounds, pace=st.integers(0, 2**63), **common),
     st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
-    st.builds(wire.Refusal, rank=numbers, reason=said),
+    st.builds(wire.Refusal, rank=numbers, reason=expected),
     st.builds(wire.Unknown, rank=numbers),
     st.builds(wire.body, st.binary(max_size=20), numbers, rounds, st.lists(st.binary(max_size=30), max_size=3)),
 )  # fmt: skip

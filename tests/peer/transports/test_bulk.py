@@ -363,8 +363,8 @@ class Hostile:
         self.socket.send(b"\0A" + key)
         while not self.socket.poll(0):  # noqa: ASYNC110 - the transport of this event loop answers
             await asyncio.sleep(0.002)
-        said = self.socket.recv()
-        return int.from_bytes(said[2:4], "little"), said[4:20], key, said[20:]
+        expected = self.socket.recv()
+        return int.from_bytes(expected[2:4], "little"), expected[4:20], key, expected[20:]
 
 
 @pytest.fixture
@@ -400,7 +400,7 @@ def mark(*lengths):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         [mark(2**32 - 1), b"header"],
         [mark(*[2**20] * 9), b"header"],
@@ -412,11 +412,11 @@ def mark(*lengths):
         [b"\0M\1", b"header"],
     ],
 )
-async def test_an_announcement_that_cannot_be_breaks_its_link_alone(hostile, said):
+async def test_an_announcement_that_cannot_be_breaks_its_link_alone(hostile, expected):
     one, listener, (honest, link) = hostile
     await one.offered()
     assert len(listener.bulk) == 2
-    one.socket.send_multipart(said)
+    one.socket.send_multipart(expected)
     await gone(listener)
     await put(honest, link, b"long", bytes(LONG))
     arrival = await next_of(listener, Arrival)
@@ -485,11 +485,11 @@ async def test_what_is_still_read_of_a_link_that_was_replaced_is_dropped(hostile
     await until(lambda: listener.bulk.newest[1] != old)
     listener.bulk.came(listener.bulk.get(old).queue, Arrival(old, [b"after the body"], 1), lambda: None)
     new.socket.send(b"hello")
-    said = []
-    while b"hello" not in said:
-        said.append(bytes((await next_of(listener, Arrival)).frames[0]))
+    expected = []
+    while b"hello" not in expected:
+        expected.append(bytes((await next_of(listener, Arrival)).frames[0]))
     new.socket.close()
-    assert b"after the body" not in said
+    assert b"after the body" not in expected
 
 
 async def test_who_asks_on_and_on_where_there_is_no_second_port_is_heard_of(opened):

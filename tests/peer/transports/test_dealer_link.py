@@ -170,9 +170,9 @@ async def test_while_a_body_is_on_a_slow_line_nobody_is_called_hanging(federatio
     async with Proxy(addresses[1]) as proxy:
         proxy.there.rate = proxy.back.rate = 160_000
         await both_heard_everything(ours, addresses, proxy, tmp_path)
-    said = [line for rank in (0, 1) for line in ours.logs[rank] if "has been waiting for" in line]
-    assert any(" of 960.0 kB of " in line for line in said)
-    assert [line for line in said if "hanging" in line or "--deadline" in line] == []
+    message = [line for rank in (0, 1) for line in ours.logs[rank] if "has been waiting for" in line]
+    assert any(" of 960.0 kB of " in line for line in message)
+    assert [line for line in message if "hanging" in line or "--deadline" in line] == []
 
 
 @pytest.mark.slow

@@ -99,8 +99,8 @@ def test_copies_in_two_patients_bring_their_groups_to_one_side_or_are_said(tmp_p
     train, test = ({tuple(row) for row in part.tensors[0].tolist()} for part in (task.train, task.test))
     crossing = sum(tuple(row) in train for row in task.test.tensors[0].tolist())
     assert train & test
-    (said,) = (line for line in task.remarks if "equal another" in line)
-    assert said == (
+    (message,) = (line for line in task.remarks if "equal another" in line)
+    assert message == (
         f"WARNING: 200 of 200 rows equal another row in inputs: {crossing} of {len(task.test)} test rows equal one "
         "that is trained on, so the accuracy may be too high; remove rows that are copies"
     )

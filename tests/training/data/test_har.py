@@ -188,15 +188,15 @@ def test_damaged_npz(tmp_path: Path, changes: dict[str, Any], message: str) -> N
 
 
 def test_npz_without_an_array(tmp_path: Path) -> None:
-    said = "har.npz does not hold what was expected: arrays x, y, subject, is_test; there are "
+    expected = "har.npz does not hold what was expected: arrays x, y, subject, is_test; there are "
     np.savez(tmp_path / "har.npz", x=np.zeros(3), x_train=np.zeros(3))
-    with pytest.raises(TaskError, match=f"{said}x, x_train$"):
+    with pytest.raises(TaskError, match=f"{expected}x, x_train$"):
         har(str(tmp_path / "har.npz"))
     np.savez(tmp_path / "har.npz", **{f"a{number}": np.zeros(1) for number in range(99)})
-    with pytest.raises(TaskError, match=f"{said}a0, .*, a9, ...$"):
+    with pytest.raises(TaskError, match=f"{expected}a0, .*, a9, ...$"):
         har(str(tmp_path / "har.npz"))
     np.savez(tmp_path / "har.npz")
-    with pytest.raises(TaskError, match=f"{said}none$"):
+    with pytest.raises(TaskError, match=f"{expected}none$"):
         har(str(tmp_path / "har.npz"))
     with pytest.raises(TaskError, match="data = '/no/such' is not a folder; expected one that holds UCI HAR Dataset"):
         har("/no/such")

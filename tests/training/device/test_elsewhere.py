@@ -66,12 +66,12 @@ class Net(nn.Module):
 
 def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[TorchLearner]:
     algorithm, settings = CASES[case]
-    said = {"body_epochs": 1, "batch_size": 16, "rounds": 3} | settings
+    message = {"body_epochs": 1, "batch_size": 16, "rounds": 3} | settings
     found = []
     for rank, compute in enumerate(computes or (HOST,) * SIZE):
         ours = make_task(rank, samples=20, **task)
         ours.validation = ours.test
-        found.append(made(ours, algorithm, said, rank=rank, seed=0, keep="best", compute=compute))
+        found.append(made(ours, algorithm, message, rank=rank, seed=0, keep="best", compute=compute))
     return found
 
 

@@ -43,12 +43,12 @@ def gpu() -> Compute:
 
 def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[TorchLearner]:
     algorithm, settings = CASES[case]
-    said = {"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings
+    message = {"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings
     tasks = [make_task(rank, samples=40, **{key: value() for key, value in task.items()}) for rank in range(SIZE)]
     for one in tasks:
         one.validation = one.test
     return [
-        made(one, algorithm, said, rank=rank, seed=0, keep="best", compute=compute)
+        made(one, algorithm, message, rank=rank, seed=0, keep="best", compute=compute)
         for rank, (one, compute) in enumerate(zip(tasks, computes or (HOST,) * SIZE, strict=True))
     ]
 

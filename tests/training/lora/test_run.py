@@ -42,6 +42,6 @@ def test_a_run_is_saved_resumed_and_loaded_without_peft(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path / "whole" / "rank-0")], capture_output=True, text=True, check=True
     )
-    said, *classes = found.stdout.split()
-    assert said == "r=4,alpha=8"
+    message, *classes = found.stdout.split()
+    assert message == "r=4,alpha=8"
     assert len(classes) == 5

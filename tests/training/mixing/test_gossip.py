@@ -200,12 +200,12 @@ def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., TorchL
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
-    ("algorithm", "quantize", "said"),
+    ("algorithm", "quantize", "message"),
     [("dfedmdc", 8, "cannot be used with --quantize 8"), ("dis-pfl", None, "cannot be used with dis-pfl")],
 )
 def test_halves_are_refused_where_no_floats_travel(
-    make_task: Make, dtype: WireDtype, algorithm: str, quantize: Any, said: str
+    make_task: Make, dtype: WireDtype, algorithm: str, quantize: Any, message: str
 ) -> None:
     h = Hyperparameters(quantize=quantize, wire_dtype=dtype)
-    with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {said}"):
+    with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {message}"):
         build_learner(make_task(), algorithm, h, rank=0, seed=0)

@@ -397,15 +397,15 @@ def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "more", "said"),
+    ("algorithm", "more", "message"),
     [
         ("dfedmdc", {"robust": "clip", "quantize": 8}, "--robust clip cannot be used with --quantize 8"),
         ("dis-pfl", {"robust": "median"}, "--robust median cannot be used with dis-pfl"),
         ("dis-pfl", {"max_norm": 2.0}, "--max-norm 2 cannot be used with dis-pfl"),
     ],
 )
-def test_what_does_not_go_together_is_refused(make_task: Make, algorithm: str, more: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_does_not_go_together_is_refused(make_task: Make, algorithm: str, more: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         build_learner(make_task(), algorithm, Hyperparameters(**more), rank=0, seed=0)
 
 

@@ -80,8 +80,8 @@ def test_as_they_are_they_stay_as_they_are(table: Path) -> None:
 def test_a_schemas_range_is_the_scale_where_nothing_may_be_computed_from_rows(table: Path) -> None:
     schema = table.with_name("schema.toml")
     numbers = "".join(f'[columns.{name}]\nkind = "number"\nrange = [-5, 5]\n' for name in "abc")
-    said = 'column = "cost"\nkind = "regression"\nrange = [-100000, 200000]'
-    schema.write_text(f"format = 1\n[target]\n{said}\n{numbers}")
+    message = 'column = "cost"\nkind = "regression"\nrange = [-100000, 200000]'
+    schema.write_text(f"format = 1\n[target]\n{message}\n{numbers}")
     choices = Choices(partition="own", standardize=False, schema=schema)
     found = load_task("csv", 0, 1, 0, {"path": str(table)}, choices)
     assert (found.model.output_centre, found.model.output_scale) == (50_000, 150_000)

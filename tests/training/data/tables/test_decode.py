@@ -78,12 +78,12 @@ def test_files_as_excel_and_macos_write_them(mark: str, first: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"PK\x03\x04\xff\xfe", "as .xlsx files are"), (b"\x1f\x8b\x08\xff", "packed by gzip"), (b"%PDF\xff", "a PDF")],
 )
-def test_a_file_that_is_no_text_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(content)
-    with pytest.raises(TaskError, match=f"t.csv' is .*{said}") as caught:
+    with pytest.raises(TaskError, match=f"t.csv' is .*{message}") as caught:
         read_sheet(str(tmp_path / "t.csv"))
     assert "\n" not in str(caught.value)
 

@@ -62,10 +62,10 @@ def test_kinds(name: str, cells: list[str], times: int, expected: dict[str, Any]
     ],
 )
 def test_dates(cells: list[str], format_: Any) -> None:
-    said = kinds_of("day", *cells)
-    assert (said["kind"], said["format"]) == ("date", format_)
-    assert str(said["range"][0]) in ("2022-01-01", "2023-01-01")
-    assert str(said["range"][1]) == "2025-12-31"
+    message = kinds_of("day", *cells)
+    assert (message["kind"], message["format"]) == ("date", format_)
+    assert str(message["range"][0]) in ("2022-01-01", "2023-01-01")
+    assert str(message["range"][1]) == "2025-12-31"
 
 
 def test_what_is_unsure_is_asked() -> None:
