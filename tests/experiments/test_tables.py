@@ -115,14 +115,14 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     plan = {"algorithms": [*rows], "seeds": "0-3", "last": 10, "target": 0.5}
     experiment = load(None, {"size": PEERS, "rounds": ROUNDS}, plan, small=False)
     assert (experiment.baseline, experiment.reference) == ("local", "local")
-    figures = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
-    assert (figures["seeds"], figures["last"], figures["reference"], figures["target"]) == (
+    printed = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
+    assert (printed["seeds"], printed["last"], printed["reference"], printed["target"]) == (
         [0, 1, 2, 3],
         10,
         "local",
         0.5,
     )
-    (table,) = figures["tables"]
+    (table,) = printed["tables"]
     assert table["condition"] == {"topology": "ring"}
     assert table["target"] == 0.5
     assert table["majority"] == 0.5

@@ -406,7 +406,8 @@ tables = st.dictionaries(words, plain, max_size=4)
 messages = st.one_of(
     st.builds(
         wire.Hello, rank=numbers, protocol=st.integers(0, 2**63), next_round=rounds, reply=st.booleans(), digest=words,
-        fingerprint=tables, manifest=tables, apart_from=st.none() | numbers, apart_because=expected, running=st.booleans(),
+        fingerprint=tables, manifest=tables, apart_from=st.none() | numbers, apart_because=expected,
+        running=st.booleans(),
     ),
     st.builds(wire.Heartbeat, round=rounds, pace=st.integers(0, 2**63), **common),
     st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
