@@ -1,4 +1,4 @@
-"""Progress and tables of a comparison on the terminal."""
+"""Terminal output of `dpeer compare`: progress lines, chosen hyperparameters and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common part of the cluster and simulate commands."""
+"""Driver of `dpeer cluster` and `dpeer simulate`: runs a federation with a view, then its baseline, and prints both."""
 
 from __future__ import annotations
 

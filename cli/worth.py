@@ -1,4 +1,4 @@
-"""`dpeer worth`: the effect of federating, computed after the run, and over several sites."""
+"""`dpeer worth`: the gain of federating over the local-only baseline, for a finished peer or combined over sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional libraries, and the extra that installs each."""
+"""Optional dependencies: which pip extra installs a library, and the error when one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaring settings: each once, in the package that uses it, with help, fingerprint and resume marks.
+"""Sections of settings: how a package declares a setting with type, help, group and its fingerprint and resume mark.
 
 A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
 command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that

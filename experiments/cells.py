@@ -1,4 +1,4 @@
-"""The cells of a comparison: one run each, with its settings, its folder and its state."""
+"""Cells of a comparison: one run each (row, condition, seed), with its settings, folder and state."""
 
 from __future__ import annotations
 

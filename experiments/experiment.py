@@ -1,4 +1,4 @@
-"""The rows, tables and repetitions of a comparison, checked."""
+"""Experiment: a comparison's rows, conditions and seeds from file and flags, checked before any run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a row over seeds and peers: what tables show, and what `--json` prints."""
+"""Statistics of one row of a comparison: mean, worst peer and difference to the reference, over seeds and peers."""
 
 from __future__ import annotations
 

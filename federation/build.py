@@ -1,4 +1,4 @@
-"""One peer, built from its configuration: the only place that sees the parts of all packages."""
+"""Builder of one peer: task, learner, graph, privacy session and fingerprint from its `RunConfig`."""
 
 from __future__ import annotations
 

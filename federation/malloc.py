@@ -1,4 +1,4 @@
-"""Memory settings of a peer's process: freed memory is kept, lasting objects are hidden from the collector."""
+"""Memory tuning of a peer's process: glibc keeps freed memory, the garbage collector skips long-lived objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported once by the fork server, so that every peer starts with torch in (shared) memory; runs nothing else.
+"""Preload module of the fork server: imports torch once, so that all peers share its memory. Runs nothing else.
 
 The garbage collector skips the objects that are imported here, so that their memory stays shared.
 """

@@ -1,4 +1,4 @@
-"""The privacy of a run and of one peer, from the configuration of the run."""
+"""Wiring of privacy: builds `PrivacyConfig` and opens a peer's privacy session from its `RunConfig`."""
 
 from __future__ import annotations
 

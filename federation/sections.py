@@ -1,4 +1,4 @@
-"""The settings of runs, hosts and the network, and the parts that a `RunConfig` has of them."""
+"""Settings of measuring, logging, devices, network, launcher and simulation; the run, host and network parts."""
 
 from __future__ import annotations
 

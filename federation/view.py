@@ -1,4 +1,4 @@
-"""The view of a run: gets its progress, to show it."""
+"""View: the interface of a run's progress display, which gets rounds, ends, alerts, notes and waits of peers."""
 
 from __future__ import annotations
 

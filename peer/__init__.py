@@ -1,4 +1,4 @@
-"""The daemon: wire, transports, inbox, liveness, the round loop, checkpoints, metrics. Knows no tensors."""
+"""Daemon of a peer: wire format, transports, round loop, liveness, checkpoints and metrics. Imports no torch."""
 
 from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.core.limits import Limits

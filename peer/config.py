@@ -1,4 +1,4 @@
-"""Configuration of one peer. Every field says what it means and what is traded when it is changed."""
+"""PeerConfig: one peer's rank, rounds, waits, deadline, liveness, quorum and files, with the cost of changing each."""
 
 from __future__ import annotations
 

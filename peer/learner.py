@@ -1,4 +1,4 @@
-"""Learner: the protocol of what a peer trains; the one place where peer/ and training/ meet.
+"""Learner: the interface through which peer/ trains, releases and mixes a model that it never sees as tensors.
 
 `peer/` never sees a tensor. A payload is a sequence of buffers whose meaning only the learner knows; a learner
 never sees a socket, a neighbor's state or the event loop.

@@ -1,4 +1,4 @@
-"""A peer's log: events with fields, to log.jsonl in its rank's folder and to other sinks, and never in its way.
+"""Structured log of a peer: events with fields, written to log.jsonl and other sinks without blocking the peer.
 
     log.warning("neighbor-dead", message="rank 3 is silent for 15 s: rounds go on without it", neighbor=3)
 

@@ -1,4 +1,4 @@
-"""Words that the notes on privacy of both levels share."""
+"""Texts shared by the privacy notes of both levels: epsilons in words, data warning, effect of `--dp-head`."""
 
 from __future__ import annotations
 

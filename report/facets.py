@@ -1,4 +1,4 @@
-"""What facets draw from: the groups of runs, and their division into facets of at most eight lines."""
+"""Facets of a report's panels: groups of runs divided into subplots of at most eight lines."""
 
 from __future__ import annotations
 

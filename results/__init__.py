@@ -1,1 +1,1 @@
-"""What a run leaves: records, the files of a run folder, and how their numbers are written. Knows no other room."""
+"""Files of a run folder: records, readers, writers and units of their numbers. Imports no other dpeer package."""

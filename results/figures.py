@@ -1,4 +1,4 @@
-"""Display of a model's metrics: their names, order, values and intervals."""
+"""Formatting of a kept model's figures: display names, order, values and 95 % intervals."""
 
 from __future__ import annotations
 

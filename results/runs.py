@@ -1,4 +1,4 @@
-"""A run as its files show it: its peers, their figures by round and at the end."""
+"""A run and its peers as their files show them: settings, metrics by round, and values at the end."""
 
 from __future__ import annotations
 

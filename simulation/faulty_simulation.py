@@ -1,4 +1,4 @@
-"""A simulation in which peers have accidents: the same peers, on a clock and a network that are not real.
+"""Simulation with faults: unmodified peers on a virtual clock and a simulated network crash, freeze and resume.
 
 Each rank has one *life* after the other: a crash ends one at once, and what begins again goes on from the checkpoint,
 as a process would that was started with --resume.

@@ -1,4 +1,4 @@
-"""Which parameters of a model make the queries, keys and values of attention, and which of their rows are whose head's.
+"""Query, key and value parameters of attention layers, and their slices by attention head.
 
 Known are torch.nn.MultiheadAttention, and modules that have, beside the size or number of their heads, layers that are
 called as in the common libraries (transformers, timm, torchvision): three of them, or one that gives all three.

@@ -1,4 +1,4 @@
-"""Applying a task's own way to change its training inputs at random."""
+"""Augmentation by a task's own function: applies it to a minibatch's inputs, and checks shapes and types."""
 
 from __future__ import annotations
 

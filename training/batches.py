@@ -1,4 +1,4 @@
-"""Minibatches: in which order, and how they are fetched."""
+"""Batch loader: deterministic sample order of an epoch, and gathering of minibatches by index onto the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that torch broadcasts: outputs of shape (n, 1) with targets of shape (n,) make a table of n x n."""
+"""Check for losses that broadcast: outputs (n, 1) and targets (n,) must not be compared as an n x n matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a learner says of its model for the card that lies beside the saved one."""
+"""Model card entries of a learner's task: classes, input shape, columns, sample counts and versions."""
 
 from __future__ import annotations
 

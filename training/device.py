@@ -1,4 +1,4 @@
-"""How a peer computes: on which device, in which precision, and how images lie in memory.
+"""Device, precision and memory layout of a peer's computations, and copies from the device to the host.
 
 A peer's model, vectors and data are on one device; what travels and what is saved is always on the host. Devices are
 named in every call: the current CUDA device belongs to a thread, and peers share threads.

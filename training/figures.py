@@ -1,4 +1,4 @@
-"""What a trainer counts of its peer's data, for the peer's own files."""
+"""Counts of a trainer for the peer's own files: samples, units, gradients, and gradients that clipping shortened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that steer local training."""
+"""Hyperparameters: the settings of local steps, of the wire and of mixing in one frozen object."""
 
 from __future__ import annotations
 

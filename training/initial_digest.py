@@ -1,4 +1,4 @@
-"""What is equal on all peers when they begin: the body, the extras, and frozen values outside the head."""
+"""Initial digest: a hash of the body, extras and frozen values outside the head, which peers compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer's training data, minibatch by minibatch, and what the losses on them were."""
+"""Minibatch iterator of local training: shuffled passes, augmentation, interruption and the mean loss of a pass."""
 
 from __future__ import annotations
 

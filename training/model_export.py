@@ -1,4 +1,4 @@
-"""Which values of a peer's model predict, and which are kept: for evaluating, and for what is left at the end."""
+"""Predicting and kept model of a peer: evaluates the one, and writes the other with its card at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training makes small: the task's loss, or cross-entropy, in which classes may be weighted."""
+"""Training loss: the task's own, or cross-entropy with optional class weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of a model that predicts, where they are others than those that train on."""
+"""Values of a peer's predicting model (fine-tuned, personal or best): copies of its parameters and buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a saved model's file says of the privacy of the run that saved it.
+"""Privacy origin in a saved model's metadata: whether its run trained on records without noise.
 
 A model that was trained on records without noise tells about them. A later private run that begins from such a file
 (``--init-from``) would not protect them, whatever it promises. So the file says it, in the metadata of the format

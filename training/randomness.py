@@ -1,4 +1,4 @@
-"""Where randomness comes from, so that a run can be repeated, resumed and simulated with the same bits.
+"""Random generators by purpose, seed, rank and round, and control of the process's global generators.
 
 dpeer's own draws (batch orders, partitions) come from generators made on the spot from what they are for: the
 seed, the rank, the round, ... Nothing has to be kept to resume.

@@ -1,4 +1,4 @@
-"""What a learner adds to a round where each record is protected in local training."""
+"""Sample-level DP around a learner's rounds: checks, planned steps, and the last body when the budget has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that a learner saves its state in: their names, their tensors' names, and reading the body.
+"""File names and keys of a learner's saved state, and a reader of its body that imports no torch.
 
 This module imports no torch: the summary of a run reads bodies with numpy.
 """

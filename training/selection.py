@@ -1,4 +1,4 @@
-"""Evaluating a peer's model, and knowing the best one so far."""
+"""Model selection: evaluates a peer's model on test data, and keeps the best one by validation loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking a learner's state and putting it back."""
+"""Snapshots of a learner in memory: copies of model, gossip and algorithm tensors, taken and restored."""
 
 from __future__ import annotations
 

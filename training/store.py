@@ -1,4 +1,4 @@
-"""A learner's state: taken, put back, and kept on disk with every bit."""
+"""State of a learner on disk: tensors in safetensors and JSON, bit for bit; also the writer of the final model."""
 
 from __future__ import annotations
 

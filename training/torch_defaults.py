@@ -1,4 +1,4 @@
-"""What a task's function may leave set in its process, and the next call must not find: torch's defaults."""
+"""Context that restores torch's default dtype, device and gradient mode after calls of a task's functions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The decisions of a peer, sans-IO: no sockets, no clock, no tasks; time and messages are passed in."""
+"""Sans-IO core of a peer: `protocol.Core` and its parts. No sockets, clock or tasks; callers pass in the time."""

@@ -1,4 +1,4 @@
-"""The decisions of a peer: a state machine without sockets, clock, tasks or randomness.
+"""Core: one peer's protocol as a state machine; inputs come with their time, effects go out. No I/O.
 
 Events from outside are calls of `Core`, with their clock time; each returns the effects to be done (`effects`). The
 driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.

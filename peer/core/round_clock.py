@@ -1,4 +1,4 @@
-"""Round clock: how many rounds each rank of the federation has completed, and a quorum of all ranks. No I/O.
+"""Round clock: the presence table of rounds that each rank has completed, and the quorum. No wall time, no I/O.
 
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, everybody
 else takes the maximum of what it hears. An old entry is merely low, so one-way loss, delays and islands cannot

@@ -1,4 +1,4 @@
-"""Schedule: the rounds in which two peers exchange bodies, and what follows for a peer's messages and neighbors."""
+"""Schedule of a run's graphs: who exchanges bodies in a round, and how far apart two peers may be. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pool of payload buffers: touching 45 MB for the first time costs more than copying them."""
+"""Pool of payload buffers, reused because the first touch of fresh memory costs more than copying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared parts of data set readers: a missing or damaged file is one clear line."""
+"""Helpers of data set readers: find a folder or file, read .npz arrays, and report damage in one line."""
 
 from __future__ import annotations
 

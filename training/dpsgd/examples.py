@@ -1,4 +1,4 @@
-"""Cuts minibatches into examples (single samples of the training data), and joins examples to minibatches."""
+"""Examples of a minibatch: cutting it into single samples and chunks, joining them, and checking that they fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensor of a file is which of a model, by their names."""
+"""Name matching of first weights: maps a model's tensor names to those in a safetensors file."""
 
 from __future__ import annotations
 

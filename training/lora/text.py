@@ -1,4 +1,4 @@
-"""What `--lora` is written as; imports no torch."""
+"""The setting `--lora`, parsed; imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small networks for what is no image: series and tables."""
+"""Small networks for series and tables: a 1-D CNN and an MLP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache of data sets: each is read once for all peers of a process."""
+"""Cache of data sets: each is read once for all peers of a process, and dropped once peers have their parts."""
 
 from __future__ import annotations
 

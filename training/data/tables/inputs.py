@@ -1,4 +1,4 @@
-"""The path from a row of a table to a model's input: kept with the model, so that new rows are read alike."""
+"""TableInputs: turns rows of a table into model inputs and labels; saved with the model for new rows."""
 
 from __future__ import annotations
 
