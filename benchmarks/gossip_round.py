@@ -50,7 +50,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.keys import keyrings
-from dpeer.federation.malloc import freeze_heap, keep_heap
+from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger

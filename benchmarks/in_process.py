@@ -13,7 +13,7 @@ from fleet import WARM_UP, Case, Figures, Introduce, Laps, unshared_mb
 from gossip_round import idle
 
 from dpeer.cores import own_cores
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 from dpeer.peer import LivenessConfig, Network, Peer, PeerConfig, Worker
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build

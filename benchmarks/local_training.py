@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.models.small import DigitsNet
 
 H = Hyperparameters(head_epochs=1, body_epochs=5, grad_clip=None)

@@ -30,7 +30,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
 from dpeer.training.dpsgd.choosing import BACKENDS

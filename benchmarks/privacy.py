@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.privacy.noise import Values, noised
 from dpeer.training import Hyperparameters, Task, build_learner, build_model

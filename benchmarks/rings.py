@@ -18,7 +18,7 @@ import zmq
 from fleet import WARM_UP, Case, Figures, Introduce, Laps
 from torch import Tensor
 
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 
 _AT_ONCE = 1 << 20
 

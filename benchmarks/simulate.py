@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from dpeer.cores import own_cores
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
@@ -43,7 +43,7 @@ from dpeer.results.reading import read_peer_summary
 from dpeer.simulation.run import simulate
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, build_learner, build_model
-from dpeer.training.saved import saved_body
+from dpeer.training.state_files import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
 

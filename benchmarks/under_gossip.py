@@ -32,7 +32,7 @@ from local_training import ImageNet32, random_images
 from traffic import Neighborhood, chunks
 
 from dpeer.cores import own_cores
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.training import Hyperparameters, Task, build_learner
 

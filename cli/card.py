@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from dpeer.cli.model_options import run_option
-from dpeer.extras import check_libraries
 from dpeer.federation.load_model import model_folder, read_card
+from dpeer.optional_libraries import check_libraries
 from dpeer.results.files import CARD_PAGE
 
 

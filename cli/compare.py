@@ -170,7 +170,7 @@ def compare(
     EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
     of its own: the same command again, also after Ctrl-C, runs only what is missing.
     """
-    from dpeer.cli.comparing import ProgressLines, print_compared  # torch: not for --help
+    from dpeer.cli.comparison_output import ProgressLines, print_compared  # torch: not for --help
     from dpeer.experiments.comparison import Comparison
     from dpeer.experiments.experiment import load
 

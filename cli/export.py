@@ -9,8 +9,8 @@ import click
 
 from dpeer.cli.model_options import run_option
 from dpeer.exceptions import OutputError
-from dpeer.extras import check_libraries
 from dpeer.federation.load_model import load_model
+from dpeer.optional_libraries import check_libraries
 
 
 @click.command(short_help="Write a trained model as ONNX or TorchScript.")

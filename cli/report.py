@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
 from dpeer.results.reading import find_runs
 
 

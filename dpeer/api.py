@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
-from dpeer.extras import check_libraries
 from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
 from dpeer.federation.run import check_converged, cluster
 from dpeer.federation.settings import Settings, as_run, check_own_data, revalidated
 from dpeer.federation.view import Silent
+from dpeer.optional_libraries import check_libraries
 from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.reading import read_entries, read_object, read_run

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpeer.experiments.figures import Rows
 from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.row_statistics import Rows
 from dpeer.experiments.tables import MEASURES
 
 LATE = 10

@@ -9,9 +9,9 @@ from typing import Any
 
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Cost, Measure, Result
 from dpeer.experiments.round_tables import at_epsilon, at_round, gap_of
+from dpeer.experiments.row_statistics import Rows, figures, majority, others
 from dpeer.experiments.tables import MEASURES
 from dpeer.results.costs import largest
 from dpeer.results.files import finite

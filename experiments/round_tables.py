@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpeer.experiments.figures import Rows
 from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.row_statistics import Rows
 from dpeer.experiments.statistics import Interval, interval
 from dpeer.experiments.tables import MEASURES, Table, rounds_of, signed
 

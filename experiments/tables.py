@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.row_statistics import Rows, figures, majority, others
 from dpeer.experiments.statistics import WINDOW, Interval
 from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.alert_monitor import alert_monitor
 from dpeer.federation.baseline.training import (
     BaselineTraining,
     baseline_training,
@@ -26,7 +27,6 @@ from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, 
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import open_session, privacy_config
 from dpeer.federation.same_rows import Held, held_rows
-from dpeer.federation.training_monitor import alert_monitor
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.privacy import ClientSession, SampleSession
 from dpeer.privacy.history import FOLDER

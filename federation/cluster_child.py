@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.channel import Channel
+from dpeer.federation.child_messages import Channel
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS, answering
 from dpeer.results.files import rank_folder

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dpeer.federation import cluster_child, forking
-from dpeer.federation.channel import Channel
+from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings

@@ -10,7 +10,7 @@ from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, unc
 from dpeer.privacy.ledger_file import read_or_none
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
-from dpeer.training.saved import REST
+from dpeer.training.state_files import REST
 
 
 def account(folder: Path, *, resume: bool) -> None:

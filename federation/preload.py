@@ -7,6 +7,6 @@ import sklearn.datasets  # noqa: F401 - what the digits are read with
 
 import dpeer.federation.cluster_child
 import dpeer.federation.serving  # noqa: F401
-from dpeer.federation.malloc import freeze_heap
+from dpeer.federation.memory_tuning import freeze_heap
 
 freeze_heap()

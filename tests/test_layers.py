@@ -139,7 +139,7 @@ def modules_after(statement):
         ("import dpeer.peer", {"torch", "click"}),  # structlog brings rich where it is installed
         ("import dpeer.topology", {"torch", "zmq", "click"}),
         ("import dpeer.training", {"zmq", "click", "rich"}),
-        ("import dpeer.training.saved, dpeer.federation.run", {"torch"}),
+        ("import dpeer.training.state_files, dpeer.federation.run", {"torch"}),
         ("import dpeer.privacy", {"torch", "zmq"}),
         ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.privacy", {"torch"}),
         ("import dpeer.cli.schema", {"torch", "sklearn", "pyarrow"}),

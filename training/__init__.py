@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
-    from dpeer.training.dpsgd.validation import replace_batch_norm
+    from dpeer.training.dpsgd.task_checks import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
-    from dpeer.training.tasks.reading import forget
+    from dpeer.training.tasks.data_cache import forget
     from dpeer.training.trainer import Trainer
 
 _PLACES = {
@@ -56,7 +56,7 @@ _PLACES = {
     "build_learner": "dpeer.training.building",
     "learner_parts": "dpeer.training.building",
     "class_counts": "dpeer.training.counts",
-    "replace_batch_norm": "dpeer.training.dpsgd.validation",
+    "replace_batch_norm": "dpeer.training.dpsgd.task_checks",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
     "TorchLearner": "dpeer.training.learner",
@@ -69,7 +69,7 @@ _PLACES = {
     "BUILTIN_TASKS": "dpeer.training.tasks",
     "BuiltinTask": "dpeer.training.tasks",
     "Choices": "dpeer.training.tasks",
-    "forget": "dpeer.training.tasks.reading",
+    "forget": "dpeer.training.tasks.data_cache",
 }
 
 __getattr__ = lazily(__name__, _PLACES)

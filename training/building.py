@@ -16,10 +16,10 @@ from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.initial_digest import Beginning
+from dpeer.training.kept_model import Keeping
 from dpeer.training.learner import LearnerParts, TorchLearner
 from dpeer.training.mixing.building import build_gossip
-from dpeer.training.model_export import Keeping
-from dpeer.training.privacy_mark import Origin
+from dpeer.training.privacy_origin import Origin
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
 from dpeer.training.selection import ModelSelection

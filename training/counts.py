@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpeer.training.batches import Batches
+from dpeer.training.batch_loader import Batches
 from dpeer.training.task import Task
 
 Part = Literal["train", "validation", "test"]

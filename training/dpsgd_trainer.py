@@ -28,8 +28,7 @@ from dpeer.privacy import SampleSession
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample_level import Phase
 from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.validation import check_collate
-from dpeer.training.figures import Figures, Met
+from dpeer.training.dpsgd.task_checks import check_collate
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
@@ -38,6 +37,7 @@ from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import Split
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
+from dpeer.training.trainer_counts import Figures, Met
 
 _ASKS = (
     "asks for `peer.{}`, {}: a step that depends on it would tell others what privacy at sample level hides; leave it "

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training.batches import Batches, predict
+from dpeer.training.batch_loader import Batches, predict
 from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame, loss_hint
 from dpeer.training.measures import auroc

@@ -22,7 +22,7 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
-from dpeer.training.predicted import Predicted
+from dpeer.training.predictor_values import Predicted
 from dpeer.training.schedules import factor
 from dpeer.training.sgd import Step, at_rate, projected
 from dpeer.training.split import is_under

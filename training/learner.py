@@ -19,10 +19,10 @@ from dpeer.training.device import Compute, host
 from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
+from dpeer.training.kept_model import Keeping
 from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.weighted_sum import all_finite
-from dpeer.training.model_export import Keeping
 from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.randomness import GlobalGenerators, Purpose

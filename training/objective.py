@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import TaskError
-from dpeer.training.batches import Batches
+from dpeer.training.batch_loader import Batches
 from dpeer.training.settings import ClassWeights
 from dpeer.training.task import Loss, Task
 

@@ -15,7 +15,7 @@ from dpeer.exceptions import Interrupted, TaskError
 from dpeer.privacy.randomness import Keystream
 from dpeer.privacy.sampling import Poisson
 from dpeer.training.augmentation import augmented
-from dpeer.training.batches import Batches
+from dpeer.training.batch_loader import Batches
 from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
 from dpeer.training.hyperparameters import Hyperparameters

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.training import evaluation
-from dpeer.training.batches import Batches
+from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
-from dpeer.training.predicted import Predicted
+from dpeer.training.predictor_values import Predicted
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.device import CPU, host
-from dpeer.training.predicted import Predicted
+from dpeer.training.predictor_values import Predicted
 from dpeer.training.store import State
 from dpeer.training.trainer import Trainer
 

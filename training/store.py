@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
-from dpeer.training.privacy_mark import KEY, Origin
-from dpeer.training.saved import REST, TENSORS, body_key
+from dpeer.training.privacy_origin import KEY, Origin
+from dpeer.training.state_files import REST, TENSORS, body_key
 from dpeer.training.tensor_files import write_tensors
 
 Mark = tuple[int, int]

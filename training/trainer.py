@@ -13,12 +13,11 @@ from torch import Tensor
 from dpeer.exceptions import TaskError
 from dpeer.privacy.sample_level import Ascent
 from dpeer.training.adam import AdamW
-from dpeer.training.batches import Batches, predict
+from dpeer.training.batch_loader import Batches, predict
 from dpeer.training.broadcasting import check_broadcast
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
 from dpeer.training.extras import Extended, Extras
-from dpeer.training.figures import Figures
 from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
@@ -30,6 +29,7 @@ from dpeer.training.schedules import factor
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.task import Loss, Task
+from dpeer.training.trainer_counts import Figures
 
 
 class Trainer:

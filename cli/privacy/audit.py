@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy.levels import options_of_both, planned, require_of_client
 from dpeer.cli.privacy.options import count, require
 from dpeer.cli.privacy.printing import print_facts, print_lines, protected, short
 from dpeer.cli.topology.options import json_option

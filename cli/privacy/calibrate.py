@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy import sample_level
+from dpeer.cli.privacy.levels import options_of_both, planned, require_of_client
 from dpeer.cli.privacy.printing import facts, print_facts, print_lines, protected, short, upwards, which_is_which
 from dpeer.cli.topology.options import json_option
 from dpeer.privacy.plan import SamplePlan
@@ -27,7 +27,7 @@ def calibrate(as_json: bool, **options: Any) -> None:
     """  # noqa: D301 - \b is click's
     plan = planned("calibrate", options)
     if isinstance(plan, SamplePlan):
-        sampled.calibrate(plan, as_json)
+        sample_level.calibrate(plan, as_json)
         return
     require_of_client(plan, "calibrate", "target_epsilon", "rounds")
     warnings, guarantee = plan.warnings(), plan.guarantee()

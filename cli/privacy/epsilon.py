@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import options_of_both, patient_option, planned, require_of_client
+from dpeer.cli.privacy import sample_level
+from dpeer.cli.privacy.levels import options_of_both, patient_option, planned, require_of_client
 from dpeer.cli.privacy.printing import (
     facts,
     print_facts,
@@ -36,7 +36,7 @@ def epsilon(as_json: bool, **options: Any) -> None:
     """  # noqa: D301 - \b is click's
     plan = planned("epsilon", options)
     if isinstance(plan, SamplePlan):
-        sampled.epsilon(plan, as_json)
+        sample_level.epsilon(plan, as_json)
         return
     require_of_client(plan, "epsilon", "noise_multiplier", "rounds")
     warnings, guarantee = plan.warnings(), plan.guarantee()

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy import sample_level
+from dpeer.cli.privacy.levels import options_of_both, planned, require_of_client
 from dpeer.cli.privacy.options import count
 from dpeer.cli.privacy.printing import (
     facts,
@@ -45,7 +45,7 @@ def plan(as_json: bool, **options: Any) -> None:
     """  # noqa: D301 - \b is click's
     asked = planned("plan", options, "size")
     if isinstance(asked, SamplePlan):
-        sampled.plan(asked, as_json)
+        sample_level.plan(asked, as_json)
         return
     require_of_client(asked, "plan", "size", "parameters", "rounds", "noise_multiplier|target_epsilon")
     warnings, guarantee = asked.warnings(), asked.guarantee()

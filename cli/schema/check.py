@@ -9,10 +9,10 @@ from rich.console import Console
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training.data.duplicate_rows import in_words
-from dpeer.training.data.tables.cells import read_sheet
 from dpeer.training.data.tables.check import Checked, Problem
 from dpeer.training.data.tables.check import check as compare
 from dpeer.training.data.tables.schema import read_schema
+from dpeer.training.data.tables.sheet import read_sheet
 
 FIRST = 10
 """Cells that are shown of each problem, unless all are wanted."""

@@ -9,7 +9,7 @@ import click
 
 from dpeer.cli.topology.options import build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
 from dpeer.topology import AnyTopology
 
 GRAPHS_LIMIT = 12

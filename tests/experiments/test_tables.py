@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from dpeer.cli.comparing import show_table
+from dpeer.cli.comparison_output import show_table
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import load
-from dpeer.experiments.figures import figures, others
 from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Result
+from dpeer.experiments.row_statistics import figures, others
 from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table, target_table
 
 Made = Callable[..., Result]

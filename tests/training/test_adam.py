@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.training import Hyperparameters, Task, Trainer, adamw, build_learner, projected, sam
 from dpeer.training.adam import AdamW
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.flat import Flat
 
 Make = Callable[..., Task]

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.randomness import Purpose
 
 Make = Callable[..., Task]

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.sparsity import erk_densities
 
 SIZE, SAMPLES, SEED = 4, 22, 9

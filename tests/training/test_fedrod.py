@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 SIZE, SAMPLES, CLASSES, SEED = 4, 22, 4, 5
 LACKS = {1: (2,), 3: (0, 1)}

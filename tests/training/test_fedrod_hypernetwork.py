@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import AlgorithmError, ConfigurationError, Interrupted, TaskError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.device import Compute
 
 Array = NDArray[np.float64]

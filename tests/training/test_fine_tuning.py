@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, Interrupted
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 pytestmark = pytest.mark.slow
 

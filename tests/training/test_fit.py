@@ -20,7 +20,7 @@ from dpeer.training import (
     proximal,
     sam,
 )
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 

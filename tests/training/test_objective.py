@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import Batches, batch_order
+from dpeer.training.batch_loader import Batches, batch_order
 from dpeer.training.objective import balanced, counted
 
 

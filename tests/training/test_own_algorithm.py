@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.exceptions import AlgorithmError
 from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 Make = Callable[..., Task]
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"

@@ -65,7 +65,7 @@ def test_a_plan_has_keys_of_its_own(key: str, make_task: Make, tmp_path: Path) -
 
 
 def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path: Path) -> None:
-    from dpeer.training.saved import RESERVED, REST
+    from dpeer.training.state_files import RESERVED, REST
 
     (tmp_path / "private").mkdir()
     learner(make_task(), Plain).save(tmp_path)

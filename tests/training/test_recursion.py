@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dpeer.exceptions import CheckpointError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batches import augmenting, batch_order
+from dpeer.training.batch_loader import augmenting, batch_order
 from dpeer.training.schedules import PATTERN, factor
 
 Make = Callable[..., Task]

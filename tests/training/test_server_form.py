@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 Make = Callable[..., Task]
 Gossip = Callable[..., None]

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import Interrupted
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
-from dpeer.training.batches import batch_order
+from dpeer.training.batch_loader import batch_order
 
 Make = Callable[..., Task]
 SEED, RANK = 3, 2

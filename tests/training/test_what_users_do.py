@@ -248,7 +248,7 @@ def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some(
 def test_mappings_are_keyword_arguments(make_task: Make) -> None:
     from collections import UserDict
 
-    from dpeer.training.batches import predict
+    from dpeer.training.batch_loader import predict
 
     assert torch.equal(predict(lambda x, y: x - y, UserDict(y=torch.ones(2), x=torch.ones(2))), torch.zeros(2))
 

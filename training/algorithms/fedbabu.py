@@ -21,7 +21,7 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.predicted import Predicted
+from dpeer.training.predictor_values import Predicted
 from dpeer.training.trainer import Trainer
 
 

@@ -20,8 +20,8 @@ from dpeer.training.errors import blame
 from dpeer.training.extras import check_extras
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.randomness import LOCK
-from dpeer.training.saved import RESERVED
 from dpeer.training.split import Split
+from dpeer.training.state_files import RESERVED
 
 _BUILT_IN = "dpeer."
 

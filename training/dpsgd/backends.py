@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpeer.exceptions import TaskError
-from dpeer.training.batches import predict
+from dpeer.training.batch_loader import predict
 from dpeer.training.device import mapped
 from dpeer.training.dpsgd.examples import take
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients

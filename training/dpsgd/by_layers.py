@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from dpeer.training.batches import predict
+from dpeer.training.batch_loader import predict
 from dpeer.training.dpsgd.backends import UnsupportedModel, losses_of, with_tensors
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients
 from dpeer.training.dpsgd.layer_rules import LayerRule, rule_of

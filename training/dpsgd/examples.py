@@ -15,7 +15,7 @@ from dpeer.training.device import Compute, mapped, tensors_of
 from dpeer.training.layouts import type_of
 
 if TYPE_CHECKING:
-    from dpeer.training.batches import Batches
+    from dpeer.training.batch_loader import Batches
 
 
 def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:

@@ -15,10 +15,10 @@ from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
 from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.dpsgd.examples import check_examples, chunks, take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
-from dpeer.training.dpsgd.validation import check_task
-from dpeer.training.figures import Met
+from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
+from dpeer.training.trainer_counts import Met
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer

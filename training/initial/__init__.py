@@ -17,7 +17,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.initial.file import Weights, opened
 from dpeer.training.initial.names import matched, nearest
 from dpeer.training.models.scaling import BUFFERS
-from dpeer.training.privacy_mark import Origin
+from dpeer.training.privacy_origin import Origin
 from dpeer.training.split import is_under
 
 _MOST = 3

@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
+from dpeer.training.lora.lora_setting import Lora
 from dpeer.training.lora.targets import chosen, is_transposed
-from dpeer.training.lora.text import Lora
 from dpeer.training.models import last_layer
 from dpeer.training.randomness import Purpose, seed_globals, stream
 from dpeer.training.split import is_under

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
 from dpeer.training.models.options import checked, options_of
 
 if TYPE_CHECKING:

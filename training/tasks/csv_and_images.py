@@ -11,9 +11,9 @@ from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
 from dpeer.training.data.tables.table import table as read_table
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
+from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.options import names, one_of, place, text, whole
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.reading import read
 
 _KINDS = ("classification", "regression")
 _LARGEST = 1024

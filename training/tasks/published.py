@@ -15,9 +15,9 @@ from dpeer.training.data.images.mnist import mnist as read_mnist
 from dpeer.training.data.images.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
+from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.options import one_of
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.reading import read
 
 _EMNIST = {split: partial(read_emnist, split=split) for split in _SPLITS}
 """Made once, since `read` knows by the reader what it has read already."""

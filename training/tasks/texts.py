@@ -13,9 +13,9 @@ from dpeer.training.models import TEXT_TASKS
 from dpeer.training.next_token import figures_of_windows, next_token_metrics
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
+from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.options import one_of, text, whole
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.reading import read
 from dpeer.training.tasks.text_models import check_predicts
 
 _LENGTHS = range(SHORTEST, LONGEST + 1)

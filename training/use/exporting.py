@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dpeer.atomic import replacing
 from dpeer.exceptions import OutputError, TaskError, describe
 from dpeer.training.use.model import TrainedModel
-from dpeer.training.use.reading import token_count
+from dpeer.training.use.new_data import token_count
 
 Format = Literal["onnx", "torchscript"]
 

@@ -16,11 +16,11 @@ from torch.utils.data import TensorDataset
 
 from dpeer.atomic import replacing
 from dpeer.exceptions import OutputError, TaskError
-from dpeer.training.batches import Batches
+from dpeer.training.batch_loader import Batches
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.evaluation import predictions
 from dpeer.training.measures import Figures, measure
-from dpeer.training.use.reading import NewData, as_inputs, read_new
+from dpeer.training.use.new_data import NewData, as_inputs, read_new
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from dpeer.training.data.images.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
+from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.digits import digits
 from dpeer.training.tasks.digits import task as digits_task
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.reading import read
 
 
 def one_by_one(images: Tensor, generator: np.random.Generator, margin: int, fill: float, mirror: bool) -> Tensor:

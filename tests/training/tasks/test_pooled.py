@@ -11,9 +11,9 @@ import torch
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.own_data import check_own_data
 from dpeer.training.tasks.pooled import divide, keep, pooled_task
-from dpeer.training.tasks.reading import read
 
 
 def pool(count: int, *, first: int = 0, groups: Any = None, stretches: Any = None, classes: int = 4) -> Pool:

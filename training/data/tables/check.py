@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpeer.training.data.duplicate_rows import count_equal, digests
-from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
 from dpeer.training.data.tables.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import ambiguous
 from dpeer.training.data.tables.prepare import Layout
 from dpeer.training.data.tables.schema import Schema
+from dpeer.training.data.tables.sheet import Sheet
 
 Cells = tuple[tuple[int, str], ...]
 """Rows' numbers as a spreadsheet shows them, with what stands there."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, TaskError
-from dpeer.training.data.tables.cells import Sheet, read_sheet
+from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 FORMAT = 1
 """Version of the JSON of `TableInputs`."""

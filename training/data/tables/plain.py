@@ -13,10 +13,10 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.pool import Numbers
-from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.inputs import FORMAT, Raw, TableInputs, as_targets, check_distinct
 from dpeer.training.data.tables.numerals import Spellings, ambiguous, as_number, is_code
 from dpeer.training.data.tables.schema import MISSING
+from dpeer.training.data.tables.sheet import Sheet
 
 
 @dataclass(frozen=True)

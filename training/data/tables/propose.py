@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.guess import RARE, TARGETS, Guess, guess, outward, unit_of
 from dpeer.training.data.tables.numerals import as_number, is_code, spelled
 from dpeer.training.data.tables.schema import MISSING
+from dpeer.training.data.tables.sheet import Sheet
 
 _MOST_CLASSES = 20
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.check import missing_columns, remarks, unreadable
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
 from dpeer.training.data.tables.inputs import FORMAT, Raw, TableInputs, as_targets
 from dpeer.training.data.tables.prepare import Layout, Statistics, fit, transformer
 from dpeer.training.data.tables.schema import Schema
+from dpeer.training.data.tables.sheet import Sheet
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.tables.cells import Sheet, read_sheet
 from dpeer.training.data.tables.inputs import Raw, TableInputs
 from dpeer.training.data.tables.numerals import Spellings, as_number, is_code, spelled
 from dpeer.training.data.tables.plain import PlainInputs, check_filled, groups_of
 from dpeer.training.data.tables.schema import read_schema
 from dpeer.training.data.tables.schema_inputs import SchemaInputs, UnfittedSchema, raw_rows
+from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 TASK = "csv"
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError, describe
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
 
 Ids = NDArray[np.int32]
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dpeer.training.data.tables.cells import read_sheet
 from dpeer.training.data.tables.check import Checked, check
 from dpeer.training.data.tables.schema import read_schema
+from dpeer.training.data.tables.sheet import read_sheet
 
 from .conftest import HEADER, rows
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.cells import read_sheet
 from dpeer.training.data.tables.decode import Verdict, decode
 from dpeer.training.data.tables.inputs import as_targets
 from dpeer.training.data.tables.kinds import Category, Date, Number
+from dpeer.training.data.tables.sheet import read_sheet
 
 
 def test_a_gap_that_is_a_number_is_one_however_it_is_written() -> None:

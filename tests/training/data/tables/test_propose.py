@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.guess import guess, outward
 from dpeer.training.data.tables.propose import as_toml, propose
 from dpeer.training.data.tables.schema import parsed
+from dpeer.training.data.tables.sheet import Sheet
 
 
 def kinds_of(name: str, *cells: str, times: int = 1) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from dpeer.cli.privacy.modes import require_of_sample
+from dpeer.cli.privacy.levels import require_of_sample
 from dpeer.cli.privacy.printing import MEANT, print_facts, print_lines, short, upwards
 from dpeer.cli.topology.options import print_table
 from dpeer.privacy import SampleGuarantee

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from dpeer.federation import channel as module
-from dpeer.federation.channel import Channel
+from dpeer.federation import child_messages as module
+from dpeer.federation.child_messages import Channel
 from dpeer.federation.cluster_child import _Reports
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings

@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from dpeer.training.privacy_mark import Origin
+from dpeer.training.privacy_origin import Origin
 from dpeer.training.store import write_model
 
 VALUES = {"a": torch.arange(3.0), "b.é": torch.zeros(2, dtype=torch.int64), "empty": torch.zeros(0)}

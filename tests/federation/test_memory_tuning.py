@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import torch
-from dpeer.federation.malloc import keep_heap
+from dpeer.federation.memory_tuning import keep_heap
 
 if sys.argv[1] == "kept":
     assert keep_heap()
@@ -34,7 +34,7 @@ def test_what_is_freed_needs_no_new_pages() -> None:
 
 SETTLED = """
 import gc, weakref
-from dpeer.federation.malloc import freeze_heap
+from dpeer.federation.memory_tuning import freeze_heap
 
 class Knot:
     def __init__(self):

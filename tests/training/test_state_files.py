@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
 from dpeer.training import Task, build_learner, store
-from dpeer.training.saved import REST, TENSORS, saved_body
+from dpeer.training.state_files import REST, TENSORS, saved_body
 
 
 def save(folder: Path, body: Tensor) -> None:
@@ -48,7 +48,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_reading_it_needs_no_torch(tmp_path: Path) -> None:
     save(tmp_path / "learner", torch.ones(8))
     code = (
-        "import sys; from pathlib import Path; from dpeer.training.saved import saved_body; "
+        "import sys; from pathlib import Path; from dpeer.training.state_files import saved_body; "
         "print(saved_body(Path(sys.argv[1])).sum(), 'torch' in sys.modules)"
     )
     found = subprocess.run(

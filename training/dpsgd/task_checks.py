@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training.batches import predict
+from dpeer.training.batch_loader import predict
 from dpeer.training.broadcasting import check_broadcast
 from dpeer.training.dpsgd.backends import loss_of_one
 from dpeer.training.dpsgd.choosing import usual_weights

@@ -16,8 +16,8 @@ from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.lora.merging import merged
 from dpeer.training.per_row_metrics import Rows
-from dpeer.training.predicted import Predicted
-from dpeer.training.privacy_mark import Origin
+from dpeer.training.predictor_values import Predicted
+from dpeer.training.privacy_origin import Origin
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
 

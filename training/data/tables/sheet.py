@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
-from dpeer.extras import check_libraries
+from dpeer.optional_libraries import check_libraries
 from dpeer.training.data.tables.kinds import composed
 from dpeer.training.data.tables.numerals import decimal_mark
 

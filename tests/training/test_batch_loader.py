@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.training import Hyperparameters, Task, build_learner
-from dpeer.training.batches import Batches, batch_order, predict
+from dpeer.training.batch_loader import Batches, batch_order, predict
 
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.cells import read_sheet
+from dpeer.training.data.tables.sheet import read_sheet
 
 
 @pytest.mark.parametrize(
