@@ -50,6 +50,10 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def test_every_algorithm_has_its_gradients_here() -> None:
+    assert GRADIENTS.keys() == ALGORITHMS.keys()
+
+
 def test_json_lists_every_algorithm_as_it_describes_itself(listed: Command) -> None:
     found = listed()
     assert list(found) == list(ALGORITHMS)

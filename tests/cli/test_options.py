@@ -15,6 +15,7 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS, MODELS
+from dpeer.training.codecs import CODECS
 from dpeer.training.data.partitions import check_spec
 
 Command = Callable[..., Any]
@@ -47,6 +48,12 @@ def test_the_help_names_every_task() -> None:
     text = Settings.model_fields["task"].description or ""
     named = text.removeprefix("what to learn: ").partition(", or a function")[0].split(", ")
     assert sorted(named) == sorted(BUILTIN_TASKS)
+
+
+def test_the_help_names_every_codec() -> None:
+    text = Settings.model_fields["codec"].description or ""
+    named = text.removeprefix("how bodies become bytes: ").partition(" (")[0].split(", ")
+    assert sorted(named) == sorted(CODECS)
 
 
 def test_the_help_names_every_partition() -> None:
