@@ -30,18 +30,12 @@ EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED  # of
 class _Connection:
     copy: socket.socket  # of the descriptor, whose number may be another connection's by the time it is used
     since: float
+    place: str  # the host at the other end, if it has a name; asked for at once, as a connection that ends has none
     identity: Identity | None = None
     link: Link | None = None
     came: bool = False  # whether a whole message has come since the last look
     base: int = 0  # bytes taken until then
     ended: bool = False
-
-    def place(self) -> str:
-        """The host at the other end, if it has a name."""
-        with contextlib.suppress(OSError):
-            there = self.copy.getpeername()
-            return str(there[0]) if isinstance(there, tuple) else ""
-        return ""
 
     def taken(self) -> int:
         """Bytes that libzmq took from the connection; 0 where the system does not count (Linux does, over TCP)."""
@@ -58,6 +52,11 @@ class _Connection:
         with contextlib.suppress(OSError):
             self.copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
             self.copy.shutdown(socket.SHUT_RDWR)
+
+
+def _place(connection: socket.socket) -> str:
+    there = connection.getpeername()
+    return str(there[0]) if isinstance(there, tuple) else ""
 
 
 class ConnectionGuard:
@@ -84,11 +83,11 @@ class ConnectionGuard:
         if event & (zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED):
             with contextlib.suppress(OSError):  # it is gone already
                 copy = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
-                self._all[number] = _Connection(copy, self._loop.time())
+                self._all[number] = _Connection(copy, self._loop.time(), _place(copy))
             self._timer = self._timer or self._loop.call_later(LOOK, self._look)
             if self._keys and len(unproved := self.unproved()) > MOST_UNPROVED:  # a host that floods displaces itself
-                [(busiest, _)] = Counter(one.place() for one in unproved).most_common(1)
-                next(one for one in unproved if one.place() == busiest).end()
+                [(busiest, _)] = Counter(one.place for one in unproved).most_common(1)
+                next(one for one in unproved if one.place == busiest).end()
 
     def came(self, part: zmq.Frame, link: Link, identity: Identity | None = None) -> None:
         """Take a whole message, by a part of it."""
@@ -121,7 +120,7 @@ class ConnectionGuard:
                 one.base, one.came = taken, False
             if taken - one.base > self._most:
                 one.end()
-                self._endless(one.link, one.place())
+                self._endless(one.link, one.place)
             elif self._keys and one.identity is None and now - one.since >= PROVE_WITHIN:
                 one.end()
         self._timer = self._loop.call_later(LOOK, self._look) if self._all else None

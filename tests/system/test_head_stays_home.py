@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import dpeer.training.learner
+import dpeer.training.building
 from dpeer.training import Hyperparameters, build_learner, load_task
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ SIZE, ROUNDS, SEED = 3, 3, 11
 
 # Made to send the head: the whole model becomes the body, behind the algorithm's back.
 LEAK = """
-import dpeer.training.learner
+import dpeer.training.building
 from dpeer.training.split import Split
 
 
@@ -33,7 +33,7 @@ def split(model, head, shares, algorithm):
 
 
 def install():
-    dpeer.training.learner.split = split
+    dpeer.training.building.split = split
 
 
 if __name__ == "__main__":
@@ -198,7 +198,7 @@ def test_the_search_finds_the_heads_of_a_build_made_to_send_them(
     (tmp_path / "leak.py").write_text(LEAK)
     streams = recorded("dfedmdc", program=str(tmp_path / "leak.py"))
     made: dict[str, Any] = {"__name__": "leak"}
-    monkeypatch.setattr(dpeer.training.learner, "split", dpeer.training.learner.split)  # put back afterwards
+    monkeypatch.setattr(dpeer.training.building, "split", dpeer.training.building.split)  # put back afterwards
     exec(LEAK, made)
     made["install"]()
     reference = Reference(tmp_path, "dfedmdc")

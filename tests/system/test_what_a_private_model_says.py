@@ -115,9 +115,11 @@ def test_the_page_about_privacy_says_of_every_file_what_it_tells(simulate: Calla
         table(tmp_path / f"site-{rank}.csv", 60, rank)
     simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
     written = {path.relative_to(tmp_path / "run" / "rank-0") for path in (tmp_path / "run" / "rank-0").rglob("*.*")}
-    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## What may be given away$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
-    named = set(re.findall(r"`([a-z/.-]+)`", section))
+    docs, named = Path(__file__).parents[2] / "docs", set()
+    for page, heading in (("privacy.md", "What may be given away"), ("privacy-reference.md", "Files")):
+        text = (docs / page).read_text(encoding="utf-8")
+        (section,) = re.findall(rf"^## {heading}$(.*?)^## ", text, flags=re.DOTALL | re.MULTILINE)
+        named |= set(re.findall(r"`([a-z/.-]+)`", section))
     assert {"metrics.jsonl", "model.json"} <= {path.name for path in written}
     for path in written - {Path(".lock")}:
         assert str(path) in named or f"{path.parts[0]}/" in named - {"privacy/"}, path

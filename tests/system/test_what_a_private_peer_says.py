@@ -190,8 +190,8 @@ def test_what_would_be_found_in_the_data_must_be_said(dpeer: Callable[..., Any],
 
 
 def test_the_page_about_privacy_has_every_message_and_field() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## What a private peer says$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
+    page = (Path(__file__).parents[2] / "docs" / "privacy-reference.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Messages of a private peer$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
     told: dict[str, str] = {}
     kind = ""
     for first, rest in re.findall(r"^\| ([^|]*)\|(.*)$", section, flags=re.MULTILINE)[1:]:
@@ -200,7 +200,7 @@ def test_the_page_about_privacy_has_every_message_and_field() -> None:
     # What a field is called there, where that is another word.
     words = {
         "protocol": "protocol version", "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
-        "digest": "SHA-256 of the first body", "apart_from": "cannot train", "apart_because": "that differs",
+        "digest": "SHA-256 of the first body", "apart_from": "cannot train", "apart_because": "the differing setting",
         "reason": {"goodbye": "done, stopped, failed or isolated", "refusal": "another process"},
         "federation": "federation id", "sizes": "sizes",
     }  # fmt: skip
