@@ -45,7 +45,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_hand, "_BAD", (float("nan"),))
     sides = by_hand._sides()[:2]
     monkeypatch.setattr(by_hand, "_sides", lambda: sides)
-    monkeypatch.setattr(sample_attacks, "check_range", lambda *arguments: None)
 
 
 def guarantee(head: Head) -> SampleGuarantee:

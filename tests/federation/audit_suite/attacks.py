@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Guarantee, Sparsifier, mechanism
 from dpeer.privacy.audit import MuBound as Audit
 from dpeer.privacy.audit import bound_mu as audited
-from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
 from dpeer.training.settings import WireDtype
@@ -65,22 +63,6 @@ class Report:
     def held(self) -> bool:
         """Whether no attack and no check contradicts the claim."""
         return self.bound.mu <= self.claimed and all(check.held for check in self.checks)
-
-    def described(self, guarantee: Guarantee, rounds: int) -> dict[str, Any]:
-        """The results in plain JSON values.
-
-        Args:
-            guarantee: What was claimed.
-            rounds: T of each run.
-        """
-        bound = {key: value for key, value in asdict(self.bound).items() if key != "mu"}
-        return {
-            "mode": "client", "mu_claimed": self.claimed, "mu_lower_bound": self.bound.mu, "held": self.held,
-            "confidence": CONFIDENCE, "epsilon_claimed": epsilon_of(self.claimed, guarantee.delta),
-            "epsilon_lower_bound": epsilon_of(self.bound.mu, guarantee.delta), "delta": guarantee.delta,
-            "noise_multiplier": guarantee.noise_multiplier, "rounds": rounds, "adjacency": guarantee.adjacency, **bound,
-            "checks": [asdict(check) for check in self.checks],
-        }  # fmt: skip
 
 
 def releases(rounds: int, runs: int) -> int:
@@ -295,21 +277,6 @@ def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
         checks.on_grid(released, step), residuals.never_twice(noise), checks.from_released(strayed), found,
         checks.charged(guarantee, _SHORT, [one.counted for one in views], [one.epsilon for one in views]),
     ]  # fmt: skip
-
-
-def check_range(guarantee: Guarantee, rounds: int, runs: int) -> None:
-    """Refuse what so few runs can say nothing about.
-
-    Raises:
-        ConfigurationError: Mu is too small or too large.
-    """
-    claimed = guarantee.mu(rounds)
-    if not 0.05 <= claimed <= 4:
-        raise ConfigurationError(
-            f"--noise-multiplier {guarantee.noise_multiplier:g} over {rounds} rounds is mu {claimed:.3g}: {runs} runs "
-            "can tell something about mu from 0.05 to 4 only, best between 1 and 2; for mu 1.5 take "
-            f"--noise-multiplier {guarantee.noise_multiplier * claimed / 1.5:.3g}"
-        )
 
 
 assert len(LAYERS) > 1, "a clip norm for each layer would go unnoticed"

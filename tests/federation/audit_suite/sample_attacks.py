@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.audit import StepBound, bound_steps, planned_tests
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
-from dpeer.privacy.plan import finite
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.tradeoff import statistic
 from tests.federation.audit_suite import by_hand, residuals, step_checks
@@ -65,24 +62,6 @@ class Report:
         return (
             not self.bound.refuted and self.bound.epsilon <= self.claimed and all(check.held for check in self.checks)
         )
-
-    def described(self, guarantee: SampleGuarantee, rounds: int) -> dict[str, Any]:
-        """The results in plain JSON values.
-
-        Args:
-            guarantee: What was claimed.
-            rounds: T of each run.
-        """
-        bound = self.bound
-        return {
-            "mode": "sample", "epsilon_claimed": self.claimed, "epsilon_lower_bound": bound.epsilon, "held": self.held,
-            "confidence": CONFIDENCE, "delta": guarantee.delta, "noise_multiplier": guarantee.noise_multiplier,
-            "noise_multiplier_upper_bound": finite(bound.strength * guarantee.noise_multiplier),
-            "sampling_rate": guarantee.sampling_rate, "dp_head": guarantee.head, "rounds": rounds,
-            "steps": guarantee.compositions(rounds), "adjacency": "add-or-remove",
-            "false_positives": bound.false_positives, "false_negatives": bound.false_negatives, "runs": bound.runs,
-            "checks": [asdict(check) for check in self.checks],
-        }  # fmt: skip
 
 
 def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
@@ -230,24 +209,3 @@ def together(name: str, found: Sequence[Check], message: str) -> Check:
     """One check that holds if all of these do."""
     failed = [check for check in found if not check.held]
     return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or message)
-
-
-def check_range(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:
-    """Refuse what so few runs can say nothing about.
-
-    Raises:
-        ConfigurationError: Half the noise that is claimed could go unnoticed in the long attack.
-    """
-    if planned_tests(guarantee.charges(rounds), runs, CONFIDENCE).margin > 0.0:
-        return
-    noise = guarantee.noise_multiplier
-    others_ = (float(f"{noise * factor:.2g}") for factor in (0.7, 1.5, 0.5, 2.0, 0.35, 3.0, 0.25, 5.0, 10.0))
-    better = (dataclasses.replace(guarantee, noise_multiplier=other) for other in others_)
-    able = (one for one in better if planned_tests(one.charges(rounds), runs, CONFIDENCE).margin > 0.0)
-    found = next(able, None)
-    raise ConfigurationError(
-        f"--noise-multiplier {noise:g} with --sampling-rate {guarantee.sampling_rate:g} over "
-        f"{guarantee.compositions(rounds)} steps: {runs} runs of each data set could not tell half the noise from all "
-        f"of it; take more --runs, more steps"
-        + ("" if found is None else f", or --noise-multiplier {found.noise_multiplier:g}")
-    )

@@ -13,7 +13,7 @@ from dpeer.peer.transports import TransportOptions, make_transport, register, sc
     ("address", "kind"),
     [
         ("tcp://127.0.0.1:7700", ZeroMQTransport),
-        ("ipc:///tmp/socket", ZeroMQTransport),
+        ("ipc://socket", ZeroMQTransport),
         ("inproc://peer", InProcessTransport),
     ],
 )
