@@ -40,14 +40,6 @@ def test_a_file_is_read_as_it_was_written_and_tells_of_no_row_by_itself(tmp_path
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("content", ["[" * 9_000, '{"kind": ' * 1_000, "\x1b[2J"])
-def test_what_is_no_file_of_this_command_is_said_in_a_short_line(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "worth.json"
-    path.write_text(content)
-    with pytest.raises(ConfigurationError, match="is no file of dpeer worth --give-away, or is damaged"):
-        read_site(path)
-
-
 @pytest.mark.parametrize(("key", "value"), [("version", "x" * 5_000), ("format", 10**4_000), ("rounds", 10**4_000)])
 def test_long_values_are_cut_in_messages(tmp_path: Path, key: str, value: Any) -> None:
     path = tmp_path / "worth.json"
