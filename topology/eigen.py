@@ -1,9 +1,9 @@
 """Extreme eigenvalues of large sparse matrices, to a relative error far below 1e-6; never a large dense matrix.
 
 Two methods complement each other. Lanczos iteration needs the wanted eigenvalue to stand apart from the next in
-proportion to the whole spectrum, as it does in graphs that mix well. Where it does not (long lines and what looks
-like them: graphs that fall apart when few edges are cut), the factors of the sparse matrix stay small, and
-iterating with its inverse, that is with the spectrum shifted and inverted, finds the eigenvalue in a few steps.
+proportion to the whole spectrum, as it does in graphs that mix well. Where it does not (long lines and similar
+graphs, which fall apart when few edges are cut), the factors of the sparse matrix stay small, and iterating with
+its inverse, that is with the spectrum shifted and inverted, finds the eigenvalue in a few steps.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
             relative error below 1e-6.
 
     Raises:
-        TopologyError: If it cannot be found, which no mixing of random graphs has been seen to do.
+        TopologyError: If the iteration does not converge; random graphs have not been seen to do that.
     """
     if size <= DENSE:
         return float(np.linalg.norm(times(np.eye(size)), 2))
@@ -90,8 +90,8 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
 def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled) -> float | None:
     """The smallest or largest eigenvalue of a symmetric matrix, or None where it does not converge.
 
-    Plain Lanczos iteration (Paige 1971), three vectors in memory: what orthogonality it loses repeats eigenvalues
-    that have been found and does not move the outermost.
+    Plain Lanczos iteration (Paige 1971), three vectors in memory: lost orthogonality repeats eigenvalues that have
+    been found and does not move the outermost.
 
     Args:
         times: x -> A x.
@@ -135,8 +135,8 @@ def _dot(x: Vector, y: Vector) -> float:
 def _largest_of_inverse(matrix: csr_array[np.float64], *, laplacian: bool) -> float:
     """The largest eigenvalue of the inverse.
 
-    A Laplacian has no inverse, but one peer's value fixed at zero makes it one: what that solves is right up to a
-    constant, which is taken off. What is left is an M-matrix, whose factors need no pivoting.
+    A Laplacian has no inverse, but one peer's value fixed at zero makes it one: the solution is right up to a
+    constant, which is taken off. The matrix that is left is an M-matrix, whose factors need no pivoting.
     """
     kept = csc_array(matrix[1:, 1:] if laplacian else matrix)
     factors = splu(kept, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -65,7 +65,7 @@ def test_circulants_against_dense_matrices(size: int, reach: int, directed: bool
     )
     for weight in (0.1 / len(graph.offsets), 1.0 / (1 + len(graph.offsets))):
         mixing = CirculantMatrix(graph, weight)
-        dense = mixing.matrix.toarray()
+        dense = mixing.sparse.toarray()
         assert np.abs(dense.sum(axis=0) - 1.0).max() < 1e-12
         assert mixing.gap() == pytest.approx(1.0 - np.linalg.norm(dense - 1.0 / size, 2), rel=1e-9, abs=1e-12)
 

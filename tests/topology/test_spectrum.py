@@ -8,7 +8,6 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.topology import TOPOLOGIES, analyse, build, disagreement, paper_formula, spectrum
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.mixing_matrix import as_sparse
 from dpeer.topology.spectrum import SPECTRUM_LIMIT, _rounds
 
 POWERS = [4, 8, 16, 32, 64, 128]
@@ -94,7 +93,7 @@ def test_disagreement_is_what_is_left_after_every_round(name: str, size: int) ->
     graph = build(name, size, fresh_neighbors=2)
     expected, product, away = [1.0], np.eye(size), np.eye(size) - 1.0 / size
     for number in range(6):
-        product = as_sparse(graph.mixing_at(number)) @ product
+        product = graph.mixing_at(number).sparse @ product
         expected.append(float(np.linalg.norm(away @ product @ away, 2)))
     assert disagreement(graph, 6) == pytest.approx(expected, abs=1e-12)
 
