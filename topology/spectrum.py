@@ -136,7 +136,7 @@ def analyse(topology: AnyTopology) -> Analysis:
         gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
     else:
         gap = _gap(topology.mixing)
-        shrinkage, rounds = 1.0 - gap, _rounds(gap)
+        shrinkage, rounds = 1.0 - gap, rounds_to_agree(gap)
     sent = np.concatenate([topology.mixing_at(number).messages()[0] for number in range(period)])
     return Analysis(
         topology=topology.name,
@@ -308,7 +308,7 @@ def _gap(mixing: MixingMatrix) -> float:
     return 1.0 if gap > 1.0 - _ROUNDING else gap
 
 
-def _rounds(gap: float) -> int:
+def rounds_to_agree(gap: float) -> int:
     """The smallest t with (1 - gap)^t <= 1e-3."""
     if gap >= 1.0:
         return 1
