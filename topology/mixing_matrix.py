@@ -181,7 +181,7 @@ def check_stochastic(matrix: Sparse, *, columns: bool = True) -> None:
         worst = int(np.argmax(np.abs(sums - 1.0)))
         # "not within" rather than "beyond", so that a NaN is caught too
         if not abs(sums[worst] - 1.0) <= TOLERANCE:
-            raise TopologyError(f"mixing matrix: {line} {worst} sums to {sums[worst]!r}, not 1")
+            raise TopologyError(f"mixing matrix: {line} {worst} sums to {float(sums[worst])!r}, not 1")
 
 
 def component_count(matrix: Sparse) -> int:

@@ -8,7 +8,7 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.topology import TOPOLOGIES, analyse, build, disagreement, paper_formula, spectrum
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.spectrum import SPECTRUM_LIMIT, _rounds
+from dpeer.topology.spectrum import SPECTRUM_LIMIT, rounds_to_agree
 
 POWERS = [4, 8, 16, 32, 64, 128]
 FIXED = tuple(GRAPHS)
@@ -84,7 +84,7 @@ def test_lattices_have_a_gap_of_order_one_over_m(name: str) -> None:
     [(0.9, 3), (0.9 - 1e-16, 3), (1.0 - 0.1**0.5, 6), (0.999, 1), (1.0 - 1e-5, 1), (0.89, 4), (1.0, 1)],
 )
 def test_exact_powers_are_not_lost_to_rounding(gap: float, rounds: int) -> None:
-    assert _rounds(gap) == rounds
+    assert rounds_to_agree(gap) == rounds
 
 
 @pytest.mark.parametrize("size", [4, 12])
