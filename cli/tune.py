@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -186,7 +185,7 @@ def _print(settings: Settings, rank: int, rounds: int, found: Found) -> None:
 
 
 def _table(found: Found) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table()
     with_accuracy = any(one.accuracy is not None for one in found.tried)
     for name in (*found.tried[0].values, "validation loss", *(["accuracy"] if with_accuracy else [])):
         table.add_column(name.replace("_", "-"), justify="right", no_wrap=True)

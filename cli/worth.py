@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -111,7 +110,7 @@ def _show(found: Combined, console: Console | None = None) -> None:
     """Print a line for each site, the means over sites and over rows, and of whom there is no file."""
     console = console or Console(highlight=False, markup=False)
     of_accuracy = found.sites[0].worth.of_accuracy
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     for heading in ("rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict"):
         table.add_column(heading, justify="right", no_wrap=True)
