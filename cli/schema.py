@@ -50,7 +50,7 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
     and values that were computed from them.
     """
     if out.exists() and not overwrite:
-        raise OutputError(f"--out {str(out)!r} exists, maybe with somebody's edits: give another --out, or --overwrite")
+        raise OutputError(f"--out {str(out)!r} exists, maybe with edits: give another --out, or --overwrite")
     sheet = read_sheet(file)
     proposed = propose(sheet, target, group)
     try:

@@ -31,7 +31,10 @@ _ADVICE_OF_SAMPLE = (
 @click.command(short_help="Print whether training survives the noise.")
 @options_of_both()
 @click.option(
-    "--parameters", type=count("--parameters", 60000), metavar="P", help="Parameters of the body, those that are shared."
+    "--parameters",
+    type=count("--parameters", 60000),
+    metavar="P",
+    help="Parameters of the body, those that are shared.",
 )
 @json_option
 def plan(as_json: bool, **options: Any) -> None:

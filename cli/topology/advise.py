@@ -75,7 +75,7 @@ def advise(
     """Rank graphs by the time that gossip takes to reduce disagreement 1000-fold.
 
     A round takes the training, the latency, and the time of the busiest peer: the bodies that it sends or receives,
-    whichever are more, at its bandwidth; it does both at once, and nobody goes on before the busiest is done.
+    whichever are more, at its bandwidth; it does both at once, and no peer goes on before the busiest is done.
     The time of a graph is that of its slowest round times its rounds to 1e-3.
 
     \b

@@ -39,7 +39,7 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)
-    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, which not everybody has
+    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, an optional library
 
     measured = measure(graphs, rounds)
     image = picture(measured, out.suffix.lower().removeprefix("."))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.live import LiveTable, missed, open_view
-from dpeer.cli.plain_view import PlainLines
+from dpeer.cli.progress import LiveTable, PlainLines, missed, open_view
 from dpeer.cli.terminal import Terminal
 from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
@@ -84,7 +83,7 @@ def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(term
 def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     out = console(terminal=False)
     clock = iter([100.0, 190.0, 280.0, 370.0])
-    monkeypatch.setattr("dpeer.cli.plain_view.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("dpeer.cli.progress.time.monotonic", lambda: next(clock))
     with PlainLines(out, 1, 4, "title") as view:
         for number_ in range(4):
             view.record(0, entry(number_))

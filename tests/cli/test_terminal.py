@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from dpeer.cli.progress_bar import Bar
+from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal, one_line
 
 ENTRY = {

@@ -212,7 +212,7 @@ def test_a_function_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def graph(size, seed): ...\n")
     with pytest.raises(TopologyError, match=r"names no function; write '.*mine.py:graph'"):
         build(f"{tmp_path / 'mine.py'}", 4)
-    with pytest.raises(TopologyError, match=r"there is no 'grahp': did you mean 'graph'\?"):
+    with pytest.raises(TopologyError, match=r"has no 'grahp': did you mean 'graph'\?"):
         build(f"{tmp_path / 'mine.py'}:grahp", 4)
-    with pytest.raises(TopologyError, match="there is no file"):
+    with pytest.raises(TopologyError, match="no such file"):
         build("nowhere/mine.py:graph", 4)
