@@ -175,7 +175,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("for"), TimeElapsedColumn(), TextColumn("left"))
         self._progress = Progress(*columns, TimeRemainingColumn(compact=True), console=console)
         self._bar = self._progress.add_task("rounds", total=size * rounds)
-        self._live = Live(get_renderable=self._shown, console=console, refresh_per_second=4, vertical_overflow="crop")
+        self._live = Live(get_renderable=self.drawing, console=console, refresh_per_second=4, vertical_overflow="crop")
 
     def __enter__(self) -> Self:
         self._terminal.run(self._live.start)
@@ -200,7 +200,8 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         """Show for whom the peer waits, until it has completed the round."""
         self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
 
-    def _shown(self) -> Group:
+    def drawing(self) -> Group:
+        """The table and the bar as they are now."""
         return Group(self._table(), self._progress)
 
     def _table(self) -> Table:

@@ -112,14 +112,14 @@ def start(
 
         with ended_at_once(), bar:
             outcome = asyncio.run(run())
-        return _ended(outcome, own, number, terminal, as_json=as_json)
+        return print_end(outcome, own, number, terminal, as_json=as_json)
 
 
-def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
+def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
     """Print how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    terminal.say(_last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
+    terminal.say(last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
     if outcome is None:
         return 0
     if outcome.status == "done":
@@ -143,7 +143,8 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
-def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
+def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
+    """The line on how many rounds are done, with which figures and losses; `shares`: whether bodies leave the peer."""
     if outcome is None:
         return "dpeer: stopped before the first round"
     if outcome.status == "stopped":

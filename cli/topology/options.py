@@ -13,7 +13,7 @@ from dpeer.topology.settings import GraphSettings, fresh_topology
 
 DEFAULT_SIZE = 8
 
-_SLOW = 64
+SLOW = 64
 
 
 def grid_shape(text: str) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[st
 def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
     if size is None:
         size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
-    if options.get("weights") == "fastest" and size > _SLOW:
+    if options.get("weights") == "fastest" and size > SLOW:
         click.echo(f"solving for the fastest weights of {size} peers, which may take minutes", err=True)
     return build(name, size, **options)
 

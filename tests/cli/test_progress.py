@@ -1,4 +1,4 @@
-"""The live table and the plain lines."""
+"""Progress of runs: the live table and the plain lines."""
 
 import io
 import re
@@ -96,7 +96,7 @@ def test_the_bar_counts_rounds_of_all_peers_also_those_before_a_resume() -> None
     view = LiveTable(out, 2, 10, "title")
     view.record(0, entry(6))
     view.record(1, entry(5))
-    out.console.print(view._shown())
+    out.console.print(view.drawing())
     assert "65%" in lines(out)[-1]
 
 
@@ -104,7 +104,7 @@ def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:
     out = console(terminal=True)
     view = LiveTable(out, 100, 5, "title")
     view.status(90, "failed")
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     printed = lines(out)
     assert len(printed) <= out.console.height
     assert any(line.split("│")[1].strip() == "90" for line in printed if "│" in line)
@@ -128,7 +128,7 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
         view.record(rank, entry(998, bytes_sent=123_456_789, accuracy=rank / peers, missed=[8, 9]))
         view.record(rank, entry(999, bytes_sent=123_456_789, accuracy=None, missed=[8, 9]))
     view.status(1, "failed")
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     printed = lines(out)
     assert len(printed) <= out.console.height
     assert max(map(len, printed)) <= 80
@@ -145,7 +145,7 @@ def test_the_table_before_anything_was_reported() -> None:
     out = console(terminal=True)
     with LiveTable(out, 2, 5, "title") as view:
         pass
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
 
 
