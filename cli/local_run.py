@@ -58,12 +58,12 @@ def local_run(
             )
         if file := config.source(federation):
             terminal.say(f"settings from {file}")
-        began = {"resume": resume, "overwrite": overwrite, "new_data": new_data}
+        began: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "new_data": new_data}
         return _run(mode, settings, terminal, baseline, as_json=as_json, began=began)
 
 
 def _run(
-    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, bool]
+    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, Any]
 ) -> int:
     with ended_at_once():
         run_all = cluster if mode == "cluster" else simulate
