@@ -69,15 +69,19 @@ class VectorLearner:
         if number == self.fail:
             raise RuntimeError("the data went away")
         if number == self.hold:
-            self.held.set()
-            while not self.go.wait(0.005):
-                if self._stop.is_set():
-                    self.body[:] = -1e9  # half-trained: must not last
-                    raise Interrupted("between two minibatches")
+            self.wait_to_go()
         if self._stop.is_set():
             raise Interrupted("between two minibatches")
         self.body = 0.9 * self.body + self.rank + 1
         return float(self.body.sum())
+
+    def wait_to_go(self):
+        """Stand still until the test sets `go`, or the peer interrupts."""
+        self.held.set()
+        while not self.go.wait(0.005):
+            if self._stop.is_set():
+                self.body[:] = -1e9  # half-trained: must not last
+                raise Interrupted("between two minibatches")
 
     def room(self):
         return memoryview(bytearray(self.payload_bytes))
