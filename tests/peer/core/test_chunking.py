@@ -19,7 +19,7 @@ from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.simulation.links import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, TorchLearner, learner_parts
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from tests.peer.conftest import Federation, VectorLearner
 from tests.peer.table import BEAT, payload, ring
@@ -81,12 +81,14 @@ class Vector(nn.Module):
 class Drawing(TorchLearner):
     """A real learner that trains to the drawn values."""
 
-    def __init__(self, rank, count):
+    @classmethod
+    def made(cls, rank, count):
         data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         task = Task(model=Vector(count), head=("head",), train=data, test=data)
-        super().__init__(learner_parts(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0))
-        self.rank, self.weights, self.got, self.most_parts = rank, task.model.body, {}, 0
-        self.go = types.SimpleNamespace(set=lambda: None)
+        learner = build_learner(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0, kind=cls)
+        learner.rank, learner.weights, learner.got, learner.most_parts = rank, task.model.body, {}, 0
+        learner.go = types.SimpleNamespace(set=lambda: None)
+        return learner
 
     def train(self, number):
         self.number = number
@@ -149,7 +151,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
 @pytest.mark.slow
 async def test_a_real_learner_mixes_bodies_from_their_chunks(federation):
     count = CHUNK // 4 + 1
-    change = {rank: {"learner": Drawing(rank, count)} for rank in range(3)}
+    change = {rank: {"learner": Drawing.made(rank, count)} for rank in range(3)}
     ours = federation("tcp", build("ring", 3), rounds=2, liveness=SILENT, wait=120.0, change=change)
     check(ours, await ours.run(), count)
     assert max(learner.most_parts for learner in ours.learners.values()) == -(-4 * count // LEAST_CHUNK)
