@@ -114,73 +114,41 @@ REFUSED = {
     ),
     # Tasks and algorithms; an earlier run stays although --overwrite is given.
     f"{TASK} digit": "unknown task 'digit': did you mean 'digits'? valid: digits, cifar10, …",
-    f"{TASK} digits --size 200 --partition iid": (
-        "too few samples: 1438 training samples for 200 peers, each of which needs at least 10; at most 143 peers"
-    ),
     f"{TASK} digits --partition dirchlet:0.3": (
         "unknown partition 'dirchlet': did you mean 'dirichlet:0.3'? valid: dirichlet:0.3, dirichlet-equal:0.3, …"
     ),
     f"{TASK} yours.py:task": "rank 0: task 'yours.py:task': no such file: 'yours.py' (the current folder is …)",
     f"{TASK} mine.py": "rank 0: task 'mine.py' names no factory; write 'mine.py:task'",
-    f"{TASK} mine.py:god": (
-        "rank 0: task 'mine.py:god' has no 'god': did you mean 'good'? it has good, typo_in_head, batch_norm, "
-        "few_samples, raising, nothing"
-    ),
+    f"{TASK} mine.py:god": "rank 0: task 'mine.py:god' has no 'god': did you mean 'good'? …",
     f"{TASK} mine.py:good --algorithm dfedmcd": (
         "unknown algorithm 'dfedmcd': did you mean 'dfedmdc'? valid: local, dfedavgm, …"
     ),
-    f"{TASK} mine.py:good --algorithm broken.py:Prox": (
-        "algorithm 'broken.py:Prox' cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
-    ),
+    f"{TASK} mine.py:good --algorithm broken.py:Prox": "algorithm 'broken.py:Prox' cannot be imported: …",
     f"{TASK} mine.py:typo_in_head --size 2": (
-        "rank 0: the task's head prefix 'fcc' matches no parameter of the model: did you mean 'fc'? the model's "
-        "top-level names are: body, fc"
+        "rank 0: the task's head prefix 'fcc' matches no parameter of the model: …"
     ),
-    f"{TASK} mine.py:batch_norm --size 2": (
-        "rank 0: BatchNorm1d 'body.1' cannot be shared (it is in the body): its running statistics belong to one "
-        "peer's data; use torch.nn.GroupNorm instead (dpeer.training.replace_batch_norm(model) does), or keep it at "
-        "home with 'body.1' in the task's head"
-    ),
+    f"{TASK} mine.py:batch_norm --size 2": "rank 0: BatchNorm1d 'body.1' cannot be shared (it is in the body): …",
     "start --overwrite --rank 0 --task mine.py:batch_norm --size 2": (
-        "BatchNorm1d 'body.1' cannot be shared (it is in the body): its running statistics belong to one peer's data; "
-        "use torch.nn.GroupNorm instead (dpeer.training.replace_batch_norm(model) does), or keep it at home with "
-        "'body.1' in the task's head"
+        "BatchNorm1d 'body.1' cannot be shared (it is in the body): …"
     ),
     f"{TASK} mine.py:few_samples --size 41": "more peers than samples: 40 samples cannot be divided among 41 peers",
-    f"{TASK} no.such.package:task": (
-        "rank 0: task 'no.such.package:task' cannot be imported: ModuleNotFoundError: No module named 'no'"
-    ),
+    f"{TASK} no.such.package:task": "rank 0: task 'no.such.package:task' cannot be imported: …",
     f"{TASK} mine.py:raising --size 2": (
         "rank 0: task 'mine.py:raising' failed: FileNotFoundError: no scans for this site"
     ),
     f"{TASK} mine.py:nothing --size 2": (
         "rank 0: task 'mine.py:nothing' returned a NoneType; it must return a dpeer.training.Task"
     ),
-    f"{TASK} mine.py:good --task-option path=x": (
-        "rank 0: task 'mine.py:good' cannot be called as task(rank, size, seed, **options) with the options given "
-        "(path): got an unexpected keyword argument 'path'; it takes (rank, size, seed, head=('fc',), norm=None)"
-    ),
-    f"{TASK} mine.py:good --partition iid": (
-        "--partition iid is for built-in tasks (digits, …): 'mine.py:good' brings its own data and model; pass it a "
-        "--task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
-    ),
-    f"{TASK} mine.py:good --keep best --validation 0": (
-        "rank 0: --keep best needs validation data: hold some out with --validation 0.1 (your own task: give it "
-        "`validation=`), or use --keep last"
-    ),
+    f"{TASK} mine.py:good --task-option path=x": "rank 0: task 'mine.py:good' cannot be called as task(rank, …",
+    f"{TASK} mine.py:good --partition iid": "--partition iid is for built-in tasks (digits, …",
+    f"{TASK} mine.py:good --keep best --validation 0": "rank 0: --keep best needs validation data: …",
     # Ranks and addresses.
     "start": "Missing option '--rank'.",
     "start --rank 8": "rank 8 does not exist in a federation of size 8: 0..7",
     "start --rank one": "--rank 'one': expected a number from 0, or `--rank env`",
     "start --rank 0 --base-port 65530": "--base-port 65530: 8 peers need ports up to 65537, the highest is 65535",
-    "start --rank 0 --federation open.toml": (
-        "rank 0 would listen at 'tcp://0.0.0.0:7700' without encryption, open to every host that reaches it: list the "
-        "key of every rank in the federation file (dpeer keygen), or use a loopback address (behind a VPN or SSH "
-        "tunnel), or --insecure on a network you trust"
-    ),
-    "start --rank 1 --federation unreached.toml": (
-        "ranks 1 and 2 are neighbors and neither has an address: give one of them `address` in the federation file"
-    ),
+    "start --rank 0 --federation open.toml": "rank 0 would listen at 'tcp://0.0.0.0:7700' without encryption, …",
+    "start --rank 1 --federation unreached.toml": "ranks 1 and 2 are neighbors and neither has an address: …",
     # A folder with a run of two rounds.
     "simulate --size 2 --task mine.py:good": (
         "'dpeer-run/rank-0' holds an earlier run: give --resume, --overwrite or another --out"
@@ -189,15 +157,10 @@ REFUSED = {
         "--resume and --overwrite exclude each other: continue the earlier run, or remove it"
     ),
     f"{RUN} --rounds 3 --resume --body-lr 0.5": (
-        "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' is of another run: body_lr is 0.05 there and 0.5 "
-        "here; use the same settings, or start over with --overwrite"
+        "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' is of another run: body_lr is 0.05 there and 0.5 here; …"
     ),
-    f"{RUN} --resume --rounds 1": (
-        "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' has completed 2 rounds, more than --rounds 1"
-    ),
-    "worth dpeer-run/rank-0 --give-away no/w.json": (
-        "--give-away 'no/w.json' is in a folder that does not exist: name a file, such as worth-0.json"
-    ),
+    f"{RUN} --resume --rounds 1": "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' has completed 2 rounds, …",
+    "worth dpeer-run/rank-0 --give-away no/w.json": "--give-away 'no/w.json' is in a folder that does not exist: …",
     "worth dpeer-run/rank-0 --give-away dpeer-run": (
         "--give-away 'dpeer-run' is a folder: name a file, such as worth-0.json"
     ),
@@ -206,7 +169,7 @@ REFUSED = {
         "--combine reads files and trains nothing: leave out --device and --give-away"
     ),
     "worth a b": "2 paths: name one rank's or run's folder, or put --combine before files that sites gave away",
-    "worth a": "'a' is no folder of a rank: name one, such as dpeer-run/rank-0, or a run's folder with some",
+    "worth a": "'a' is no folder of a rank: name one, such as dpeer-run/rank-0, …",
     "predict --run dpeer-run/rank-0 --input few.csv --output out.csv": (
         "unknown column 'age' in what the model needs; 'few.csv': valid: pulse"
     ),
@@ -235,10 +198,7 @@ REFUSED = {
     ),
     "export --run dpeer-run/rank-0 --format torchscript --output .": "--output '.' is a folder: name a file",
     "card --run dpeer-run/rank-0 --out mine.py": "--out 'mine.py' is something that is no card: name another file",
-    "model dpeer-run/rank-0": (
-        "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds, the checkpoint is of 2: give --overwrite to "
-        "replace it, or --output FILE"
-    ),
+    "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds, …",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",
     "report dpeer-run gone --label one": "--label: 1 for 2 folders; give one for each, or none",
@@ -256,9 +216,7 @@ REFUSED = {
     "algorithms dfedavgm": "Got unexpected extra argument (dfedavgm)",
     "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits: give another --out, or --overwrite",
     "schema init none.csv --out new.toml": "there is no file 'none.csv'",
-    "schema init visits.csv --out new.toml --target outcom": (
-        "unknown column of --target 'outcom' in 'visits.csv': did you mean 'outcome'? valid: age, pulse, outcome"
-    ),
+    "schema init visits.csv --out new.toml --target outcom": "unknown column of --target 'outcom' in 'visits.csv': …",
     "schema init visits.csv --out none/x.toml": "--out 'none/x.toml' cannot be written: No such file or directory",
     "schema check visits.csv --schema none.toml": (
         "schema 'none.toml': No such file or directory; `dpeer schema init FILE.csv` proposes one"
@@ -269,12 +227,9 @@ REFUSED = {
     "schema check": "Missing argument 'FILE.csv|.parquet'.",
     # Graphs.
     "topology show --topology rnig": "unknown topology 'rnig': did you mean 'ring'? valid: ring, grid, …",
-    'topology show --topology ""': "unknown topology '': valid: ring, grid, …",
-    "topology show --weights unifrom": (
-        "unknown weights rule 'unifrom': did you mean 'uniform'? valid: metropolis, uniform, max-degree, "
-        "best-constant, fastest"
-    ),
-    'topology show --size ""': "--size '': write one whole number, for example 8",
+    "topology show --topology ''": "unknown topology '': valid: ring, grid, …",
+    "topology show --weights unifrom": "unknown weights rule 'unifrom': did you mean 'uniform'? …",
+    "topology show --size ''": "--size '': write one whole number, for example 8",
     "topology show --size 8,16": "--size '8,16': write one whole number, for example 8",
     "topology show --size 2001": (
         "--size 2001: edges and weights are shown up to 2000 peers; `dpeer topology spectral-gap` takes a million"
@@ -283,10 +238,7 @@ REFUSED = {
     "topology show --topology file:three.txt --size 4": (
         "file:three.txt: joins 3 peers, and size is 4: they must be the same"
     ),
-    "topology spectral-gap --topology ring,grid --size 8,13": (
-        "grid: size 13 is prime, which leaves only a line: choose another size, or grid shape 1x13 if a line is what "
-        "you want"
-    ),
+    "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line: …",
     "topology spectral-gap --size eight": "--size 'eight': write whole numbers, for example 8 or 8,16",
     "topology spectral-gap --size 1000000000": "size 1000000000: graphs are built of at most 1,000,000 peers",
     "topology plot --out a.pdf": "--out 'a.pdf': name a file that ends in .png or .svg",
@@ -318,9 +270,7 @@ REFUSED = {
     f"{ADVISE} --latency soon": "--latency 'soon': write a time in ms, s, min or h, for example 20ms or 1.5s",
     f"{ADVISE} --max-degree 0": "--max-degree '0': write a whole number from 1 on, for example 6",
     f"{ADVISE} --size 2001": "--size 2001: graphs are compared up to 2000 peers",
-    f"{ADVISE} --weights fastest --size 33": (
-        "--weights fastest: solved for every graph up to 32 peers, not for 33: use best-constant, which is instant"
-    ),
+    f"{ADVISE} --weights fastest --size 33": "--weights fastest: solved for every graph up to 32 peers, …",
     f"{ADVISE} --graph-seed -1": "--graph-seed -1: choose 0 or more",
     # Privacy of a peer.
     "privacy epsilon": (
@@ -342,20 +292,14 @@ REFUSED = {
         "Invalid value for '--dp-adversary': 'server' is not one of 'neighbor', 'aggregate'."
     ),
     f"{CLIENT} --privacy server": "Invalid value for '--privacy': 'server' is not one of 'client', 'sample'.",
-    f"{CLIENT} --dp-adversary aggregate": (
-        "--dp-adversary aggregate needs --dp-min-honest M: how many of the bodies in every average come from peers "
-        "that do not help the adversary, for example --dp-min-honest 16"
-    ),
+    f"{CLIENT} --dp-adversary aggregate": "--dp-adversary aggregate needs --dp-min-honest M: …",
     f"{CLIENT} --dp-adversary aggregate --dp-min-honest 1": (
         "--dp-min-honest '1': write a whole number from 2 on, for example 16"
     ),
     f"{CLIENT} --dp-adversary aggregate --dp-min-honest 16 --size 8": (
         "--dp-min-honest 16: there are 8 peers (--size): choose at most that"
     ),
-    f"{CLIENT} --delta 0.125 --size 8": (
-        "delta 0.125 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: choose "
-        "at most 0.0125"
-    ),
+    f"{CLIENT} --delta 0.125 --size 8": "delta 0.125 with 8 peers: at 1/8 or more, …",
     f"{CLIENT} --delta 0": "--delta '0': write a number from 1e-300 to 0.5, for example 1e-5",
     f"{CLIENT} --clip-norm inf": "--clip-norm 'inf': write a number from 1e-06 to 1e+12, for example 1",
     f"{CLIENT} --sampling-rate 0.1": (
@@ -387,8 +331,7 @@ REFUSED = {
         "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"
     ),
     "privacy matrix --noise-multiplier 4 --rounds 9 --delta 0.2": (
-        "delta 0.2 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: choose at "
-        "most 0.0125"
+        "delta 0.2 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: …"
     ),
     "privacy audit --noise-multiplier 0.1 --rounds 1": (
         "--noise-multiplier 0.1 over 1 rounds is mu 20: 1000 runs can tell something about mu from 0.05 to 4 only, "
@@ -420,17 +363,9 @@ REFUSED = {
         "2000"
     ),
     f"{SAMPLE} --head-steps 5": "head-steps 5: only with dp-head alternate does the head have steps of its own",
-    f"{SAMPLE} --dp-head alternate": (
-        "head-steps: with dp-head alternate the head has steps of its own, which are charged beside those of the body; "
-        "say how many a round has, for example --head-steps 5"
-    ),
-    f"{SAMPLE} --accountant exact": (
-        "accountant exact with sampling 0.05: the closed form knows no sampling: choose pld (tight) or rdp"
-    ),
-    f"{SAMPLE} --records 10 --delta 0.1": (
-        "delta 0.1 with 10 records: at 1/10 or more, publishing one record's data outright would count as private: "
-        "choose at most 0.01"
-    ),
+    f"{SAMPLE} --dp-head alternate": "head-steps: with dp-head alternate the head has steps of its own, …",
+    f"{SAMPLE} --accountant exact": "accountant exact with sampling 0.05: the closed form knows no sampling: …",
+    f"{SAMPLE} --records 10 --delta 0.1": "delta 0.1 with 10 records: at 1/10 or more, …",
     f"{SAMPLE} --sampling-rate 1.5": "--sampling-rate '1.5': write a number from 1e-09 to 1, for example 0.05",
     f"{SAMPLE} --sampling-rate 0_1": "--sampling-rate '0_1': write a number from 1e-09 to 1, for example 0.05",
     f"{SAMPLE} --sampling-rate \u0661": "--sampling-rate '\u0661': write a number from 1e-09 to 1, for example 0.05",
