@@ -157,7 +157,7 @@ REFUSED = {
         "--resume and --overwrite exclude each other: continue the earlier run, or remove it"
     ),
     f"{RUN} --rounds 3 --resume --body-lr 0.5": (
-        "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' is of another run: body_lr is 0.05 there and 0.5 here; …"
+        "checkpoint '…' is of another run: body_lr is 0.05 there and 0.5 here; …"
     ),
     f"{RUN} --resume --rounds 1": "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' has completed 2 rounds, …",
     "worth dpeer-run/rank-0 --give-away no/w.json": "--give-away 'no/w.json' is in a folder that does not exist: …",
