@@ -100,7 +100,7 @@ def of_a_task_without_memory(folder: Path) -> None:
 def robust(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(**values)
-        check_hostile(settings, settings, build_graph(settings))  # type: ignore[arg-type]
+        check_hostile(settings, settings, build_graph(settings))
 
     return Message(cause, ConfigurationError, text)
 
@@ -139,8 +139,8 @@ def scheduled(text: str, **values: Any) -> Message:
 
 
 def a_changed_rank(folder: Path) -> None:
-    settings = Settings(size=3, rank={1: {"batch_size": 3}})  # type: ignore[dict-item]
-    settings.rank[1].batch_size = 0  # type: ignore[attr-defined]
+    settings = Settings(size=3, rank={1: {"batch_size": 3}})
+    settings.rank[1].batch_size = 0
     revalidated(settings)
 
 
