@@ -98,7 +98,7 @@ def parse_option(text: str, where: str = "--task-option", example: str = "data=/
     """A KEY=VALUE, such as of --task-option; the value is TOML where it can be, else the text itself.
 
     Raises:
-        ConfigurationError: there is no `=`.
+        ConfigurationError: The `=` is missing.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -114,7 +114,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file; `what` names the file's purpose in error messages.
 
     Raises:
-        ConfigurationError: There is no such file, or it is not TOML.
+        ConfigurationError: The file is missing, or is not TOML.
     """
     try:
         return tomllib.loads(read_text(path))
@@ -238,11 +238,7 @@ def _defaults(settings: Settings) -> dict[str, Any]:
 
 
 def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]) -> dict[str, float]:
-    """The default rates of AdamW.
-
-    Raises:
-        ConfigurationError: The preset's rates would be used, which are those of another optimizer.
-    """
+    """The default rates of AdamW."""
     of_sgd = preset.get("optimizer") != "adamw"
     if of_sgd and (strange := [name for name in _RATES if name in preset and name not in given]):
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
@@ -254,11 +250,7 @@ def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]
 
 
 def _flagged_options(algorithm: type[Algorithm], values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """The options with a flag of their own that `--algorithm-option` sets.
-
-    Raises:
-        ConfigurationError: An option is given in both ways, with different values.
-    """
+    """The options with a flag of their own that `--algorithm-option` sets."""
     flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
     found = {name: options[name] for name in flagged.keys() & options.keys()}
     for name, value in found.items():

@@ -48,7 +48,7 @@ class Launcher:
 
     Args:
         settings: The federation's.
-        view: Is told what happens.
+        view: Gets the progress.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
     """
@@ -182,7 +182,7 @@ class Launcher:
         if code:
             member.status = "failed"
             self.first_failure = self.first_failure or member
-            # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
+            # Before all are connected no peer can go on without it; later the others can, and report the loss.
             if not self.connected and not self._stopping:
                 self.stop()
         self._view.status(member.rank, member.status)

@@ -297,7 +297,7 @@ REFUSED = {
         "--dp-min-honest '1': write a whole number from 2 on, for example 16"
     ),
     f"{CLIENT} --dp-adversary aggregate --dp-min-honest 16 --size 8": (
-        "--dp-min-honest 16: there are 8 peers (--size): choose at most that"
+        "--dp-min-honest 16: more than the 8 peers (--size): choose at most that"
     ),
     f"{CLIENT} --delta 0.125 --size 8": "delta 0.125 with 8 peers: at 1/8 or more, …",
     f"{CLIENT} --delta 0": "--delta '0': write a number from 1e-300 to 0.5, for example 1e-5",

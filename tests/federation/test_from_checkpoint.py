@@ -139,7 +139,7 @@ def _without_task(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "message"),
     [
-        (_missing, ConfigurationError, "there is no folder .*rank-1'; name a rank's folder, such as dpeer-run/rank-0"),
+        (_missing, ConfigurationError, "no folder .*rank-1' exists; name a rank's folder, such as dpeer-run/rank-0"),
         (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
         (_older, CheckpointError, "is of another version of dpeer: .* --resume .it keeps no settings."),
         (_with_unknown_setting, CheckpointError, "is of another version of dpeer: .* 'warp_speed'"),

@@ -184,7 +184,7 @@ def test_what_would_be_found_in_the_data_must_be_said(dpeer: Callable[..., Any],
                 "path=site-{rank}.csv", *given, *PRIVATE)  # fmt: skip
     assert run.wait() == 2
     (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
-    assert f"{missing} must be said" in line
+    assert f"{missing} must be given" in line
     assert f"--task-option {missing}=" in line
     assert "Traceback" not in run.output
 
@@ -227,9 +227,9 @@ def test_the_number_of_records_must_be_said_too(dpeer: Callable[..., Any], tmp_p
                 "--sampling-rate", 0.5, "--delta", 1e-5)  # fmt: skip
     assert run.wait() == 2
     (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
-    assert "--records N must be said" in line
+    assert "--records N must be given" in line
     assert f"one {unit} more can change" in line
-    assert f"about how many {unit}s it trains with (there are " in line
+    assert f"about how many {unit}s it trains with (it has " in line
     assert "Traceback" not in run.output
     assert not list(tmp_path.rglob("metrics.jsonl")), "nothing has been trained"
 
