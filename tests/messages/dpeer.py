@@ -39,9 +39,6 @@ MESSAGES = {
         "too small a value": (
             settings(size=1), InvalidSettings, "size = 1: input should be greater than or equal to 2"
         ),
-        "an unknown key": (
-            settings(szie=3), InvalidSettings, "unknown key 'szie': did you mean 'size'? valid: topology, size, …"
-        ),
         "an unknown key of a rank": (
             settings(rank={1: {"bath_size": 3}}), InvalidSettings,
             "unknown key 'bath_size' in [rank.1]: did you mean 'batch_size'? valid: …",
