@@ -10,14 +10,22 @@ from typing import Any, Protocol
 
 from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
-from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Measure, Result
-from dpeer.experiments.round_tables import epsilon_table, gap_table, rounds_table
+from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.row_statistics import Rows
 from dpeer.experiments.running import run_cells
-from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
+from dpeer.experiments.tables import (
+    MEASURES,
+    Table,
+    accuracy_table,
+    cost_table,
+    epsilon_table,
+    gap_table,
+    metric_table,
+    rounds_table,
+    target_table,
+)
 from dpeer.experiments.tuning import Trial, at_edge, best, trials
 from dpeer.experiments.variants import Variant
 from dpeer.topology.settings import build_graph

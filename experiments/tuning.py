@@ -12,7 +12,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import Cell, Condition, make_cell
-from dpeer.experiments.strict_reading import read_whole
+from dpeer.experiments.outcomes import read_whole
 from dpeer.experiments.variants import Variant, setting_name
 from dpeer.federation.config import parse_option
 from dpeer.sections import names

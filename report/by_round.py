@@ -25,7 +25,7 @@ from dpeer.report.style import (
     look,
     whole_rounds,
 )
-from dpeer.results.curves import BAND, DISTANCE, Curve, by_round, distance_by_round, sent_by_round, settled
+from dpeer.results.groups import BAND, DISTANCE, Curve, by_round, distance_by_round, sent_by_round, settled
 from dpeer.results.units import size
 
 _MEGABYTE = 1e6

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
-from dpeer.results.curves import Measure, mean_of
-from dpeer.results.groups import Group, Grouped, short
+from dpeer.results.groups import Group, Grouped, Measure, mean_of, short
 
 LINES = 8
 """The most lines in a facet."""

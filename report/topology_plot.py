@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from dpeer.report.graph_drawing import draw_tile, named
+from dpeer.report.graphs import draw_tile, named
 from dpeer.topology import Analysis, AnyTopology, TimeVaryingTopology, analyse, disagreement, spectrum
 
 _SETTINGS = {

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import load
-from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.round_tables import at_epsilon, at_round, epsilon_table, gap_of, gap_table, rounds_table
+from dpeer.experiments.output import as_json, csv_rows, csv_text
+from dpeer.experiments.tables import at_epsilon, at_round, epsilon_table, gap_of, gap_table, rounds_table
 
 Write = Callable[..., Path]
 Add = Callable[..., Result]

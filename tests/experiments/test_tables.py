@@ -14,10 +14,9 @@ from scipy import stats
 
 from dpeer.cli.comparison_output import show_table
 from dpeer.experiments.cells import Condition
-from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import load
-from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Result
+from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.row_statistics import figures, others
 from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table, target_table
 

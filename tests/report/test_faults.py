@@ -8,8 +8,7 @@ from matplotlib.colors import to_hex
 
 from dpeer.report.facets import Report
 from dpeer.report.faults import SAT_OUT, strips
-from dpeer.results.curves import ACCURACY
-from dpeer.results.groups import group_runs
+from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.reading import find_runs
 
 

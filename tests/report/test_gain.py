@@ -9,9 +9,8 @@ import pytest
 
 from dpeer.report.by_peer import gains, headlines
 from dpeer.report.facets import Report
-from dpeer.results.curves import ACCURACY
 from dpeer.results.effect import as_entry
-from dpeer.results.groups import group_runs
+from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.reading import find_runs
 
 pytestmark = pytest.mark.usefixtures("undrawn")

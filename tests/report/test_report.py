@@ -21,8 +21,7 @@ from PIL import Image
 from dpeer.report.classes import class_mix
 from dpeer.report.facets import Report
 from dpeer.report.style import log_ticks
-from dpeer.results.curves import ACCURACY
-from dpeer.results.groups import group_runs
+from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.reading import find_runs
 
 Command = Callable[..., Any]
