@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.experiments.cells import Condition
-from dpeer.experiments.statistics import WINDOW
+from dpeer.experiments.outcomes import WINDOW
 from dpeer.experiments.tuning import Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
 from dpeer.federation.config import read_toml
@@ -38,7 +38,11 @@ Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class Plan(BaseModel):
-    """`[compare]` in an experiment's file, and the flags of the same names."""
+    """`[compare]` in an experiment's file, and the flags of the same names.
+
+    Accuracies are means over the evaluated ones of the `last` rounds. `at_round` and `at_epsilon` ask for accuracies in
+    between, `target` for the costs of reaching it in tables that have no target of their own.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,57 +60,6 @@ class Plan(BaseModel):
     grid: list[str] = Field(default_factory=list)
     tune_seeds: Seeds = "100"
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
-
-
-class Asked(NamedTuple):
-    """An experiment's file and flags, put together.
-
-    Attributes:
-        settings: What all runs share, by field name, not checked yet.
-        plan: The values that are the comparison's own.
-        path: The file; None without one.
-        given: The settings that were given as flags.
-    """
-
-    settings: dict[str, Any]
-    plan: Plan
-    path: Path | None
-    given: Mapping[str, Any]
-
-
-def read_plan(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Asked:
-    """Put a file and flags together; flags win over the file, its `[small]` over the rest of it.
-
-    Args:
-        path: The experiment's file; None without one.
-        settings: Flags that are settings, by field name.
-        plan: Flags that are the comparison's own, by field of `Plan`.
-        small: Whether the file's small variant is asked for.
-
-    Raises:
-        ConfigurationError: Names the key, the value and what would be right.
-    """
-    content = read_toml(path, "experiment") if path is not None else {}
-    variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
-    if variant is not None:
-        own = _taken(variant, "compare", path, "small.")
-        if small:
-            compared = {**(compared or {}), **(own or {})}
-            content = _merged(content, variant)
-    elif small:
-        raise ConfigurationError(
-            "--small is for an experiment's file that has a table [small]"
-            + (f"; {path} has none" if path else ": name the file")
-        )
-    given = {name: value for name, value in settings.items() if value not in (None, {})}
-    flags = {name: value for name, value in plan.items() if value is not None}
-    try:
-        found = Plan.model_validate({**(compared or {}), **flags})
-    except ValidationError as error:
-        raise _explained(error, flags, path) from error
-    if "target" in flags:
-        found.conditions = [{key: one[key] for key in one if key != "target"} for one in found.conditions]
-    return Asked(_merged(content, given), found, path, given)
 
 
 def parse_seeds(option: str, text: str) -> list[int]:
@@ -165,10 +118,7 @@ class Experiment:
         variants: The rows.
         conditions: The tables.
         seeds: The repetitions.
-        last: Accuracies are a peer's mean over the evaluated ones of so many of the last rounds.
-        target: The accuracy for which costs are asked in tables that have none of their own.
-        at_round: After how many rounds accuracy is shown, too.
-        at_epsilon: At which epsilons accuracy is shown, too.
+        plan: What the tables show.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
         grid: The hyperparameters that are chosen on validation data, with their values.
@@ -180,10 +130,7 @@ class Experiment:
     variants: Sequence[Variant]
     conditions: Sequence[Condition]
     seeds: Sequence[int]
-    last: int
-    target: float | None
-    at_round: Sequence[int]
-    at_epsilon: Sequence[float]
+    plan: Plan
     baseline: str | None
     reference: str
     grid: Sequence[Axis]
@@ -192,16 +139,42 @@ class Experiment:
 
     def target_of(self, condition: Condition) -> float | None:
         """The accuracy for which costs are asked in one of the tables."""
-        return self.target if condition.target is None else condition.target
+        return self.plan.target if condition.target is None else condition.target
 
 
 def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
-    """Put an experiment together, and check it; arguments as of `read_plan`.
+    """Put an experiment together, and check it; flags win over the file, its `[small]` over the rest of it.
+
+    Args:
+        path: The experiment's file; None without one.
+        settings: Flags that are settings, by field name.
+        plan: Flags that are the comparison's own, by field of `Plan`.
+        small: Whether the file's small variant is asked for.
 
     Raises:
         ConfigurationError: Names the key, the value and what would be right.
     """
-    return _checked(*read_plan(path, settings, plan, small=small))
+    content = read_toml(path, "experiment") if path is not None else {}
+    variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
+    if variant is not None:
+        own = _taken(variant, "compare", path, "small.")
+        if small:
+            compared = {**(compared or {}), **(own or {})}
+            content = _merged(content, variant)
+    elif small:
+        raise ConfigurationError(
+            "--small is for an experiment's file that has a table [small]"
+            + (f"; {path} has none" if path else ": name the file")
+        )
+    given = {name: value for name, value in settings.items() if value not in (None, {})}
+    flags = {name: value for name, value in plan.items() if value is not None}
+    try:
+        found = Plan.model_validate({**(compared or {}), **flags})
+    except ValidationError as error:
+        raise _explained(error, flags, path) from error
+    if "target" in flags:
+        found.conditions = [{key: one[key] for key in one if key != "target"} for one in found.conditions]
+    return _checked(_merged(content, given), found, path, given)
 
 
 def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
@@ -253,8 +226,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     check_grid(grid, variants)
     _check_tuning(grid, conditions, seeds, tune_seeds)
     return Experiment(
-        base, variants, conditions, seeds, plan.last, plan.target, plan.at_round, plan.at_epsilon, baseline, reference,
-        grid, tune_seeds,
+        base, variants, conditions, seeds, plan, baseline, reference, grid, tune_seeds,
         _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
     )  # fmt: skip
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.outcomes import Cost, Measure, Result
-from dpeer.experiments.row_statistics import Rows, figures, majority, others
-from dpeer.experiments.tables import MEASURES, at_epsilon, at_round, gap_of
+from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.statistics import Rows, at_epsilon, at_round, costs_of, figures, gap_of, majority, others
+from dpeer.experiments.tables import MEASURES
 from dpeer.results.costs import largest
 from dpeer.results.files import finite
 
@@ -40,9 +40,9 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], las
                 for measure in MEASURES
                 for suffix, rounds in (("", 1), (f"_last_{late}", late))
             } | {"accuracy": result.accuracies("accuracy")}
-            figures |= _fits(result)
+            figures |= _training(result)
             for rank, peer in enumerate(result.peers):
-                own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
+                own = {figure: None if math.isnan(values[rank]) else values[rank] for figure, values in figures.items()}
                 lines.append(
                     {
                         "row": name, **condition, "seed": seed, "rank": rank, **own,
@@ -62,7 +62,7 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def _fits(result: Result) -> dict[str, list[float]]:
+def _training(result: Result) -> dict[str, list[float]]:
     """Every peer's training accuracy and generalization gap in the last round and of the kept model, where measured."""
     found: dict[str, list[float]] = {}
     measures: tuple[Measure, ...] = (*MEASURES, "accuracy")
@@ -74,16 +74,12 @@ def _fits(result: Result) -> dict[str, list[float]]:
     return found
 
 
-def _or_empty(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> dict[str, Any]:
-    """All figures of a comparison; null is what is not known or not finite.
+    """All figures of a comparison; null is a figure that is not known or not finite.
 
     Args:
         experiment: What was compared.
-        found: For each table what its runs have in common, and their results.
+        found: For each table its condition and the results.
     """
     e = experiment
     tables = [
@@ -96,8 +92,8 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> 
         for condition, rows in found
     ]
     plain: dict[str, Any] = finite({
-        "seeds": list(e.seeds), "rounds": e.base["rounds"], "last": e.last, "baseline": e.baseline,
-        "reference": e.reference, "target": e.target, "tables": tables,
+        "seeds": list(e.seeds), "rounds": e.base["rounds"], "last": e.plan.last, "baseline": e.baseline,
+        "reference": e.reference, "target": e.plan.target, "tables": tables,
     })  # fmt: skip
     return plain
 
@@ -108,16 +104,16 @@ def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str,
     return {
         **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
         "accuracy": _measured(row, rows, "accuracy", e, None),  # a target is reached in rounds
-        "metrics": others(results, e.last),
+        "metrics": others(results, e.plan.last),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
-        "samples": _mean([result.samples() for result in results]),
+        "samples": fmean(result.samples() for result in results),
         **(largest(spent) if spent else {}),
     }
 
 
 def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: float | None) -> dict[str, Any]:
-    found = figures(row, rows, measure, e.baseline, e.reference, e.last)
+    found = figures(row, rows, measure, e.baseline, e.reference, e.plan.last)
     difference = found.difference
     values: dict[str, Any] = {
         "mean": found.mean,
@@ -126,32 +122,24 @@ def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: flo
         "difference": None if difference is None else difference.mean,
         "difference_half": None if difference is None else difference.half,
     }
-    results, gap = rows[row], gap_of(rows[row], measure, e.last)
+    results, gap = rows[row], gap_of(rows[row], measure, e.plan.last)
     if gap is not None:
         values |= {
             "training_accuracy": gap.training, "generalization_gap": gap.gap.mean,
             "generalization_gap_half": gap.gap.half,
         }  # fmt: skip
     if measure != "accuracy":  # a kept model is of one round
-        if e.at_round:
-            values["at_round"] = {str(number): at_round(results, measure, number) for number in e.at_round}
-        if e.at_epsilon:
-            within = {f"{budget:g}": at_epsilon(results, measure, budget) for budget in e.at_epsilon}
+        if e.plan.at_round:
+            values["at_round"] = {str(number): at_round(results, measure, number) for number in e.plan.at_round}
+        if e.plan.at_epsilon:
+            within = {f"{budget:g}": at_epsilon(results, measure, budget) for budget in e.plan.at_epsilon}
             values["at_epsilon"] = {name: None if one is None else asdict(one) for name, one in within.items()}
-    return values if target is None else values | {"to_target": _to_target(results, measure, target)}
-
-
-def _to_target(results: Sequence[Result], measure: Measure, target: float) -> dict[str, Any]:
-    costs: list[Cost] = [cost for result in results if (cost := result.reached(measure, target)) is not None]
-    return {
-        "seeds": len(costs),
-        "rounds": _mean([cost.rounds for cost in costs]),
-        "samples": _mean([cost.samples for cost in costs]),
-        "busiest_peer_bytes": _mean([cost.busiest_bytes for cost in costs]),
-    }
-
-
-def _mean(counts: Sequence[int | None]) -> float | None:
-    """The mean; None of nothing, and if a run of an older version did not count."""
-    known = [count for count in counts if count is not None]
-    return fmean(known) if known and len(known) == len(counts) else None
+    if target is not None:
+        cost = costs_of(results, measure, target)
+        values["to_target"] = {
+            "seeds": 0 if cost is None else cost.seeds,
+            "rounds": cost and cost.rounds,
+            "samples": cost and cost.samples,
+            "busiest_peer_bytes": cost and cost.busiest_bytes,
+        }
+    return values
