@@ -192,3 +192,8 @@ def test_more_than_a_million_peers_is_said_at_once() -> None:
     assert "at most 1,000,000 peers" in str(run("spectral-gap", "--size", "1000000000").exception)
     with pytest.raises(TopologyError, match=r"about 13,815,.* edges, and at most 5,000,000 are drawn"):
         build("erdos-renyi", 1_000_000)
+
+
+def test_the_gaps_come_with_the_losses_that_a_graph_survives() -> None:
+    printed = CliRunner().invoke(topology, ["spectral-gap", "--topology", "ring,star", "--size", "8"]).output
+    assert "0 of star of 8; 1 of ring of 8" in " ".join(printed.split())

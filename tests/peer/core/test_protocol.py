@@ -116,7 +116,7 @@ def test_a_round_says_for_whom_it_waits_less_and_less_often(driven):
     peer.wait(200, (1, 0), (2, 0))
     assert len(peer.said("waiting")) == 3
     assert not peer.of(Deliver)
-    assert peer.core.waited_for(peer.now) == [1, 2]
+    assert peer.core.waiting.ranks(peer.now) == [1, 2]
 
 
 def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_back(driven):
@@ -144,7 +144,7 @@ def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_bac
     peer.beat(2, 2)
     peer.do(peer.core.begin(2, peer.now))
     peer.do(peer.core.collect(2, peer.now))
-    assert peer.core.waited_for(peer.now) == [1, 2]
+    assert peer.core.waiting.ranks(peer.now) == [1, 2]
 
 
 def test_silent_neighbors_are_dialled_again_less_and_less_often(driven):
