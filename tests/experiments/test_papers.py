@@ -185,7 +185,6 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_same_noise_in_aggregate_mode() -> None:
     """As the headers have it of `--dp-adversary aggregate`."""
     _, table = next(cells(opened("dp-fedsam/table-3")))
@@ -236,7 +235,6 @@ PARAMETERS = {"resnet18-gn": 11_173_962, "dp-cnn": 667_402}
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in FILES if "training cannot survive" in FILES[name].read_text()])
 def test_dpeer_warns_of_the_noise_where_a_header_does(name: str) -> None:
     for label, table in cells(opened(name)):
