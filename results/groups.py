@@ -286,12 +286,6 @@ def mean_of(group: Group, key: Figure, *, mixed: bool = False) -> list[float]:
     return [fmean(values.values()) for run in group.runs if (values := run.finals(key, mixed=mixed))]
 
 
-def mean_of_run(run: Run, key: Figure) -> float | None:
-    """A run's mean over its peers at the end, after mixing; None if none of them has it."""
-    values = run.finals(key, mixed=True)
-    return fmean(values.values()) if values else None
-
-
 def distances(group: Group) -> list[float]:
     """Every seed's consensus distance at the end."""
     return [run.distance for run in group.runs if run.distance is not None]
