@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from dpeer.cli.comparison_output import show_table
+from dpeer.cli.compare import show_table
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
 from dpeer.experiments.outcomes import Result

@@ -243,6 +243,20 @@ class Federation:
         return np.stack([self.learners[rank].body for rank in sorted(self.learners)])
 
 
+def done(found, status="done"):
+    """The outcomes by rank; all are of this status."""
+    for rank, outcome in found.items():
+        if isinstance(outcome, BaseException):
+            raise AssertionError(f"rank {rank}: {outcome!r}") from outcome
+        assert outcome.status == status
+    return found
+
+
+def lines(folder, rank):
+    """The lines of a rank's metrics.jsonl."""
+    return [json.loads(line) for line in (folder / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+
+
 class Changing:
     """A graph for every round, from a function of the round that gives its mixing matrix."""
 
