@@ -73,7 +73,7 @@ MESSAGES = {
             "rank 7: 'run/rank-7/model.safetensors' is missing; it is written when the peer ends or is stopped",
         ),
         "no such name": (
-            lambda _: dpeer.nothing, AttributeError,  # type: ignore[attr-defined]
+            lambda _: dpeer.nothing, AttributeError,
             "module 'dpeer' has no attribute 'nothing'",
         ),
         "an assigned text for a number": (
