@@ -211,7 +211,7 @@ MESSAGES = {
         "dfedsmdc, dis-pfl, fedavg, fedsam, fedper, fedrep, fedbabu, ditto, fedrod, localadamw, fedadamw, "
         "scaffold, fedavg-ls, fedopt, fafed, fedlada"),
     "no such file": Message(lambda _: find_algorithm("no/such.py:Mine"), AlgorithmError,
-        "algorithm 'no/such.py:Mine': there is no file 'no/such.py' (the current folder is {folder})"),
+        "algorithm 'no/such.py:Mine': no such file: 'no/such.py' (the current folder is {folder})"),
     "no such module": Message(lambda _: find_algorithm("no_such_module:Mine"), AlgorithmError,
         "algorithm 'no_such_module:Mine' cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
     "a file without a class": Message(lambda _: find_algorithm("mine.py"), AlgorithmError,
@@ -219,8 +219,8 @@ MESSAGES = {
     "a file with a slip": Message(found("Mine", "def broken(:\n"), AlgorithmError,
         "algorithm '{folder}/mine.py:Mine' cannot be imported: SyntaxError: invalid syntax (mine.py, line 1)"),
     "no such class": Message(found("Mien"), AlgorithmError,
-        "algorithm '{folder}/mine.py:Mien': there is no 'Mien': did you mean 'Mine'? it has Mine, Abstract, "
-        "Nowhere, Everything, Thawed, Odd, Uses"),
+        "algorithm '{folder}/mine.py:Mien' has no 'Mien': did you mean 'Mine'? it has Mine, Abstract, Nowhere, "
+        "Everything, Thawed, Odd, Uses"),
     "the base class": Message(found("Algorithm"), AlgorithmError,
         "algorithm '{folder}/mine.py:Algorithm' is the class Algorithm; it must be a subclass of "
         "dpeer.training.Algorithm"),

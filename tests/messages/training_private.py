@@ -254,7 +254,7 @@ MESSAGES = {
     "JSON that is cut off": Message(resumed({}, {}, cut("learner.json")), CheckpointError,
         "the checkpoint in {folder}/saved cannot be read: JSONDecodeError: …"),
     "JSON without a round": Message(rewritten("round", None), CheckpointError,
-        'the checkpoint in {folder}/saved is damaged: TypeError(…)'),
+        "the checkpoint in {folder}/saved is damaged: TypeError(…)"),
     "JSON of a lost state": Message(rewritten("states", ["lost"]), CheckpointError,
         "the checkpoint in {folder}/saved cannot be read: KeyError: 'lost/body'"),
     "JSON of another point": Message(rewritten("best_point", "later"), CheckpointError,

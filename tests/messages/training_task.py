@@ -415,12 +415,12 @@ MESSAGES = {
     "a file without a factory's name": Message(named("mine.py"), TaskError,
         "task 'mine.py' names no factory; write 'mine.py:task'"),
     "no such file": Message(named("nowhere/mine.py:task"), TaskError,
-        "task 'nowhere/mine.py:task': there is no file 'nowhere/mine.py' (the current folder is {folder})"),
+        "task 'nowhere/mine.py:task': no such file: 'nowhere/mine.py' (the current folder is {folder})"),
     "no such module": Message(named("dpeer_no_such_module:task"), TaskError,
         "task 'dpeer_no_such_module:task' cannot be imported: ModuleNotFoundError: No module named "
         "'dpeer_no_such_module'"),
     "no such factory": Message(file("mine.py", "def task(): ...", lambda p: load_task(f"{p}:tsk", 0, 4, 0)), TaskError,
-        "task '{folder}/mine.py:tsk': there is no 'tsk': did you mean 'task'? it has task"),
+        "task '{folder}/mine.py:tsk' has no 'tsk': did you mean 'task'? it has task"),
     "a factory that is a module": Message(
         file("mine.py", "import math", lambda p: load_task(f"{p}:math", 0, 4, 0)), TaskError,
         "task '{folder}/mine.py:math' is a module, not a function that returns a Task"),
