@@ -60,7 +60,7 @@ def test_entries_only_rise_and_nobody_else_raises_ones_own():
 @pytest.mark.parametrize("bad", [b"x", table(1, 2), table(1, 2, 3, 4), table(1, 2, ROUNDS + 1), table(2**32 - 1, 0, 0)])
 def test_a_table_of_another_size_or_with_more_rounds_than_there_are_is_malformed(bad):
     one = presence(0, 4, 5, 6)
-    with pytest.raises(ProtocolError, match="malformed"):
+    with pytest.raises(ProtocolError):
         one.merge(bad)
     assert one.table == table(4, 5, 6)
 

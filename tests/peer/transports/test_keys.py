@@ -174,10 +174,3 @@ async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, mo
                 pass  # the greeting; then the end
     link = dialler.dial(address, 0)
     assert await dialler.receive() == Opened(link)
-
-
-async def test_a_transport_with_keys_dials_nobody_whose_key_it_does_not_know(opened):
-    dialler = opened(keyrings(2)[1])
-    for identity in (None, 5):
-        with pytest.raises(ValueError, match="listed"):
-            dialler.dial("tcp://127.0.0.1:7700", identity)
