@@ -374,19 +374,8 @@ def expected():
 
 
 @pytest.fixture
-def changing():
-    """Graphs that change with the round, by name: (size, seed) -> graphs."""
-    return TIME_VARYING
-
-
-@pytest.fixture
 def edges():
     return from_edges
-
-
-@pytest.fixture
-def vector_learner():
-    return VectorLearner
 
 
 @pytest.fixture(params=["inprocess", "tcp"])
