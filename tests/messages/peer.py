@@ -39,7 +39,7 @@ def files(folder: Path, *, resume: bool = False, names: dict[str, Any] | None = 
     config = PeerConfig(
         0, fingerprint.get("rounds", 4), None, OURS | fingerprint, out=folder, resume=resume, names=names or {}
     )
-    return RankFolder(config, Silent(), Outbox(), {}, {})  # type: ignore[arg-type]
+    return RankFolder(config, Silent(), Outbox(), {}, {})
 
 
 def earlier(folder: Path, completed: int = 1, **fingerprint: Any) -> Path:
