@@ -83,7 +83,7 @@ async def _run(
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     channel = Channel(end)
-    reports = _Reports(channel)
+    reports = Reports(channel)
     stopper = Stopper(128 + signal.SIGTERM)
     met: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
     listening = asyncio.create_task(_listen(channel, met, stopper))
@@ -119,7 +119,7 @@ async def _run(
     return 0
 
 
-class _Reports:
+class Reports:
     """Tells the launcher what happens, without ever waiting for it.
 
     What waits is bounded: records beyond that are dropped here. The launcher sees which rounds it lacks by the next

@@ -82,7 +82,7 @@ class Launcher:
                 self._members.append(await self._start(context, rank))
             if self._stopping:
                 self._ask_all()  # those that were being started when it was asked for
-            relays = [asyncio.create_task(self._relay(member)) for member in self._members]
+            relays = [asyncio.create_task(self.relay(member)) for member in self._members]
             introduction = asyncio.create_task(self._introduce())
             await asyncio.gather(*relays)
             introduction.cancel()
@@ -129,7 +129,8 @@ class Launcher:
         for member in self._members:
             member.channel.send({"kind": "addresses", "addresses": known})
 
-    async def _relay(self, member: Member) -> None:
+    async def relay(self, member: Member) -> None:
+        """Show what a peer reports, until its channel ends."""
         while (message := await member.channel.receive()) is not None:
             match message["kind"]:
                 case "listening":
