@@ -92,7 +92,7 @@ def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def dpeer_here(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run `dpeer ARGUMENTS` in tmp_path, in this process."""
 
     def run(*arguments: object) -> Ended:
@@ -104,12 +104,6 @@ def dpeer_here(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callabl
         return Ended(ended.value.code, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture
-def dpeer(dpeer_here: Callable[..., Ended]) -> Callable[..., Ended]:
-    """`dpeer_here`; tests/system has processes by this name."""
-    return dpeer_here
 
 
 @pytest.fixture

@@ -77,11 +77,11 @@ def test_without_a_comparison_there_is_neither(make_run: Callable[..., Path]) ->
 
 
 def test_the_page_says_it_at_the_top(
-    make_run: Callable[..., Path], dpeer_here: Callable[..., Any], read_page: Callable[..., Any]
+    make_run: Callable[..., Path], dpeer: Callable[..., Any], read_page: Callable[..., Any]
 ) -> None:
     folder = make_run("run")
     say(folder, [entry(0.3, "improved")] * 3)
-    assert dpeer_here("report", folder).code == 0
+    assert dpeer("report", folder).code == 0
     page = read_page()
     assert "3 of 3 peers improved over local only." in page.text
     assert page.text.index("3 of 3 peers improved") < page.text.index("Results at the end")
