@@ -41,7 +41,6 @@ from dpeer.training import (
     TorchLearner,
     build_learner,
     class_counts,
-    learner_parts,
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
@@ -148,14 +147,14 @@ def build(
     )
     kept: Literal["last", "best"] = "best" if keep == "best" else "last"
     copied = copy_for_baseline(task, run.alone, shares)
-    learner = TorchLearner(learner_parts(
+    learner = build_learner(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options,
-    ))  # fmt: skip
+    )  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {

@@ -24,7 +24,6 @@ from dpeer.topology import (
     build,
     spectral_gap,
 )
-from dpeer.topology.mixing_matrix import as_sparse
 
 AnyTopology = Topology | TimeVaryingTopology
 Dense = NDArray[np.float64]
@@ -92,7 +91,7 @@ topologies = st.one_of(named(), named(), named(), files()).map(built)
 
 
 def dense(graph: AnyTopology, number: int) -> Dense:
-    return as_sparse(graph.mixing_at(number)).toarray()
+    return graph.mixing_at(number).sparse.toarray()
 
 
 def norms(graph: AnyTopology) -> Any:

@@ -8,8 +8,7 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.topology import TOPOLOGIES, analyse, build, disagreement, paper_formula, spectrum
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.mixing_matrix import as_sparse
-from dpeer.topology.spectrum import SPECTRUM_LIMIT, _rounds
+from dpeer.topology.spectrum import SPECTRUM_LIMIT, rounds_to_agree
 
 POWERS = [4, 8, 16, 32, 64, 128]
 FIXED = tuple(GRAPHS)
@@ -85,7 +84,7 @@ def test_lattices_have_a_gap_of_order_one_over_m(name: str) -> None:
     [(0.9, 3), (0.9 - 1e-16, 3), (1.0 - 0.1**0.5, 6), (0.999, 1), (1.0 - 1e-5, 1), (0.89, 4), (1.0, 1)],
 )
 def test_exact_powers_are_not_lost_to_rounding(gap: float, rounds: int) -> None:
-    assert _rounds(gap) == rounds
+    assert rounds_to_agree(gap) == rounds
 
 
 @pytest.mark.parametrize("size", [4, 12])
@@ -94,7 +93,7 @@ def test_disagreement_is_what_is_left_after_every_round(name: str, size: int) ->
     graph = build(name, size, fresh_neighbors=2)
     expected, product, away = [1.0], np.eye(size), np.eye(size) - 1.0 / size
     for number in range(6):
-        product = as_sparse(graph.mixing_at(number)) @ product
+        product = graph.mixing_at(number).sparse @ product
         expected.append(float(np.linalg.norm(away @ product @ away, 2)))
     assert disagreement(graph, 6) == pytest.approx(expected, abs=1e-12)
 

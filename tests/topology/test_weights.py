@@ -78,7 +78,7 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
     graph.weights[0, 0] = 7.0  # a copy
     assert graph.weights[0, 0] != 7.0
     with pytest.raises(ValueError, match="read-only"):
-        graph.matrix.data[0] = 7.0
+        graph.mixing.sparse.data[0] = 7.0
     assert hash(graph) == hash(build("ring", 4))
     assert graph != build("ring", 4, weights="uniform")
 

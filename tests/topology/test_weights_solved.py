@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Topology, build, fastest, spectral_gap
+from dpeer.topology import Topology, build, spectral_gap
 from dpeer.topology.graph_types import EdgeList
 from dpeer.topology.graphs import GRAPHS
+from dpeer.topology.weights import fastest_weights, on_grid
 
 UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})
 Dense = NDArray[np.float64]
@@ -107,7 +108,7 @@ def test_no_search_finds_faster_weights(edges: list[tuple[int, int]]) -> None:
         tried = matrix(weights)
         return -gap_of(tried) + 100.0 * float(-np.minimum(tried, 0.0).sum())
 
-    solved = fastest.fastest_weights(EdgeList(size, ends[:, 0], ends[:, 1]))
+    solved = fastest_weights(EdgeList(size, ends[:, 0], ends[:, 1]))
     gap = gap_of(matrix(solved))
     random = np.random.default_rng(0)
     starts = [solved, *(random.uniform(0.0, 0.5, len(edges)) for _ in range(3))]
@@ -136,9 +137,9 @@ def test_the_fastest_are_at_least_as_fast_as_every_other_rule_and_add_up_exactly
 def test_simple_fractions_are_exact_and_what_is_rounded_up_is_taken_back() -> None:
     assert set(build("full", 8, weights="fastest").weights.ravel()) == {0.125}
     star = EdgeList(5, np.zeros(4, dtype=np.int64), np.arange(1, 5))
-    units = fastest._on_grid(star, np.full(4, 0.25 + 0.8 * 2.0**-20)) * 2**20
+    units = on_grid(star, np.full(4, 0.25 + 0.8 * 2.0**-20)) * 2**20
     assert list(units) == [2**18] * 4  # each would be one unit more, together more than everything
-    units = fastest._on_grid(star, np.array([0.25, 0.5, 0.1, 0.0])) * 2**20
+    units = on_grid(star, np.array([0.25, 0.5, 0.1, 0.0])) * 2**20
     assert list(units) == [2**18, 2**19, int(0.1 * 2**20 + 0.25), 0]
 
 

@@ -9,8 +9,8 @@ from dpeer.training.data.text.glue import glue as read_glue
 from dpeer.training.data.text.roles import Roles
 from dpeer.training.data.text.roles import roles as read_roles
 from dpeer.training.data.text.tokens import LONGEST, SHORTEST
+from dpeer.training.metrics import figures_of_windows, next_token_metrics
 from dpeer.training.models import TEXT_TASKS
-from dpeer.training.next_token import figures_of_windows, next_token_metrics
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.data_cache import read

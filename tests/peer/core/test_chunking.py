@@ -20,7 +20,7 @@ from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.membership import Status
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, TorchLearner, learner_parts
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
@@ -93,15 +93,17 @@ class Vector(nn.Module):
 class Drawing(TorchLearner):
     """A real learner: only what it trains to is drawn."""
 
-    def __init__(self, rank, count):
+    @classmethod
+    def made(cls, rank, count):
         data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         task = Task(model=Vector(count), head=("head",), train=data, test=data)
-        super().__init__(learner_parts(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0))
-        self.rank, self.got, self.sizes, self.go = rank, {}, [], None
+        learner = build_learner(task, "dfedmdc", Hyperparameters(finish="none"), rank=rank, seed=0, kind=cls)
+        learner.rank, learner.got, learner.sizes, learner.go = rank, {}, [], None
+        return learner
 
     def train(self, number):
         self.number = number
-        data = self._trainer.body.data
+        data = self.trainer.body.data
         data.copy_(torch.from_numpy(drawn(self.rank, number, data.numel())))
 
     def evaluate(self):
@@ -188,7 +190,7 @@ def real(federation, monkeypatch):
     """Federations of real learners; they have nothing to be let go from."""
 
     def make(topology, count, **options):
-        learners = {rank: {"learner": Drawing(rank, count)} for rank in range(topology.size)}
+        learners = {rank: {"learner": Drawing.made(rank, count)} for rank in range(topology.size)}
         for one in learners.values():
             one["learner"].go = types.SimpleNamespace(set=lambda: None)
         options.setdefault("rounds", 2)

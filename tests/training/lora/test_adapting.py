@@ -88,7 +88,7 @@ def test_frozen_values_that_differ_show_in_the_digest() -> None:
 
 def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was() -> None:
     learner = learn("r=2")
-    model = learner._model
+    model = learner.trainer.module
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     first = learner.train(0)
     payload = learner.release(0)
@@ -114,7 +114,7 @@ def test_what_is_saved_is_the_plain_model_with_the_adapters_in_it(tmp_path: Path
     plain = Words()
     plain.load_state_dict(values)
     tokens = torch.randint(11, (20, 5))
-    theirs = outputs(learner._model, tokens)
+    theirs = outputs(learner.trainer.module, tokens)
     assert torch.allclose(outputs(plain, tokens), theirs, atol=1e-5)
     assert not torch.allclose(outputs(load(None).model, tokens), theirs, atol=1e-2)
     assert learner.card()["lora"] == "r=2,alpha=8,targets=out+query+tokens"

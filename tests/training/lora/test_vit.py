@@ -74,7 +74,7 @@ def test_a_vit_with_adapters_and_a_private_head_trains_by_adamw() -> None:
         for rank, peer in enumerate(peers):
             peer.mix({1 - rank: sent[1 - rank]}, {0: 0.5, 1: 0.5})
     assert torch.equal(peers[0].body, peers[1].body)
-    heads = [peer._model.get_parameter("net.classifier.weight") for peer in peers]
+    heads = [peer.trainer.module.get_parameter("net.classifier.weight") for peer in peers]
     assert not torch.allclose(*heads)
     for peer, before in zip(peers, began, strict=True):
         assert peer.evaluate().test_loss < 0.5 * before

@@ -47,7 +47,7 @@ def test_onnx_gives_the_probabilities_of_the_model(model: str, leave: Leave, tmp
     usage = export(loaded, tmp_path / "model.onnx", "onnx")
     session = runtime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     assert json.loads(session.get_modelmeta().custom_metadata_map["dpeer"]) == usage
-    inputs = learner._trainer.task.test.tensors[0]
+    inputs = learner.trainer.task.test.tensors[0]
     found = session.run(["outputs"], {"inputs": inputs.numpy()})[0]
     assert found == pytest.approx(loaded.predict(inputs).probabilities, abs=1e-5)
 

@@ -34,8 +34,8 @@ def task(rank, size, seed, width=5, **others):
 
 def outputs(learner: TorchLearner) -> Tensor:
     """What the learner's model gives for its test data, as it evaluates them."""
-    with learner._keeping.kept():
-        found = dpeer.training.selection.predictions(learner._model, learner._selection._test)
+    with learner.keeping.kept():
+        found = dpeer.training.selection.predictions(learner.trainer.module, learner.selection._test)
     return found[0]
 
 
@@ -47,7 +47,7 @@ def same(one: Tensor, other: Tensor) -> bool:
 @pytest.mark.parametrize("algorithm", ["local", "dfedsmdc", "fedrod", "ditto", "dis-pfl", "fedbabu"])
 def test_it_predicts_with_what_the_algorithm_predicts_with(algorithm: str, leave: Leave) -> None:
     learner, folder = leave(algorithm=algorithm, task="digits")
-    test = learner._trainer.task.test
+    test = learner.trainer.task.test
     found = dpeer.load_model(folder).predict(test.tensors[0])
     assert same(found.outputs, outputs(learner))
     assert found.classes == tuple("0123456789")
@@ -58,7 +58,7 @@ def test_every_kind_of_built_in_model_is_built_again(model: str, leave: Leave) -
     learner, folder = leave(model=model, standardize=True)
     loaded = dpeer.load_model(folder)
     assert not loaded.module.training
-    assert same(loaded.predict(learner._trainer.task.test.tensors[0].numpy()).outputs, outputs(learner))
+    assert same(loaded.predict(learner.trainer.task.test.tensors[0].numpy()).outputs, outputs(learner))
 
 
 def test_a_model_with_options_is_built_again_with_them(leave: Leave) -> None:
@@ -66,7 +66,7 @@ def test_a_model_with_options_is_built_again_with_them(leave: Leave) -> None:
     loaded = dpeer.load_model(folder)
     assert loaded.module.head.in_features == 9
     assert loaded.card["model"]["options"] == {"width": 9}
-    assert same(loaded.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    assert same(loaded.predict(learner.trainer.task.test.tensors[0]).outputs, outputs(learner))
     card = json.loads((folder / "model.json").read_text())
     card["model"]["options"] = {"wide": 9}  # of another version, say
     (folder / "model.json").write_text(json.dumps(card))
@@ -86,7 +86,7 @@ def test_first_weights_come_from_a_file_and_the_card_tells_of_it(task: str, leav
     assert all(torch.allclose(value, began[name], atol=1e-5) for name, value in found.items())
     (tmp_path / "w.safetensors").unlink()  # it is not needed any more
     loaded = dpeer.load_model(folder)
-    assert same(loaded.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    assert same(loaded.predict(learner.trainer.task.test.tensors[0]).outputs, outputs(learner))
     told = loaded.card["init_from"]
     assert (len(told["sha256"]), told["taken"], told["fresh"]) == (64, len(began), {})
 
@@ -96,7 +96,7 @@ def test_a_card_of_before_models_had_options_will_do(leave: Leave) -> None:
     card = json.loads((folder / "model.json").read_text())
     del card["model"]["options"], card["model"]["tokens"]
     (folder / "model.json").write_text(json.dumps(card))
-    assert same(dpeer.load_model(folder).predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    assert same(dpeer.load_model(folder).predict(learner.trainer.task.test.tensors[0]).outputs, outputs(learner))
 
 
 def test_rows_of_a_table_are_predicted_by_their_columns_names(
@@ -108,8 +108,8 @@ def test_rows_of_a_table_are_predicted_by_their_columns_names(
     found = loaded.predict(visits("new.csv", order=(4, 2, 0, 3, 1)))
     assert found.keys == {"row": tuple(map(str, range(2, 62))), "patient": tuple(f"p{n}" for n in range(60))}
     assert same(found.outputs, loaded.predict(visits()).outputs)
-    indices = np.sort(learner._trainer.task.indices["test"])
-    expected = dict(zip(learner._trainer.task.indices["test"].tolist(), outputs(learner), strict=True))
+    indices = np.sort(learner.trainer.task.indices["test"])
+    expected = dict(zip(learner.trainer.task.indices["test"].tolist(), outputs(learner), strict=True))
     for place in indices.tolist():
         assert torch.allclose(found.outputs[place], expected[place], atol=1e-6)
     assert found.labels == [("no", "yes")[number] for number in found.outputs.argmax(1).tolist()]
@@ -121,13 +121,13 @@ def test_figures_on_labelled_rows_are_those_of_the_run(
 ) -> None:
     learner, folder = leave(**table_settings)
     lines = visits().read_text().splitlines()
-    test = learner._trainer.task.indices["test"]
+    test = learner.trainer.task.indices["test"]
     (tmp_path / "test.csv").write_text("\n".join([lines[0], *(lines[1 + row] for row in test)]) + "\n")
     loaded = dpeer.load_model(folder)
     assert loaded.evaluate(tmp_path / "test.csv") == loaded.card["metrics"]
     assert loaded.card["metrics"]["positive"] == "yes"
-    assert loaded.card["samples"] == {"train": len(learner._trainer.data), "validation": 0, "test": len(test)}
-    assert sum(loaded.card["class_counts"]["train"]) == len(learner._trainer.data)
+    assert loaded.card["samples"] == {"train": len(learner.trainer.data), "validation": 0, "test": len(test)}
+    assert sum(loaded.card["class_counts"]["train"]) == len(learner.trainer.data)
 
 
 def test_a_regression_predicts_values(leave: Leave, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_bytes_of_images_are_scaled_as_in_training(leave: Leave, tmp_path: Path)
 
 def test_arrays_in_files(leave: Leave, tmp_path: Path) -> None:
     learner, folder = leave()
-    inputs, targets = learner._trainer.task.test.tensors
+    inputs, targets = learner.trainer.task.test.tensors
     np.save(tmp_path / "new.npy", inputs.numpy())
     np.savez(tmp_path / "labelled.npz", inputs=inputs.numpy(), targets=targets.numpy())
     loaded = dpeer.load_model(folder)
@@ -250,7 +250,7 @@ def test_a_task_of_ones_own_is_made_as_in_the_run(leave: Leave, tmp_path: Path) 
     state = torch.get_rng_state()
     loaded = dpeer.load_model(folder)
     assert torch.equal(torch.get_rng_state(), state)  # a script that loads a model draws on as if it had not
-    assert same(loaded.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    assert same(loaded.predict(learner.trainer.task.test.tensors[0]).outputs, outputs(learner))
     assert loaded.classes == ("0", "1", "2")
     (tmp_path / "mine.py").unlink()
     card = json.loads((folder / "model.json").read_text())
@@ -259,7 +259,7 @@ def test_a_task_of_ones_own_is_made_as_in_the_run(leave: Leave, tmp_path: Path) 
         dpeer.load_model(folder)
     module = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 3))
     handed = dpeer.load_model(folder, module=module)
-    assert same(handed.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    assert same(handed.predict(learner.trainer.task.test.tensors[0]).outputs, outputs(learner))
     with pytest.raises(CheckpointError, match=r"'0.weight' has shape \(7, 4\), the model's \(6, 4\)"):
         dpeer.load_model(folder, module=nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)))
     with pytest.raises(CheckpointError, match=r"has '0\.bias', which the model has not"):
@@ -331,15 +331,15 @@ def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Le
     for number in range(1, 5):
         learner.train(number)
         learner.evaluate()
-    training = [parameter.detach().clone() for parameter in learner._model.parameters()]
+    training = [parameter.detach().clone() for parameter in learner.trainer.module.parameters()]
     learner.write_model(folder / "model.safetensors")
     card = learner.card()
-    assert all(map(torch.equal, training, learner._model.parameters()))
-    inputs, targets = learner._trainer.task.test.tensors
+    assert all(map(torch.equal, training, learner.trainer.module.parameters()))
+    inputs, targets = learner.trainer.task.test.tensors
     np.savez(tmp_path / "test.npz", inputs=inputs.numpy(), targets=targets.numpy())
     assert card["metrics"] == dpeer.load_model(folder).evaluate(tmp_path / "test.npz")
-    with learner._keeping.predicting():
-        last = learner._selection.predictions()
+    with learner.keeping.predicting():
+        last = learner.selection.predictions()
     if learner.best_round != 4:
         assert measure(*last) != card["metrics"]
 
@@ -348,5 +348,5 @@ def test_figures_are_of_the_data_that_accuracies_are_of(leave: Leave) -> None:
     learner, folder = leave(evaluate_on="validation", validation=0.3)
     card = dpeer.load_model(folder).card
     assert card["measured_on"] == "validation"
-    assert card["metrics"]["rows"] == card["samples"]["validation"] == len(learner._trainer.task.validation)
+    assert card["metrics"]["rows"] == card["samples"]["validation"] == len(learner.trainer.task.validation)
     assert sum(card["class_counts"]["validation"]) == card["samples"]["validation"]

@@ -46,9 +46,9 @@ def settings(tmp_path: Path) -> dict[str, dict[str, Any]]:
 def test_sentences_are_predicted_as_in_the_run(leave: Leave, settings: dict[str, dict[str, Any]]) -> None:
     learner, folder = leave(**settings["glue"])
     loaded = dpeer.load_model(folder)
-    numbers, labels = learner._trainer.task.test.tensors
+    numbers, labels = learner.trainer.task.test.tensors
     with torch.no_grad():
-        expected = torch.softmax(learner._trainer.task.model.eval()(numbers), dim=1)
+        expected = torch.softmax(learner.trainer.task.model.eval()(numbers), dim=1)
     assert loaded.predict(numbers.numpy()).probabilities == pytest.approx(expected.numpy(), abs=1e-6)
     assert loaded.classes == ("negative", "positive")
     new = BYTES.examples(["a film"], None, LENGTH)
