@@ -5,6 +5,8 @@ import hashlib
 import itertools
 import os
 import re
+import runpy
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +120,26 @@ def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
         captured = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Ended(ended.value.code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def run_program(
+    in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """`python PROGRAM ARGUMENTS` in this process; what it printed."""
+
+    def run(program: Path, *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", [str(program), *map(str, arguments)])
+        monkeypatch.syspath_prepend(program.parent)
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(program), run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:
+                raise AssertionError(capsys.readouterr().err) from ended
+        return str(capsys.readouterr().out)
 
     return run
 

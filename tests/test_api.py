@@ -284,13 +284,6 @@ def test_a_page_is_written_about_a_run(small: Callable[..., dpeer.Settings], tmp
     assert "dfedsmdc" in page.read_text()
 
 
-def test_importing_dpeer_imports_next_to_nothing(tmp_path: Path) -> None:
-    code = "import dpeer, sys; print({'torch', 'pydantic', 'numpy', 'click', 'zmq'} & {*sys.modules}, dir(dpeer))"
-    done = python(code, tmp_path)
-    assert done.stdout.startswith("set() ")
-    assert "'open_run'" in done.stdout
-
-
 SCRIPT = """
 import dpeer
 

@@ -1,8 +1,7 @@
 """How many threads and processes there is room for: asked in one way everywhere."""
 
 import os
-import subprocess
-import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,18 @@ def write(path: Path, text: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system knows no affinity")
-def test_a_process_that_was_given_one_core_counts_one():
+def test_a_thread_that_was_given_one_core_counts_one():
     last = own_cores()[-1]
-    code = f"import os\nos.sched_setaffinity(0, {{{last}}})\nfrom dpeer.cores import own_cores\nprint(own_cores())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == f"[{last}]"
+    found = []
+
+    def give_one_and_count() -> None:
+        os.sched_setaffinity(0, {last})  # of this thread
+        found.append(own_cores())
+
+    thread = threading.Thread(target=give_one_and_count)
+    thread.start()
+    thread.join()
+    assert found == [[last]]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(3, [0, 1, 2]), (None, [0])])

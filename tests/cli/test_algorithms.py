@@ -1,8 +1,6 @@
 """`dpeer algorithms`: what is listed, and with which numbers."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,13 +157,6 @@ def test_a_wrong_option_is_one_line(
     assert line.startswith("dpeer: ")
     for part in message:
         assert part in line
-
-
-@pytest.mark.slow
-def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Path) -> None:
-    assert "algorithms" in dpeer("--help").out
-    code = "import sys; import dpeer.cli.algorithms; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=200, check=False).returncode == 0
 
 
 # -- what of an algorithm all peers must share -----------------------------------------------------------------------

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,32 +281,6 @@ def test_lines_fit(columns: int) -> None:
         assert result.exception is None
         assert max(len(line.rstrip()) for line in result.output.splitlines()) <= columns
         assert "…" not in result.output
-
-
-def loaded(*arguments: str) -> set[str]:
-    code = (
-        "import sys\nfrom dpeer.cli import main\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    assert not ended.code\n"
-        "print('loaded:', *{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=200
-    )
-    return set(done.stdout.partition("loaded:")[2].split())
-
-
-@pytest.mark.slow
-def test_the_closed_form_waits_for_neither_torch_nor_dp_accounting() -> None:
-    asked = ("privacy", "epsilon", "--noise-multiplier", "5", "--rounds", "20", "--accountant")
-    assert loaded(*asked, "exact") & {"torch", "dp_accounting"} == set()
-    assert loaded(*asked, "rdp") & {"torch", "dp_accounting"} == {"dp_accounting"}
-
-
-@pytest.mark.slow
-def test_importing_the_package_waits_for_neither() -> None:
-    code = "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {"torch", "dp_accounting"}.isdisjoint(done.stdout.split())
 
 
 def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:

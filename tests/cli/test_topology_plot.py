@@ -1,7 +1,6 @@
 """`dpeer topology plot`: the picture, and what is said where there can be none."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -157,16 +156,6 @@ def test_without_matplotlib_the_extra_is_named(dpeer: Command, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ended = dpeer("topology", "plot")
     assert (ended.code, ended.err) == (2, "dpeer: dpeer topology plot needs matplotlib: pip install 'dpeer[plot]'\n")
-
-
-@pytest.mark.slow
-def test_only_drawing_imports_matplotlib_and_never_pyplot(tmp_path: Path) -> None:
-    code = (
-        "import sys; from dpeer.cli.topology import topology; assert 'matplotlib' not in sys.modules\n"
-        f"topology(['plot', '--out', {str(tmp_path / 'a.png')!r}], standalone_mode=False)\n"
-        "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

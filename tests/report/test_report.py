@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -407,18 +406,6 @@ def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: 
         2,
         "dpeer: dpeer report needs matplotlib and Jinja2: pip install 'dpeer[plot]'\n",
     )
-
-
-@pytest.mark.slow
-def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) -> None:
-    make_run("a")
-    code = (
-        "import sys; from dpeer.cli import main\n"
-        "try: main(['report', 'a'])\nexcept SystemExit as end: assert not end.code\n"
-        "print('torch' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert found.stdout.splitlines()[-1] == "False False"
 
 
 @pytest.mark.slow

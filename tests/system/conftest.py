@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import random
-import runpy
 import shutil
 import signal
 import socket
@@ -114,8 +113,7 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from multiprocessing import forkserver
 forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
 if program:
-    import runpy
-    runpy.run_path(program, run_name="__main__")
+        runpy.run_path(program, run_name="__main__")
 else:
     from dpeer.cli import main
     main(arguments)
@@ -364,21 +362,6 @@ def meanwhile(until):
 def interrupt():
     """What Ctrl-C does to this process: `dpeer` has its handlers in the main thread while it runs."""
     return partial(os.kill, os.getpid(), signal.SIGINT)
-
-
-@pytest.fixture
-def run_program(in_tmp_path, monkeypatch, capsys):
-    """`python PROGRAM ARGUMENTS` in this process; what it printed."""
-
-    def run(program: Path, *arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", [str(program), *map(str, arguments)])
-        monkeypatch.syspath_prepend(program.parent)
-        capsys.readouterr()
-        with contextlib.suppress(SystemExit):
-            runpy.run_path(str(program), run_name="__main__")
-        return str(capsys.readouterr().out)
-
-    return run
 
 
 @pytest.fixture

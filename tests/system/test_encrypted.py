@@ -112,19 +112,17 @@ def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_trai
     again(1, "both.toml", "new")
     for rank in (0, 2, 1):
         again(rank, "after.toml", "new" if rank == 1 else "keys")
-    file = (tmp_path / "dpeer.toml").read_text()
-    elsewhere = file.replace(f"tcp://127.0.0.1:{federation.base + 1}", f"ipc://{tmp_path}/thief")
-    (tmp_path / "thief.toml").write_text(elsewhere)
     # Neither the old key is let in any more nor one that was never listed.
     federation([federation.key("stranger", rank) for rank in range(3)], "stranger.toml")
-    stranger = start(dpeer_process, 1, schedule, *more, file="stranger.toml", secret="stranger", out="strange")
-    until(lambda: "turned away a connection" in peers[2].output and "cannot be dialled" in stranger.output)
-    assert "connected to" not in stranger.output
-    stranger.end()
-    intruder = start(dpeer_process, 1, schedule, *more, file="thief.toml", out="elsewhere")
-    until(lambda: "its key is not in the federation file" in peers[2].output)
-    until(lambda: "rank 2 cannot be dialled" in intruder.output)
-    intruder.end()
+    for file, secret in (("dpeer.toml", "keys"), ("stranger.toml", "stranger")):
+        at = f"tcp://127.0.0.1:{federation.base + 1}"
+        elsewhere = (tmp_path / file).read_text().replace(at, f"ipc://{tmp_path}/{secret}")
+        (tmp_path / "elsewhere.toml").write_text(elsewhere)
+        intruder = start(dpeer_process, 1, schedule, *more, file="elsewhere.toml", secret=secret, out=f"of-{secret}")
+        until(lambda intruder=intruder: "rank 2 cannot be dialled" in intruder.output)
+        assert "connected to" not in intruder.output
+        intruder.end()
+    assert "its key is not in the federation file" in peers[2].output
     hurry()
     for peer in peers:
         peer.succeed()

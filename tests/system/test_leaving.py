@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,7 @@ def test_a_closed_terminal_stops_a_run_as_sigterm_does(
     assert ended.code == 0
     assert "stopped" in ended.out + ended.err
     assert summary(tmp_path / "run" / "rank-0")["status"] == "stopped"
+    assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
 
 
 def test_one_sigterm_ends_a_peer_whose_disk_hangs(task, schedule, dpeer_process, free_ports, until, tmp_path):

@@ -55,27 +55,29 @@ DRAWN = [
 ]
 
 
-@pytest.mark.slow
-def test_a_changing_graph_is_the_same_in_another_process() -> None:
-    # Peers draw it each for themselves; string hashing differs between their processes.
-    program = """
-import json, sys
-from dpeer.topology import build
-for name, size, count, seed in json.load(sys.stdin):
-    graph = build(name, size, fresh_neighbors=count, graph_seed=seed)
-    print(json.dumps([graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))]))
+DRAWS = """
+import json
+from dpeer.topology import Participation, build
+participation = Participation(build("ring", 30), 0.3, 7)
+print(json.dumps([
+    build("random-regular", 20, graph_seed=3).edges,
+    [sorted(participation.participants(number)) for number in (9, 0, 1000)],
+    *([graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))]
+      for graph in (build(name, size, fresh_neighbors=count, graph_seed=seed) for name, size, count, seed in DRAWN)),
+]))
 """
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "12345"},
-        input=json.dumps(DRAWN),
-        capture_output=True,
-        text=True,
+
+
+@pytest.mark.slow
+def test_graphs_and_participants_are_the_same_in_another_process(capsys: pytest.CaptureFixture[str]) -> None:
+    # Peers draw them each for themselves; string hashing differs between their processes.
+    program = f"DRAWN = {DRAWN!r}\n{DRAWS}"
+    there = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": "12345"}, capture_output=True, text=True,
         check=True,
-    )
-    for (name, size, count, seed), line in zip(DRAWN, run.stdout.splitlines(), strict=True):
-        graph = changing(name, size, count, seed)
-        assert json.loads(line) == [graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))]
+    )  # fmt: skip
+    exec(program, {})
+    assert json.loads(there.stdout) == json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,7 @@
 """Rounds in which some peers sit out: who is drawn, and what is left of the graph."""
 
-import json
 import math
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -68,27 +64,6 @@ def test_rounds_and_seeds_draw_different_peers() -> None:
     full = build("full", 40)
     drawn = [Participation(full, 0.5, seed).participants(number) for seed in range(3) for number in (*range(20), 111)]
     assert len(set(drawn)) == len(drawn)
-
-
-@pytest.mark.slow
-def test_every_peer_draws_the_same_in_its_own_process() -> None:
-    # String hashing differs between processes, and so may the order in which rounds are asked for.
-    program = """
-import json
-from dpeer.topology import Participation, build
-graphs = Participation(build("ring", 30), 0.3, 7)
-print(json.dumps([sorted(graphs.participants(number)) for number in (9, 0, 1000)]))
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "12345"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    graphs = Participation(build("full", 30), 0.3, 7)  # whatever the graph
-    expected = [sorted(graphs.participants(number)) for number in (9, 0, 1000)]
-    assert json.loads(run.stdout) == expected
 
 
 def test_draws_stay_what_they_were() -> None:
