@@ -116,7 +116,7 @@ def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_trai
     federation([federation.key("stranger", rank) for rank in range(3)], "stranger.toml")
     for file, secret in (("dpeer.toml", "keys"), ("stranger.toml", "stranger")):
         at = f"tcp://127.0.0.1:{federation.base + 1}"
-        elsewhere = (tmp_path / file).read_text().replace(at, f"ipc://{tmp_path}/{secret}")
+        elsewhere = (tmp_path / file).read_text().replace(at, f"ipc://{tmp_path}/{secret}.socket")
         (tmp_path / "elsewhere.toml").write_text(elsewhere)
         intruder = start(dpeer_process, 1, schedule, *more, file="elsewhere.toml", secret=secret, out=f"of-{secret}")
         until(lambda intruder=intruder: "rank 2 cannot be dialled" in intruder.output)
