@@ -201,10 +201,8 @@ REFUSED = {
         "g = nx.path_graph(4); nx.set_edge_attributes(g, 0.6, 'weight'); return g"
     ),
     "topology '{folder}/mine.py' names no function; write '{folder}/mine.py:graph'": called("...", ""),
-    "topology '{folder}/mine.py:grahp': there is no 'grahp': did you mean 'graph'? it has graph": called(
-        "...", ":grahp"
-    ),
-    "topology 'nowhere/mine.py:graph': there is no file 'nowhere/mine.py' (the current folder is …)": lambda _: build(
+    "topology '{folder}/mine.py:grahp' has no 'grahp': did you mean 'graph'? it has graph": called("...", ":grahp"),
+    "topology 'nowhere/mine.py:graph': no such file: 'nowhere/mine.py' (the current folder is …)": lambda _: build(
         "nowhere/mine.py:graph", 4
     ),
 }
