@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -382,20 +381,3 @@ def test_a_graph_that_is_not_known_is_left_out(make_run: Any, page_of: Any) -> N
     page = page_of("a")
     assert "graph" not in page.pictures
     assert "No graph to draw" in page.text
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-def test_a_real_run_is_shown_with_the_figures_of_its_summary(dpeer: Command, page_of: Any) -> None:
-    options = ("--size", 3, "--rounds", 1, "--body-epochs", 1, "--algorithm", "dfedmdc", "--json", "--out", "real")
-    ended = dpeer("simulate", *options)
-    assert ended.code == 0
-    summary = json.loads(ended.out)
-    page = page_of("real")
-    (line,) = page.results()
-    assert line[MIX] == f"{summary['accuracy_mixed_mean']:.4f}"
-    assert line[KEPT] == f"{summary['accuracy_mean']:.4f}"
-    assert line[TRAINED] == f"{summary['accuracy_trained_mean']:.4f}"
-    assert line[WORST].startswith(f"{min(summary['accuracy']):.4f} (rank ")
-    assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"
-    assert page.runs()[0]["notes"] == ""
