@@ -85,7 +85,7 @@ class Dialling:
         self._waits.pop(rank, None)
 
     def overdue(self, link: Link, heard_at: float, now: float) -> bool:
-        """Whether the rank behind this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
+        """Whether the rank of this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
         one = self._links[link]
         if now - max(one.since, heard_at) < one.patience:
             return False

@@ -24,11 +24,8 @@ def learner(rank):
 async def test_with_keys_no_word_and_no_number_can_be_read(federation, offered_elsewhere, kind):
     topology = build("ring", 2)
     change = {rank: {"learner": learner(rank), "fingerprint": SETTINGS} for rank in range(2)}
-    async with (
-        Proxy("tcp://127.0.0.1:1") as first,
-        Proxy("tcp://127.0.0.1:1") as second,
-        Proxy("tcp://127.0.0.1:1") as other,
-    ):
+    first, second, other = proxies = [Proxy("tcp://127.0.0.1:1") for _ in range(3)]
+    async with first, second, other:
         offered_elsewhere(second, other)
         ours = federation(kind, topology, rounds=3, change=change)
         addresses = await ours.listen()
