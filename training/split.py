@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from dpeer.exceptions import TaskError, did_you_mean
 
 Shares = Literal["model", "body", "nothing"]
-"""What of the model an algorithm sends to the neighbors."""
+"""The part of the model that an algorithm sends to the neighbors."""
 
 Named = list[tuple[str, nn.Parameter]]
 
