@@ -21,7 +21,7 @@ SAMPLE = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "-
 QUICK = (*SAMPLE[:4], "--noise-multiplier", 0.7, "--sampling-rate", 0.5, "--steps", 2, "--rounds", 1, "--runs", 400)
 
 
-@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("adjacency", ["replace", pytest.param("zero-out", marks=pytest.mark.long)])
 def test_a_clients_claim_stands_and_is_nearly_reached(adjacency: Any) -> None:
     made: list[int] = []
     guarantee = Guarantee(4 / 3, 0.7, 1e-5, adjacency=adjacency)
@@ -32,7 +32,9 @@ def test_a_clients_claim_stands_and_is_nearly_reached(adjacency: Any) -> None:
     assert sum(made) == 600
 
 
-@pytest.mark.parametrize("head", ["joint", "alternate", "post", pytest.param("frozen", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "head", ["joint", "alternate", *(pytest.param(one, marks=pytest.mark.long) for one in ("frozen", "post"))]
+)
 def test_a_records_claim_stands(head: Head) -> None:
     made: list[int] = []
     guarantee = SampleGuarantee(0.25, 0.6, 0.7, 1e-5, phases_of(4, 2 if head == "alternate" else 0), head)
@@ -45,7 +47,7 @@ def test_a_records_claim_stands(head: Head) -> None:
 
 def test_too_little_noise_is_refuted_at_client_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanism, "noised", scaled(0.6))
-    assert not attack_client(Guarantee(4 / 3, 1.0, 1e-5), 1, 300).held
+    assert not attack_client(Guarantee(4 / 3, 1.0, 1e-5), 1, 200).held
 
 
 def test_half_the_noise_is_refuted_at_sample_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,12 +60,12 @@ def test_half_the_noise_is_refuted_at_sample_level(monkeypatch: pytest.MonkeyPat
 def test_a_ledger_that_counts_too_little_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The neighbor's errors are held against what the peer itself reports."""
     monkeypatch.setattr(Ledger, "releases", property(lambda ledger: 1))
-    client = attack_client(Guarantee(2.0, 1.0, 1e-5), 4, 150)
+    client = attack_client(Guarantee(2.0, 1.0, 1e-5), 4, 80)
     assert client.claimed == pytest.approx(1.0), "of one release; four are mu 2"
     assert not client.held
     charge = Ledger.charge
     monkeypatch.setattr(Ledger, "charge", lambda self, number, steps: charge(self, number, replace(steps, steps=1)))
-    sample = attack_sample(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(12)), 1, 100)
+    sample = attack_sample(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(12)), 1, 60)
     assert sample.claimed == pytest.approx(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(1)).epsilon(1))
     assert not sample.held
 
@@ -86,7 +88,7 @@ def test_the_command_prints_claim_and_bound_as_json(dpeer: Callable[..., Any]) -
 
 def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanism, "noised", scaled(0.3))
-    result = dpeer(*CLIENT[:2], "--noise-multiplier", 2, "--rounds", 2, "--runs", 100)
+    result = dpeer(*CLIENT[:2], "--noise-multiplier", 2, "--rounds", 2, "--runs", 60)
     assert result.code == 1
     assert "THE CLAIM IS REFUTED" in result.out
 

@@ -1,13 +1,16 @@
-"""Which files of an earlier run may be touched."""
+"""Folders of earlier runs, and errors of the disk and the machine under them."""
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.federation.folders import behind, check
+from dpeer.exceptions import CheckpointError, OutputError, TaskError
+from dpeer.federation.folders import behind, check, naming
 from dpeer.federation.privacy import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
@@ -133,3 +136,29 @@ def test_a_run_of_another_size_is_not_gone_on_with(tmp_path: Path) -> None:
     check(tmp_path, [0], resume=True, overwrite=False, size=3)
     (folder / "state.json").write_text("[")
     check(tmp_path, [0], resume=True, overwrite=False, size=4)  # a damaged checkpoint has an error of its own
+
+
+@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])
+def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
+    with pytest.raises(type(error)) as found, naming(tmp_path):
+        raise error
+    assert found.value is error
+
+
+def test_a_run_whose_disk_fills_up_ends_with_one_line(
+    dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, left = os.fsync, iter(range(3))
+
+    def fsync(descriptor: int) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ended = dpeer("simulate", "--size", 2, "--rounds", 3, "--task", "mine.py:task")
+    assert ended.code == 2
+    assert ended.complaints[-1] == (
+        "dpeer: 'dpeer-run' cannot be written: no space is left on its disk, or in its quota; make room, then --resume "
+        "goes on from the last completed round"
+    )

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 STARTS = """
+import multiprocessing.util
+multiprocessing.util.get_temp_dir()  # it keeps the folder
 from dpeer.federation import forking
 forking.context()
 print("started")
@@ -15,12 +17,11 @@ print("started")
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS spawns")
-@pytest.mark.parametrize("before", ["", "import multiprocessing.util as u; u.get_temp_dir()"])
-def test_a_folder_for_temporary_files_may_be_long(tmp_path: Path, before: str) -> None:
+def test_a_folder_for_temporary_files_may_be_long(tmp_path: Path) -> None:
     folder = tmp_path / ("scratch_of_job_" * 7) / "node"
     folder.mkdir(parents=True)
     ended = subprocess.run(
-        [sys.executable, "-c", before + STARTS], env={**os.environ, "TMPDIR": str(folder)}, capture_output=True,
+        [sys.executable, "-c", STARTS], env={**os.environ, "TMPDIR": str(folder)}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     assert ended.stdout == "started\n", ended.stderr
@@ -48,7 +49,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_ends_well_where_the_folder_for_temporary_files_is_long(tmp_path: Path) -> None:
     folder = tmp_path / ("scratch_of_job_" * 7) / "node"
     folder.mkdir(parents=True)

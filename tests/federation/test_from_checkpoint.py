@@ -21,7 +21,9 @@ LEFT = ("model.safetensors", "model.json", "summary.json")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a rank that is done, of a run of three rounds."""
     out = tmp_path_factory.mktemp("ended") / "run"
-    settings = Settings(size=2, rounds=3, task="digits", keep="best", validation=0.2, out=out, threads=1)
+    settings = Settings(
+        size=2, rounds=3, task="digits", keep="best", validation=0.2, local_steps=2, alone="never", out=out, threads=1
+    )
     simulate(settings)
     return out / "rank-1"
 

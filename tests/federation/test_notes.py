@@ -31,7 +31,7 @@ def notes(dpeer: Command, small_task: Path) -> Start:
         task = () if "--task" in arguments else ("--task", "mine.py:task")
         keep = (
             () if "--keep" in arguments else ("--keep", "last")
-        )  # how the best is chosen is told of in test_choice.py
+        )  # how the best is chosen is told of in test_config.py
         ended = dpeer("simulate", *size, *task, *keep, "--rounds", 1, "--overwrite", *arguments)
         assert ended.code == 0, ended.err
         before = ended.err.partition("round 1/1")[0]
@@ -191,4 +191,3 @@ def test_how_classes_are_dealt_is_said(notes: Start) -> None:
     ):
         lines = notes("--task", "digits", "--partition", spec, "--body-epochs", 1)
         assert [message in line for line in lines if line.startswith(f"partition {spec}")] == [True]
-    assert not any(line.startswith("partition") for line in notes("--task", "digits", "--body-epochs", 1))

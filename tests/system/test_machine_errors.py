@@ -1,6 +1,6 @@
 """A machine that fails in mid-run ends a peer with one line and exit code 2; its last checkpoint stays whole.
 
-The errors are the system's own, by limits of the process. Others are in tests/federation/test_disk_errors.py.
+The errors are the system's own, by limits of the process. Others are in tests/federation/test_folders.py.
 """
 
 import json

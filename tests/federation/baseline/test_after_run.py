@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
-from dpeer.federation.baseline.after_run import compare_after_run, rank_folders
+from dpeer.federation.baseline.after_run import compare_after_run, give_away, rank_folders
 from dpeer.federation.folders import held
 from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
@@ -221,3 +221,15 @@ def test_a_model_that_cannot_be_copied_is_told(run: Callable[..., Path], tmp_pat
     folder = run("run", rounds=1) / "rank-0"
     with pytest.raises(TaskError):
         compare_after_run(folder)
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(3, ConfigurationError), (9, ConfigurationError), (10, CheckpointError)])
+def test_a_gain_on_few_rows_tells_of_single_ones_and_stays_at_home(
+    rows: int, refused: type[Exception], tmp_path: Path
+) -> None:
+    worth = {"measure": "test_loss", "rows": rows, "gain": 0.4, "low": -0.1, "high": 1.1, "verdict": "inconclusive"}
+    (tmp_path / "summary.json").write_text(json.dumps({"rank": 0, "size": 2, "worth": worth}))
+    # With rows enough it goes on, to the checkpoint that this folder has not.
+    with pytest.raises(refused, match="below 10 a gain tells of single rows" if rows < 10 else "has no checkpoint"):
+        give_away(tmp_path, tmp_path / "worth-0.json")
+    assert not (tmp_path / "worth-0.json").exists()
