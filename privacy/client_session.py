@@ -16,8 +16,7 @@ from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
 from dpeer.privacy.mechanism import Clipped, Sparsifier
-from dpeer.privacy.notes import NEW_DATA_WARNING, cost
-from dpeer.privacy.plan import ADVICE, noise_over_drift
+from dpeer.privacy.plan import ADVICE, NEW_DATA_WARNING, cost, noise_over_drift
 from dpeer.privacy.soundness import check_delta
 
 

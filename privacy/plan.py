@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,28 @@ ADVICE = (
 )
 """The advice at client level where `noise_over_drift` is above 1."""
 
+NEW_DATA_WARNING = (
+    "WARNING: --new-data, but earlier runs in this folder have {done} these very data (their SHA-256 is the same): "
+    "what they have cost is not counted, and what is promised here is too little"
+)
+
 DELTA = 1e-5
 """The delta where the number of protected units is unknown: right for up to 10,000."""
 
 TARGETS = (1.0, 3.0, 8.0)
 """The epsilons whose noise an outlook at sample level shows for comparison."""
+
+
+def cost(epsilons: Mapping[str, float]) -> str:
+    """Epsilons in few words; where averages are noised, against both adversaries."""
+    if "epsilon_neighbor" in epsilons:
+        outsider, neighbor = (_bound(epsilons[f"epsilon_{against}"]) for against in ("aggregate", "neighbor"))
+        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
+    return f"epsilon {_bound(epsilons['epsilon'])}"
+
+
+def _bound(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "unbounded"
 
 
 def noise_over_drift(ratio: float, peers: int, releases: int) -> float:

@@ -18,13 +18,21 @@ from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.groups import of_group
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
-from dpeer.privacy.notes import HEADS, NEW_DATA_WARNING, cost
-from dpeer.privacy.plan import noise_over_drift
+from dpeer.privacy.plan import NEW_DATA_WARNING, cost, noise_over_drift
 from dpeer.privacy.sample_level import Phase, SampleGuarantee, Unit
 from dpeer.privacy.soundness import check_groups, check_records, check_units
 
 AT_ONCE = 64
 """The most steps that are charged together: a peer that is stopped has charged at most so many in vain."""
+
+_HEADS = {
+    "joint": "the head is trained in the same steps as the body and is as private as it",
+    "alternate": "the head has steps of its own, which are charged too, and is as private as the body",
+    "frozen": "the head stays as it was initialised",
+    "post": "the head stays as it was initialised until no message leaves this peer any more; then it is trained at "
+    "home without noise, so model.safetensors must not be given away",
+}
+"""By `--dp-head` its effect."""
 
 _MANY = 10
 """Records of the patient that is taken as an example."""
@@ -255,7 +263,7 @@ class SampleSession:
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
             self._patient_note(),
-            f"--dp-head {m.head}: {HEADS[m.head]}",
+            f"--dp-head {m.head}: {_HEADS[m.head]}",
         ]
         if self.ledger.earlier:
             lines.append(self._earlier_note())

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,23 @@ def test_a_system_that_lists_no_mounts_accepts_nothing(
         read_secret(secret)
 
 
+Mounted = Callable[[str, str, int, int, int], Path]
+
+
+@pytest.fixture
+def mounted(secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mounted:
+    """The secret on a mount with these options and of this kind, with a mode, an owner and another user's process."""
+
+    def mount(options: str, kind: str, mode: int, owner: int, user: int) -> Path:
+        secret.chmod(mode)
+        place = secret.parent.resolve()
+        listed(monkeypatch, tmp_path, f"1 1 0:1 / / rw - ext4 x rw\n2 1 0:2 / {place} {options} - {kind} x rw")
+        owned(monkeypatch, owner, user)
+        return secret
+
+    return mount
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "mode", "owner", "user"),
     [
@@ -97,21 +115,16 @@ def test_a_system_that_lists_no_mounts_accepts_nothing(
         ("rw", "tmpfs", 0o444, 0, 1000),
     ],
 )
-def test_a_mounted_secret_is_accepted_and_said(
-    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, kind: str, mode: int, owner: int,
-    user: int,
-) -> None:  # fmt: skip
-    secret.chmod(mode)
-    place = secret.parent.resolve()
-    listed(monkeypatch, tmp_path, f"1 1 0:1 / / rw - ext4 x rw\n2 1 0:2 / {place} {options} - {kind} x rw")
-    owned(monkeypatch, owner, user)
-    found = own_secret(secret)
-    assert found is not None
+def test_a_mounted_secret_is_accepted_with_a_note(
+    mounted: Mounted, monkeypatch: pytest.MonkeyPatch, options: str, kind: str, mode: int, owner: int, user: int
+) -> None:
+    secret = mounted(options, kind, mode, owner, user)
+    assert own_secret(secret) is not None
     line = accepted(secret)
     assert line is not None
     words = "read-only " * (options == "ro") + kind
     assert f"secret {str(secret)!r}: mode {mode:04o} is accepted" in line
-    assert f"on the {words} mount {str(place)!r}" in line
+    assert f"on the {words} mount {str(secret.parent.resolve())!r}" in line
     assert ("root's" if owner == 0 else "this user's") in line
     assert ("everybody" if mode & 4 else "group ") in line
     monkeypatch.setenv("DPEER_SECRET_FILE", str(secret))
@@ -128,13 +141,10 @@ def test_a_mounted_secret_is_accepted_and_said(
         ("ro", "tmpfs", 0o666, 0, 0),
     ],
 )
-def test_what_could_be_changed_or_written_by_others_is_refused(
-    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, kind: str, mode: int, owner: int,
-    user: int,
-) -> None:  # fmt: skip
-    secret.chmod(mode)
-    listed(monkeypatch, tmp_path, f"1 1 0:1 / / rw - ext4 x rw\n2 1 0:2 / {secret.parent} {options} - {kind} x rw")
-    owned(monkeypatch, owner, user)
+def test_a_secret_that_others_could_change_is_refused(
+    mounted: Mounted, options: str, kind: str, mode: int, owner: int, user: int
+) -> None:
+    secret = mounted(options, kind, mode, owner, user)
     assert accepted(secret) is None
     with pytest.raises(ConfigurationError):
         read_secret(secret)
@@ -151,6 +161,7 @@ def test_a_secret_of_another_user_is_named_with_ways_out(secret: Path, monkeypat
 
 MOUNTED = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from dpeer.federation.keys import accepted, read_secret
 assert len(read_secret(Path(sys.argv[1]))) == 32

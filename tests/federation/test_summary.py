@@ -35,6 +35,17 @@ def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -
     )
 
 
+def printed(summary: dict[str, Any], out: Path, width: int = 100, baseline: dict[str, Any] | None = None) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    show(console, summary, out, baseline)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+
+
 def test_what_the_design_promises_is_there(tmp_path: Path) -> None:
     peer(tmp_path, 0, [0.0, 0.0], 100.0, accuracy=0.2)
     peer(tmp_path, 1, [3.0, 0.0], -100.0, accuracy=0.4, accuracy_trained=0.5)
@@ -112,19 +123,16 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     for name, accuracies in (("run", (0.5, None)), ("baseline", (0.25, 0.5))):
         for rank, accuracy in enumerate(accuracies):
             peer(tmp_path / name, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy, algorithm=name)
-    out = Console(file=io.StringIO(), width=80)
-    show(out, collect(tmp_path / "run", 2, 1.0), tmp_path / "run", collect(tmp_path / "baseline", 2, 1.0))
-    assert isinstance(out.file, io.StringIO)
-    printed = out.file.getvalue()
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    text = printed(collect(tmp_path / "run", 2, 1.0), tmp_path / "run", 80, collect(tmp_path / "baseline", 2, 1.0))
+    rows = rows_of(text)
     assert rows == [
         ["0", "0.5000", "0.2500", "+0.2500"],
         ["1", "-", "0.5000", "-"],
         ["mean", "0.5000", "0.2500", "+0.2500"],
     ]
-    assert "2 parameters gossiped, 1 kept at home" in printed
-    assert "consensus distance 1.0000" in printed
-    assert str(tmp_path / "run" / "summary.json") in printed
+    assert "2 parameters gossiped, 1 kept at home" in text
+    assert "consensus distance 1.0000" in text
+    assert str(tmp_path / "run" / "summary.json") in text
 
 
 @pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0826 to +0.2125", "improved"]), ("shared", ["-", "-"])])
@@ -138,13 +146,7 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     for rank in range(2):
         settings = {"keep": "last", "test_split": split}
         peer(tmp_path, rank, [rank * 2.0, 0.0], 0.0, settings=settings, worth=worth)
-    out = Console(file=io.StringIO(), width=100)
-    summary = {**collect(tmp_path, 2, 1.0), "worth": [worth, worth]}
-    show(out, summary, tmp_path, None)
-    assert isinstance(out.file, io.StringIO)
-    rows = [
-        [cell.strip() for cell in line.split("│")[1:-1]] for line in out.file.getvalue().splitlines() if "│" in line
-    ]
+    rows = rows_of(printed({**collect(tmp_path, 2, 1.0), "worth": [worth, worth]}, tmp_path))
     assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "inconclusive"]
     assert rows[-1] == ["mean", "0.5000", "0.3500", "+0.1500", *last]
 
@@ -152,9 +154,7 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
 def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
     found = collect(tmp_path, 2, 1.0)
     assert (found["status"], found["accuracy"], found["accuracy_mean"]) == ("failed", [None, None], None)
-    out = Console(file=io.StringIO(), width=80)
-    show(out, found, tmp_path, None)
-    assert out.file.getvalue() == ""
+    assert printed(found, tmp_path) == ""
 
 
 @pytest.mark.parametrize(("measure", "shown"), [("accuracy", range(10)), ("test_loss", range(90, 100))])
@@ -162,19 +162,10 @@ def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, mea
     for rank in range(100):
         values = {"accuracy": None, "test_loss": rank / 100} if measure == "test_loss" else {"accuracy": rank / 100}
         peer(tmp_path, rank, [0.0, 0.0], 0.0, **values)
-    console = Console(file=io.StringIO(), width=100)
-    show(console, collect(tmp_path, 100, 1.0), tmp_path, None)
-    assert isinstance(console.file, io.StringIO)
-    cells = [line.split("│")[1:3] for line in console.file.getvalue().splitlines() if "│" in line]
-    assert [cell[0].strip() for cell in cells] == [*map(str, shown), "...", "mean"]
-    assert cells[-2][1].strip() == "90 better"
+    cells = rows_of(printed(collect(tmp_path, 100, 1.0), tmp_path))
+    assert [cell[0] for cell in cells] == [*map(str, shown), "...", "mean"]
+    assert cells[-2][1] == "90 better"
     assert float(cells[-1][1]) == pytest.approx(0.495)
-
-
-def printed(summary: dict[str, Any], out: Path, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    show(console, summary, out, None)
-    return console.file.getvalue()
 
 
 def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> None:
@@ -184,7 +175,7 @@ def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> N
     found = collect(tmp_path, 3, 1.0)
     assert found["metrics"]["dice"] == [0.25, 0.75, None]
     assert found["metrics_mean"] == {"accuracy": 0.5, "dice": 0.5, "auroc": 0.25}
-    text = printed(found, tmp_path)
+    text = printed(found, tmp_path, 80)
     assert "│    1 │ 0.7500 │" in text
     assert "│    2 │      - │" in text
     assert "mean over the peers: AUROC 0.2500" in text
@@ -193,7 +184,7 @@ def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> N
 def test_of_many_own_metrics_those_that_fit_are_printed_and_the_others_named(tmp_path: Path) -> None:
     names = [f"a_rather_long_name_{number}" for number in range(7)]
     peer(tmp_path, 0, [0.0, 0.0], 0.0, metrics=dict.fromkeys(names, 0.5))
-    text = printed(collect(tmp_path, 1, 1.0), tmp_path)
+    text = printed(collect(tmp_path, 1, 1.0), tmp_path, 80)
     assert text.count("a_rather") == 2, "five in the table by their words, two named"
     assert max(len(line) for line in text.splitlines() if line.startswith("│")) <= 80
     assert "more metrics in summary.json: a_rather_long_name_5, a_rather_long_name_6" in text
@@ -221,8 +212,8 @@ def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
     for rank, point in enumerate(("trained", "mixed", "finished")):
         kept = {"kept_point": point, "kept_round": rank, "accuracy": 0.75}
         peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, **kept)
-    text = printed(collect(tmp_path, 3, 1.0), tmp_path)
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    text = printed(collect(tmp_path, 3, 1.0), tmp_path, 80)
+    rows = rows_of(text)
     assert [row[1:] for row in rows[:3]] == [
         ["0.7500", "1, trained"],
         ["0.7500", "2, mixed"],
@@ -243,7 +234,7 @@ def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) 
     found = collect(tmp_path, 2, 1.0)
     for width in (80, 120):
         text = printed(found, tmp_path, width)
-        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+        rows = rows_of(text)
         kept_column = ["2, alone"] if width == 120 else []
         assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"]
         assert rows[-1][-3:] == ["-0.1500", "-0.2125 to -0.0826", "worse"]
@@ -259,9 +250,8 @@ def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path:
     found = collect(tmp_path / "plain", 2, 1.0)
     assert found["training_accuracy_mean"] == 0.75
     assert found["generalization_gap_mean"] == pytest.approx(0.3)
-    printed = io.StringIO()
-    show(Console(file=printed, width=200), found, tmp_path, None)
-    assert "training accuracy of the kept models: mean 0.7500, generalization gap +0.3000" in printed.getvalue()
+    text = printed(found, tmp_path, 200)
+    assert "training accuracy of the kept models: mean 0.7500, generalization gap +0.3000" in text
 
     spent = {"epsilon": 2.0, "delta": 1e-5, "guarantee": "", "mode": "sample"}
     peer(tmp_path / "private", 0, [0.0, 0.0], 0.0, **measured, epsilon=2.0, privacy=spent)
