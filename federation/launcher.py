@@ -88,7 +88,7 @@ class Launcher:
             introduction.cancel()
             return self._members
         finally:
-            self._kill_all()
+            self.kill()
             for member in self._members:  # until then it holds its folder
                 await asyncio.to_thread(member.process.join)
 
@@ -99,7 +99,9 @@ class Launcher:
 
     def kill(self) -> None:
         """End all peers at once; what they have completed is on disk."""
-        self._kill_all()
+        for member in self._members:
+            if member.exit_code is None:
+                member.process.kill()
 
     @property
     def connected(self) -> bool:
@@ -191,8 +193,3 @@ class Launcher:
     def _ask_all(self) -> None:
         for member in self._members:
             member.channel.send({"kind": "stop"})
-
-    def _kill_all(self) -> None:
-        for member in self._members:
-            if member.exit_code is None:
-                member.process.kill()

@@ -104,7 +104,16 @@ class BaselineTraining:
 
     def work(self, enough: Callable[[], bool]) -> None:
         """See `BackgroundWork`."""
-        self._train(enough)
+        assert self.baseline is not None
+        began = time.monotonic()
+        try:
+            self.baseline.work(enough)
+            self._save()
+        except DpeerError as error:
+            self.why = str(error)
+        except Exception as error:  # out of memory, say: that must not end the peer's own training
+            self.why = describe(error)
+        self._spent += time.monotonic() - began
 
     def estimate(self) -> float | None:
         """The seconds that the rest will take; None before anything has been trained in this process."""
@@ -146,20 +155,8 @@ class BaselineTraining:
         baseline, began = self.baseline, time.monotonic()
         assert baseline is not None
         completed = baseline.completed
-        self._train(lambda: enough() or baseline.completed > completed or self._over(time.monotonic() - began))
+        self.work(lambda: enough() or baseline.completed > completed or self._over(time.monotonic() - began))
         self._late += time.monotonic() - began
-
-    def _train(self, enough: Callable[[], bool]) -> None:
-        assert self.baseline is not None
-        began = time.monotonic()
-        try:
-            self.baseline.work(enough)
-            self._save()
-        except DpeerError as error:
-            self.why = str(error)
-        except Exception as error:  # out of memory, say: that must not end the peer's own training
-            self.why = describe(error)
-        self._spent += time.monotonic() - began
 
     def _over(self, more: float = 0.0) -> bool:
         return not self._always and self._late + more >= self._allowed()
