@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.accounting import Accountant
@@ -86,15 +86,12 @@ class Plan:
     clip_norm: float = 1.0
     size: int | None = None
     parameters: int | None = None
+    unit: ClassVar[str]
+    """A protected unit's name."""
 
     @property
     def units(self) -> int | None:
         """The number of protected units, if it is known."""
-        raise NotImplementedError
-
-    @property
-    def unit(self) -> str:
-        """What a protected unit is called."""
         raise NotImplementedError
 
     @property
@@ -131,6 +128,7 @@ class ClientPlan(Plan):
         accountant: Which accountant computes epsilon.
     """
 
+    unit = "peer"
     dp_adversary: Adversary = "neighbor"
     dp_adjacency: Adjacency = "replace"
     dp_min_honest: int | None = None
@@ -140,11 +138,6 @@ class ClientPlan(Plan):
     def units(self) -> int | None:
         """See `Plan.units`: peers."""
         return self.size
-
-    @property
-    def unit(self) -> str:
-        """See `Plan.unit`."""
-        return "peer"
 
     def guarantee(self) -> Guarantee:
         """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.
@@ -242,6 +235,7 @@ class SamplePlan(Plan):
         accountant: Which accountant computes epsilon.
     """
 
+    unit = "record"
     sampling_rate: float | None = None
     steps: int | None = None
     head_steps: int | None = None
@@ -254,11 +248,6 @@ class SamplePlan(Plan):
     def units(self) -> int | None:
         """See `Plan.units`: records."""
         return self.records
-
-    @property
-    def unit(self) -> str:
-        """See `Plan.unit`."""
-        return "record"
 
     def guarantee(self, target_epsilon: float | None = None) -> SampleGuarantee:
         """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.
