@@ -24,11 +24,8 @@ ALONG = np.full(COORDINATES, COORDINATES**-0.5)
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An audit of two seconds, of two ways to send besides the plain one, and in few directions."""
+    """An audit of two seconds, of two ways to send besides the plain one."""
     monkeypatch.setattr(attacks, "SHORT", 30)
-    monkeypatch.setattr(attacks, "each", lambda runs: 4)
-    directions = attacks.axes()[:: COORDINATES // 2]
-    monkeypatch.setattr(attacks, "axes", lambda: directions)
     ways = [(Sparsifier.parse("top-k:0.4"), "float32"), (Sparsifier.parse("random:0.4"), "bfloat16")]
     monkeypatch.setattr(attacks, "ways", lambda: ways)
 
@@ -44,7 +41,6 @@ def test_without_noise_worth_speaking_of_a_view_is_all_the_updates_along_the_dir
 @pytest.mark.parametrize("adjacency", ["replace", pytest.param("zero-out", marks=pytest.mark.long)])
 def test_nothing_is_wrong_with_the_mechanism_as_it_is(adjacency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attacks, "SHORT", 60)
-    monkeypatch.setattr(attacks, "each", lambda runs: 4)
     found = examine(Guarantee(8 / 3, 0.7, 1e-5, adjacency=adjacency), ROUNDS, 40)
     assert [check for check in found if not check.held] == []
 

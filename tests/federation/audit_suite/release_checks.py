@@ -60,16 +60,6 @@ def even_digits(steps: Sequence[Array]) -> Check:
     )
 
 
-def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
-    """Check that an update longer than the clip norm moves the release by the clip norm and no more."""
-    mean, error = float(along.mean()), std / math.sqrt(along.size)
-    return Check(
-        f"clipping, {name}",
-        mean <= clip_norm + ERRORS * error,
-        f"{mean / clip_norm:.3f} clip norms, ± {error / clip_norm:.3f}",
-    )
-
-
 def clipped_exactly(moved: Array, clip_norm: float) -> Check:
     """Check that with next to no noise all releases are finite, and no further from their base than the clip norm."""
     finite = bool(np.isfinite(moved).all())

@@ -34,14 +34,6 @@ def enough(noise: Array) -> Check:
     return Check("noise by coordinate", held, message)
 
 
-def by_round(noise: Array, rounds: int) -> Check:
-    """Check that the noise is as strong in each round as in the others."""
-    squares = (noise**2).reshape(-1, rounds, noise.shape[1])
-    weakest = float(squares.mean(axis=(0, 2)).min())
-    least = 1 - ERRORS * math.sqrt(2 * rounds / noise.size)
-    return Check("noise by round", weakest >= least, f"{math.sqrt(weakest):.3f} times what is claimed in the weakest")
-
-
 def normal(noise: Array) -> Check:
     """Check that single values are normally distributed, in the middle and in the tails."""
     body = float(stats.kstest(noise.ravel(), "norm").pvalue)
@@ -53,12 +45,6 @@ def normal(noise: Array) -> Check:
         bool(min(body, tails) > RARE),
         f"p {body:.2g}; beyond 4 deviations {count[1]:,} values of {expected[1]:,.0f} expected",
     )
-
-
-def lengths(noise: Array) -> Check:
-    """Check that all releases are equally noisy: their squared lengths have a chi-square distribution."""
-    chance = float(stats.kstest((noise**2).sum(axis=1), stats.chi2(noise.shape[1]).cdf).pvalue)
-    return Check("noise by release", chance > RARE, f"p {chance:.2g}")
 
 
 def unrelated(noise: Array) -> Check:

@@ -68,15 +68,13 @@ def _noise(setting: Setting, views: Sequence[Sequence[View]], rounds: int) -> li
     for part in dict.fromkeys(setting.planned):
         columns, rows = COLUMNS[part], [name == part for name in setting.planned * rounds]
         noise = sums[:, rows][:, :, columns][:, :, silent()[columns]]
-        each, flat = noise.shape[1], noise.reshape(-1, noise.shape[2])
+        flat = noise.reshape(-1, noise.shape[2])
         ours = [one[:, rows][:, :, columns].reshape(-1, columns.stop - columns.start) for one in released]
         for check in (
             step_checks.on_grid_after_division(np.concatenate(ours), step, divisor),
             checks.even_digits([np.rint(one.astype(np.float64) * divisor / step) for one in ours]),
             residuals.never_twice(flat),
             residuals.enough(flat),
-            dataclasses.replace(residuals.by_round(flat, each), name="noise by step"),
-            dataclasses.replace(residuals.lengths(flat), name="noise by length"),
             residuals.normal(flat),
             residuals.unrelated(flat),
             dataclasses.replace(residuals.forgotten(flat), name="noise across steps"),
@@ -110,7 +108,7 @@ def _large(guarantee: SampleGuarantee) -> Check:
     drawn = mechanism.released(np.zeros(_WIDE), threads=2).astype(np.float64)
     noise = drawn * (mechanism.expected / guarantee.noise_std)
     parts = noise[: _WIDE // 100 * 100].reshape(100, -1).T
-    found = [residuals.normal(noise), residuals.forgotten(noise), residuals.enough(parts), residuals.lengths(parts)]
+    found = [residuals.normal(noise), residuals.forgotten(noise), residuals.enough(parts)]
     return together("a large body", found, f"{_WIDE:,} values")
 
 
