@@ -111,7 +111,7 @@ class Driver:
         return found
 
     def begin(self, number: int) -> None:
-        """Make round `number` this peer's current round: what came before is on disk."""
+        """Make round `number` this peer's current round: the rounds before are on disk."""
         self._do(self.core.begin(number, self._now()))
 
     def send(self, number: int, payload: Payload | None) -> None:
