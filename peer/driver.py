@@ -192,31 +192,28 @@ class Driver:
         self._doing = True
         try:
             while self._todo:
-                self._do_one(self._todo.popleft())
+                match effect := self._todo.popleft():
+                    case Write(link):
+                        self._write(link)
+                    case Dial(rank):
+                        link = self._transport.dial(self._addresses[rank], rank)
+                        self._todo.extend(self.core.dialled(rank, link, self._now()))
+                    case Close(link):
+                        self._transport.drop(link)
+                    case Deliver() | Wake():
+                        if self._waiting is not None and not self._waiting.done():
+                            self._waiting.set_result(effect)
+                    case Fail(error):
+                        if self._waiting is not None and not self._waiting.done():
+                            self._waiting.set_exception(error)
+                    case LogEvent():
+                        self._log(effect)
+                    case Throttle():
+                        self._excess += 1
         finally:
             self._doing = False
         self._set_timer()
         self._idle.set()
-
-    def _do_one(self, effect: Effect) -> None:
-        match effect:
-            case Write(link):
-                self._write(link)
-            case Dial(rank):
-                link = self._transport.dial(self._addresses[rank], rank)
-                self._todo.extend(self.core.dialled(rank, link, self._now()))
-            case Close(link):
-                self._transport.drop(link)
-            case Deliver() | Wake():
-                if self._waiting is not None and not self._waiting.done():
-                    self._waiting.set_result(effect)
-            case Fail(error):
-                if self._waiting is not None and not self._waiting.done():
-                    self._waiting.set_exception(error)
-            case LogEvent():
-                self._log(effect)
-            case Throttle():
-                self._excess += 1
 
     def _write(self, link: Link) -> None:
         while (frames := self.core.outgoing(link)) is not None:
