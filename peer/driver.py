@@ -158,14 +158,14 @@ class Driver:
         try:
             while True:
                 event = await self._transport.receive()
-                self._do(self._tell(event, self._now()))
+                self._do(self._pass_on(event, self._now()))
                 if self._excess >= REST_AFTER:
                     self._excess = 0
                     await asyncio.sleep(REST)
         except Exception as error:  # whatever it is, the peer must not go on deaf
             self._break(error)
 
-    def _tell(self, event: Event, now: float) -> list[Effect]:
+    def _pass_on(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Arrival(link, frames, identity):
                 return self.core.receive(link, frames, now, identity)

@@ -181,7 +181,7 @@ class ConnectionSetup:
             if not self._waiting.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
             self._handshake.part(hello, self._members.current_round, expected)
-            self._tell_parting()
+            self._send_parting()
             return
         neighbor = self._members[rank]
         if hello.apart_from is not None:
@@ -235,7 +235,7 @@ class ConnectionSetup:
             )  # fmt: skip
         neighbor.trouble = trouble
 
-    def _tell_parting(self) -> None:
+    def _send_parting(self) -> None:
         """Tell the neighbors that are there that this peer is about to leave."""
         for neighbor in self._members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
