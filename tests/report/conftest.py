@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from dpeer.report.facets import Report
 from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.reading import find_runs
 
-REACHED = (0.5, 0.75, 0.9)
 SETTINGS: dict[str, Any] = {
     "size": 3, "topology": "ring", "weights": "metropolis", "grid_shape": None, "degree": 4, "rewire": 0.1,
     "edge_probability": None, "fresh_neighbors": None, "graph_seed": 0, "task": "digits", "partition": None,
@@ -21,12 +19,8 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _write(path: Path, content: Any) -> None:
+def _write(path: Path, *lines: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-
-
-def write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
@@ -40,7 +34,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 
     def make(
         name: str,
-        accuracy: tuple[float | None, ...] = REACHED,
+        accuracy: tuple[float | None, ...] = (0.5, 0.75, 0.9),
         *,
         ended: bool = True,
         status: str = "done",
@@ -57,9 +51,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / name
         used = {**SETTINGS, "size": len(accuracy), **settings}
         rounds = used["rounds"]
-        for rank, value in enumerate(accuracy):
-            if only not in (None, rank):
-                continue
+        for rank, value in enumerate(accuracy) if only is None else [(only, accuracy[only])]:
             written = []
             for number in range(rounds):
                 reached = None if value is None else value * (number + 1) / rounds
@@ -68,19 +60,17 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
                     "test_loss": 2.0 - number + rank, "bytes_sent": 1_000_000 * (rank + 1), "active": True,
                 }  # fmt: skip
                 written.append(line | lines(rank, line))
-            peer = {
-                "rank": rank, "status": status, "settings": used, "accuracy": value,
-                "accuracy_trained": None if value is None else value / 2, "test_loss": 3.0 - rounds + rank,
-                "bytes_sent": 1_000_000 * (rank + 1) * rounds, "class_counts": classes, "wall_seconds": 5.0,
-                **({"class_names": names[rank]} if names else {}),
-            }  # fmt: skip
-            (folder / f"rank-{rank}").mkdir(parents=True)
+            _write(folder / f"rank-{rank}" / "metrics.jsonl", *written)
             if ended:
-                _write(folder / f"rank-{rank}" / "summary.json", peer | own(rank))
-            write_lines(folder / f"rank-{rank}" / "metrics.jsonl", written)
+                _write(folder / f"rank-{rank}" / "summary.json", {
+                    "rank": rank, "status": status, "settings": used, "accuracy": value,
+                    "accuracy_trained": None if value is None else value / 2, "test_loss": 3.0 - rounds + rank,
+                    "bytes_sent": 1_000_000 * (rank + 1) * rounds, "class_counts": classes, "wall_seconds": 5.0,
+                    "class_names": names and names[rank], **own(rank),
+                })  # fmt: skip
         if distances:
-            found = ({"round": number, "consensus_distance": one} for number, one in enumerate(distances))
-            write_lines(folder / "disagreement.jsonl", found)
+            found: Iterable[Any] = ({"round": n, "consensus_distance": one} for n, one in enumerate(distances))
+            _write(folder / "disagreement.jsonl", *found)
         if ended and only is None:
             _write(folder / "summary.json", {
                 **{key: used[key] for key in ("size", "topology", "algorithm", "task", "rounds", "seed")},
@@ -98,12 +88,6 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 def report_of() -> Callable[..., Report]:
     """What panels draw from, of the runs in folders."""
     return lambda *folders: Report.of(group_runs(find_runs(folders)), ACCURACY)
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made but not drawn, which takes most of a report's time: for tests of what the page says."""
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **options: file.write(b"PNG"))
 
 
 class Page(HTMLParser):
@@ -155,20 +139,7 @@ class Page(HTMLParser):
         if "td" in self._open or "th" in self._open:
             self.tables[-1][-1][-1] += data.strip()
 
-    def results(self) -> list[dict[str, str]]:
-        """The lines of the first table by heading."""
-        heading, *lines = self.tables[0]
-        return [dict(zip(heading, line, strict=True)) for line in lines]
-
-    def runs(self) -> list[dict[str, str]]:
-        """The lines of the last table by heading."""
-        heading, *lines = self.tables[-1]
-        return [dict(zip(heading, line, strict=True)) for line in lines]
-
 
 @pytest.fixture
 def read_page() -> Callable[..., Page]:
-    def read(folder: str = "dpeer-report") -> Page:
-        return Page(Path(folder) / "index.html")
-
-    return read
+    return lambda folder="dpeer-report": Page(Path(folder) / "index.html")
