@@ -5,8 +5,7 @@ import pytest
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.core.effects import Deliver, Fail
-from dpeer.topology import build
+from dpeer.peer.core.effects import Fail, Wake
 from tests.peer.table import Table, payload, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
@@ -57,14 +56,6 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
     assert "body" not in table.kinds(table.links[1])
 
 
-def test_two_that_were_left_behind_together_do_not_hold_each_other_back():
-    table = ring(topology=build("full", 5), rounds=9)
-    table.do(table.core.begin(0, table.now))
-    table.hear(table.links[1], table.beat(1, 6, presence=[0, 6, 0, 6, 6]))
-    table.hear("from 2", table.beat(2, 0))
-    assert [table.core.waiting.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
-
-
 def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))
@@ -75,14 +66,6 @@ def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_
         table.runs(number)
         table.hear(table.links[1], table.body(1, number))
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
-
-
-def test_who_is_one_round_behind_trains_it():
-    table = ring()
-    table.do(table.core.begin(0, table.now))
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.body(rank, 0), table.beat(rank, 1))
-    assert not table.core.waiting.behind(0)
 
 
 # -- what is not kept --------------------------------------------------------------------------------------------------
@@ -104,18 +87,6 @@ def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
     assert len(table.core.reassembly) == 0
 
 
-def test_a_kind_of_message_of_a_later_version_is_counted_and_nothing_else():
-    table = ring()
-    later = {"kind": "dance", "rank": 1, "federation": table.federation, "steps": 3}
-    table.hear(table.links[1], [wire.msgpack.packb(later)])
-    assert table.core.drops.counts == {"malformed": 1}
-    assert table.status(1) == "alive"
-    table.runs(0)
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.body(rank, 0))
-    assert isinstance(table.ended[-1], Deliver)
-
-
 def test_a_later_version_says_so_and_is_named():
     table = Table(dialled=[1])
     table.established(1)
@@ -129,16 +100,49 @@ def test_a_later_version_says_so_and_is_named():
     assert f"protocol version: {wire.PROTOCOL} here, {wire.PROTOCOL + 1} at rank 1" in str(failed[0])
 
 
-def test_a_neighbor_whose_answer_comes_after_a_refusal_is_told_and_hears_the_goodbye():
+def test_a_neighbor_whose_answer_comes_after_a_refusal_learns_of_it_and_hears_the_goodbye():
     """It took this peer in when it answered, and would wait for it without end."""
     table = Table(dialled=[1])
     table.established(1)
     table.do(table.core.meet(table.now))
     table.hear("from 2", table.hello(2, fingerprint={**table.fingerprint, "rounds": 6}))
-    assert table.written(table.links[1])[0].apart_from is None, "said before rank 2 came"
+    assert table.written(table.links[1])[0].apart_from is None, "sent before rank 2 came"
     table.hear(table.links[1], table.hello(1, reply=True))
-    assert [type(effect).__name__ for effect in table.ended] == ["Fail"]
+    (failed,) = [effect.error for effect in table.ended if isinstance(effect, Fail)]
+    assert "rounds: 5 here, 6 at rank 2" in str(failed)
     table.do(table.core.leave("failed", table.now))
-    told, goodbye = (one for one in table.written(table.links[1]) if one.kind != "heartbeat")
-    assert (told.kind, told.reply, told.apart_from) == ("hello", True, 2)
+    apart, goodbye = (one for one in table.written(table.links[1]) if one.kind != "heartbeat")
+    assert (apart.kind, apart.reply, apart.apart_from) == ("hello", True, 2)
+    assert apart.apart_because == "rounds differs", "no value of another peer is passed on"
     assert (goodbye.kind, goodbye.reason) == ("goodbye", "failed")
+
+
+def test_a_peer_that_is_refused_stays_until_its_other_neighbors_have_met_it():
+    table = Table(dialled=[1], farewell=2.5)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear("from 2", table.hello(2, fingerprint={"size": 4}))
+    table.wait(2)
+    assert table.ended == []
+    table.wait(1)
+    assert isinstance(table.ended[0], Fail)
+
+
+def test_a_neighbor_that_cannot_train_with_another_is_named_with_the_reason_until_it_is_back():
+    table = Table(dialled=[1], remind_every=2.0)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, reply=True))
+    trouble = table.hello(2).model_copy(update={"apart_from": 7, "apart_because": "body_lr differs"})
+    table.hear("from 2", trouble, trouble)
+    (line,) = table.events("neighbor-trouble")
+    assert line.message == (
+        "rank 2 says that it cannot train with rank 7: body_lr differs; start these two again with settings that agree"
+    )
+    assert table.core.members.missing() == [2]
+    table.wait(2)
+    waiting = "waiting for rank 2 (it cannot train with rank 7: body_lr differs)"
+    assert [line.message for line in table.events("waiting")] == [waiting]
+    table.hear("again from 2", table.hello(2))
+    table.wait(1)
+    assert table.ended == [Wake()]

@@ -7,55 +7,20 @@ import socket
 import pytest
 import zmq
 
-from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core.limits import KEEPALIVE_IDLE, UNREAD
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower, Writable
 from dpeer.peer.transports import bulk_channel
 from dpeer.peer.transports.aead_records import TAG, Decryptor, Encryptor, new_key
 from tests.peer.keys import keyrings
-from tests.peer.proxy import Tap
+from tests.peer.proxy import Proxy
+from tests.peer.transports.conftest import TCP, next_of, put
 
-LIMITS = Limits(payload_bytes=8_000_000)
-TCP = "tcp://127.0.0.1:0"
 LONG = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-async def in_time():
-    async with asyncio.timeout(60):
-        yield
-
-
-@pytest.fixture
-async def opened():
-    """Make transports, which end with the test."""
-    made = []
-
-    def make(keyring, bulk=None):
-        made.append(ZeroMQTransport(LIMITS, keyring=keyring, bulk=bulk))
-        return made[-1]
-
-    yield make
-    for one in made:
-        await one.close(0)
-
-
-async def next_of(transport, kind):
-    while not isinstance(event := await transport.receive(), kind):
-        pass
-    return event
 
 
 async def until(true):
     while not true():  # noqa: ASYNC110 - other tasks of this event loop make it so
         await asyncio.sleep(0.002)
-
-
-async def put(transport, link, *frames):
-    """Send a message as soon as the link takes it."""
-    while (sent := transport.send(link, frames)) is Sent.FULL:  # noqa: ASYNC110 - others read what comes
-        await asyncio.sleep(0.001)
-    assert sent is Sent.TAKEN
 
 
 async def long_arrives(transport, link, listener):
@@ -96,7 +61,7 @@ class Pair:
 @pytest.fixture
 async def tapped(opened, offered_elsewhere):
     """A pair, and the tap on its second connection."""
-    async with Tap("tcp://127.0.0.1:1") as tap:
+    async with Proxy("tcp://127.0.0.1:1") as tap:
         offered_elsewhere(tap)
         yield await Pair().meet(opened), tap
 
@@ -282,7 +247,7 @@ async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobo
 
 async def test_an_introduction_is_good_once(tapped):
     pair, tap = tapped
-    introduction = bytes(tap.seen[tap.there])
+    introduction = bytes(tap.there.seen)
     assert len(introduction) == 48
     assert await said_to(tap.port, introduction) == b""
     await long_arrives(pair.dialler, pair.there, pair.listener)
