@@ -107,7 +107,7 @@ def add_comparison(out: Path, other: Path, algorithm: str, found: Mapping[str, A
 
 
 def renew(out: Path) -> None:
-    """Collect DIR/summary.json anew from the peers' summaries, if there is one: a comparison was made later."""
+    """Collect DIR/summary.json anew from the peers' summaries, if it exists: a comparison was made later."""
     run, content = read_run_summary(out), read_object(out / SUMMARY)
     if run is not None and run.size is not None and "rank" not in content:
         collect(out, run.size, wall_seconds(out), content.get("faults"))
@@ -135,7 +135,7 @@ def _status(peers: Sequence[PeerSummary | None]) -> str:
 
 
 def wall_seconds(out: Path) -> float:
-    """The seconds that an earlier part of the run took, from its summary; 0 if there is none."""
+    """The seconds that an earlier part of the run took, from its summary; 0 without one."""
     earlier = read_run_summary(out)
     return 0.0 if earlier is None else earlier.wall_seconds or 0.0
 
