@@ -11,9 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpeer.training import Task, build_learner, store
-from dpeer.training.privacy_origin import Origin
 from dpeer.training.state_files import REST, TENSORS, saved_body
-from dpeer.training.store import write_model, write_tensors
+from dpeer.training.store import Origin, write_model, write_tensors
 
 
 def save(folder: Path, body: Tensor) -> None:
