@@ -14,7 +14,7 @@ from tests.peer.table import Table, payload, ring
 def test_a_neighbor_that_is_dialled_again_gets_what_it_lacks_and_rounds_go_on_with_it():
     table = ring()
     table.runs(0)
-    assert table.kinds(table.links[1]) == ["body"] + ["piece"] * 7
+    assert table.kinds(table.links[1]) == ["body"] + ["chunk"] * 7
     table.hear("from 2", table.body(2, 0))
     table.wait(15, meanwhile=lambda: table.hear("from 2", table.beat(2, 0)))
     (delivered,) = table.ended
