@@ -84,7 +84,7 @@ async def test_a_link_that_never_was_takes_nothing(ends):
         assert await listener.receive() == Broken(b"nobody")
 
 
-async def test_sending_to_someone_who_left_says_so_after_their_last_word(ends):
+async def test_a_link_to_a_peer_that_left_is_broken_after_its_last_message(ends):
     listener, dialler, link = await joined(ends)
     for word in (b"here", b"and"):
         dialler.send(link, [word])
