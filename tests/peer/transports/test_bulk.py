@@ -186,8 +186,8 @@ async def said_to(port, words):
 @pytest.mark.parametrize("length", [0, 16, 48, 1_000_000])
 async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
     words = os.urandom(length)
-    monkeypatch.setattr(bulk_channel, "PROVE_WITHIN", 0.1)
     pair = await Pair().meet(opened)
+    monkeypatch.setattr(bulk_channel, "PROVE_WITHIN", 0.1)
     assert await said_to(pair.listener.bulk.connector.port, words) == b""
     await long_arrives(pair.dialler, pair.there, pair.listener)
 
