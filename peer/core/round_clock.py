@@ -1,4 +1,4 @@
-"""Round clock: the presence table of rounds that each rank has completed, and the quorum. No wall time, no I/O.
+"""Round clock: the presence table of rounds that each rank has completed, and the quorum; no wall time, no I/O.
 
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
 others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot

@@ -1,4 +1,4 @@
-"""Send queues: the messages that wait to be written on each link. No I/O.
+"""Send queues: the messages that wait to be written on each link; no I/O.
 
 A link takes messages only as fast as the other side reads. The others wait here, within bounds: one message of each
 small kind, where a new one takes the place of the old one, and the bodies that are still of use.

@@ -1,4 +1,4 @@
-"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum. No I/O."""
+"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum; no I/O."""
 
 from __future__ import annotations
 
