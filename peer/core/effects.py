@@ -64,7 +64,7 @@ class LogEvent:
     Attributes:
         level: How much it matters.
         event: A short name that stays the same from version to version.
-        message: The whole sentence: who, why and what to do.
+        message: The whole sentence: peer, reason and remedy.
         fields: For programs that read the log: "neighbor", "round", "reason".
     """
 

@@ -47,7 +47,7 @@ class RoundClock:
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
     def __getitem__(self, rank: int) -> int:
-        """How many rounds the rank has completed at least."""
+        """Rounds that the rank has completed, at least."""
         return int(self._completed[rank])
 
     def passed(self, number: int) -> bool:

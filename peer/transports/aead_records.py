@@ -18,7 +18,7 @@ RECORD = 2**19
 """Bytes of the longest record before it is encrypted: it stays in the processor's cache on its way to the socket."""
 
 TAG = 16
-"""Bytes by which a record is longer than what it holds."""
+"""Bytes by which a record is longer than its content."""
 
 
 def new_key() -> bytes:
