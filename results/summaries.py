@@ -74,28 +74,23 @@ class PeerSummary(Summary):
     accuracy_mixed: float | None = json_field(number)
     accuracy_finished: float | None = json_field(number)
     test_loss_mixed: float | None = json_field(number)
-    metrics_mixed: Mapping[str, float | None] | None = json_field(figures)
     accuracy_alone: float | None = json_field(number)
     """That of the local-only baseline; None where none was trained."""
     training_accuracy: float | None = json_field(number)
     """The kept model's on the training data, where that was asked for; then at the other points."""
-    training_accuracy_trained: float | None = json_field(number)
     training_accuracy_mixed: float | None = json_field(number)
     generalization_gap: float | None = json_field(number)
     """Of the kept model: training accuracy less accuracy."""
     measured: Mapping[str, float | None] | None = json_field(figures)
-    """What the kept model was measured by at the end, by name; intervals are in its card."""
+    """The kept model's figures at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = json_field(table_or_empty)
     """By the rank of a neighbor that rounds had to go on without, why."""
     rounds_mixed: int | None = json_field(whole)
     """In how many rounds it mixed a neighbor's body."""
-    metrics_missing: int | None = json_field(whole)
-    """How many completed rounds have no line in metrics.jsonl."""
     pauses: int | None = json_field(whole)
     """How often it paused, because it would have gone on without a quorum."""
-    paused_seconds: float | None = json_field(number)
     late_bodies: int | None = json_field(whole)
-    """How many bodies it released after all neighbors had completed their round, so that nobody mixed them."""
+    """How many bodies it released after all neighbors had completed their round, so that no peer mixed them."""
     left_behind: int | None = json_field(whole)
     """How many rounds this peer sat out because the others had gone past them."""
     training_samples: int | None = json_field(whole)
@@ -108,9 +103,9 @@ class PeerSummary(Summary):
     worth: Effect | None = json_field(effect_of)  # noqa: RUF009 - see `json_field`
     """The effect of federating on this peer; None where nothing was measured."""
     warnings: tuple[str, ...] = json_field(texts)
-    """What the log has warned of, by kind."""
+    """The kinds of warnings in the log."""
     log_dropped: int | None = json_field(whole)
-    """Lines that the log did not write: nobody read them, or the disk was full."""
+    """Lines that the log did not write: its reader was too slow, or the disk was full."""
     evaluated_class_counts: tuple[int, ...] | None = json_field(by_class)
     """Evaluated samples by class."""
 
@@ -132,4 +127,4 @@ class RunSummary(Summary):
     worth: tuple[Effect | None, ...] = json_field(effects_by_rank)
     """The effect of federating on each peer."""
     faults: Faults | None = json_field(faults_of)  # noqa: RUF009 - see `json_field`
-    """What was planned to happen to peers and did; None where nothing was."""
+    """Faults and their costs; None without planned faults."""

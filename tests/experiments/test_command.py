@@ -24,7 +24,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
         found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)}, small=False)
         made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
         for variant in found.variants:
-            cell = made._cell(variant, "", found.conditions[0], 0)
+            cell = made.cell(variant, "", found.conditions[0], 0)
             if not cell.done:
                 write_cell(cell.folder.name, [[0.5] * 3] * 2, algorithm=variant.algorithm)
                 cell.claim()
@@ -66,7 +66,7 @@ def test_each_table_says_what_its_own_target_took(write_cell: Write, tmp_path: P
     found = load(tmp_path / "two.toml", {}, {}, small=False)
     made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
     for condition, reached in zip(found.conditions, (0.9, 0.7), strict=True):
-        cell = made._cell(found.variants[0], "", condition, 0)
+        cell = made.cell(found.variants[0], "", condition, 0)
         write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")
         cell.claim()
     compared = made.run()
@@ -91,7 +91,7 @@ def test_folders_without_a_run_and_those_of_others_are_not_counted(
 def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Callable[..., str]) -> None:
     lines = compared("dfedmdc", "local").splitlines()
     assert lines[:4] == [
-        "1 seed, 3 rounds; means over seeds and peers; of one seed there are no intervals",
+        "1 seed, 3 rounds; means over seeds and peers; one seed has no intervals",
         "every column is of the rounds that its table's title names",
         "worst peer: the lowest accuracy of a peer, mean over seeds",
         "below local: share of the peers that do worse than they do in local",
@@ -101,9 +101,9 @@ def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Ca
     assert [line.split()[-1] for line in lines if line.split()[:1] == ["local"]][:2] == ["-", "-"]
 
 
-def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer: Callable[..., Any], tmp_path: Path) -> None:
     compared("local", "dfedmdc")  # so that there is nothing to run
-    ended = dpeer_here(
+    ended = dpeer(
         "compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--last", 3, "--out", tmp_path, "--json"
     )
     assert (ended.code, ended.complaints) == (0, [])
@@ -115,7 +115,7 @@ def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Calla
     assert table["rows"]["dfedmdc"]["accuracy_mixed"] == {
         "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,
     }  # fmt: skip
-    ended = dpeer_here("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
+    ended = dpeer("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
     assert (ended.code, ended.complaints) == (
         2, ["dpeer: --last = 0: input should be greater than or equal to 1"],
     )  # fmt: skip

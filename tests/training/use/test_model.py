@@ -318,14 +318,6 @@ def test_folders_without_a_model_are_said(leave: Leave, tmp_path: Path) -> None:
         dpeer.load_model(folder)
 
 
-def test_importing_dpeer_brings_no_torch() -> None:
-    import subprocess
-    import sys
-
-    code = "import dpeer, sys; assert 'torch' not in sys.modules; dpeer.load_model; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Leave, tmp_path: Path) -> None:
     learner, folder = leave(keep="best", validation=0.2, body_lr=0.5, momentum=0.0)
     for number in range(1, 5):

@@ -1,7 +1,5 @@
 import pickle
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +177,9 @@ def test_a_task_of_some_of_the_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_one(tmp_path: Path, shared: Path) -> None:
+def test_the_real_one(tmp_path: Path, shared: Path, run_program: Any) -> None:
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
-    subprocess.run([sys.executable, shared / "cifar10.py", tmp_path], check=True, capture_output=True)
+    run_program(shared / "cifar10.py", tmp_path)
     data = cifar10(str(tmp_path))
     assert data.test is not None
     labels = np.load(shared / "cifar10" / "labels.npz")
@@ -197,11 +195,10 @@ def test_the_real_one(tmp_path: Path, shared: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_shortened_real_one(tmp_path: Path, shared: Path) -> None:
+def test_a_shortened_real_one(tmp_path: Path, shared: Path, run_program: Any) -> None:
     """Its later batches are empty."""
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
-    command = [sys.executable, shared / "cifar10.py", tmp_path, "--train", "2000", "--test", "500"]
-    subprocess.run(command, check=True, capture_output=True)
+    run_program(shared / "cifar10.py", tmp_path, "--train", "2000", "--test", "500")
     data = cifar10(str(tmp_path))
     assert data.test is not None
     assert (len(data.train), len(data.test)) == (2000, 500)
