@@ -111,7 +111,8 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from multiprocessing import forkserver
 forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
 if program:
-        runpy.run_path(program, run_name="__main__")
+    import runpy
+    runpy.run_path(program, run_name="__main__")
 else:
     from dpeer.cli import main
     main(arguments)
