@@ -1,4 +1,4 @@
-"""Peer: one member of a federation, from listening to its goodbye. `Peer.serve` is the table of contents."""
+"""Peer: one member of a federation, from listening to its goodbye; `Peer.serve` is the table of contents."""
 
 from __future__ import annotations
 

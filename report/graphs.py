@@ -1,4 +1,4 @@
-"""Drawings of graphs: one tile, and the panel of the graphs that the runs gossiped on. Imports matplotlib."""
+"""Drawings of graphs: one tile, and the panel of the graphs that the runs gossiped on; imports matplotlib."""
 
 from __future__ import annotations
 
@@ -229,7 +229,6 @@ SIZE_LIMIT = 1000
 """The largest graph that is drawn: of more, dots merge."""
 
 _TILES = 6
-_NUMBERED = 24
 _COLORMAP = "cividis"
 
 

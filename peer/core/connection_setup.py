@@ -1,4 +1,4 @@
-"""Connection setup: which rank speaks on which link. Hellos, refusals, impostors, and links to dial anew. No I/O."""
+"""Connection setup: which rank speaks on which link; hellos, refusals, impostors, and links to dial anew; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropped messages: counted by reason, and logged once for each sender and reason. No I/O."""
+"""Dropped messages: counted by reason, and logged once for each sender and reason; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs. No I/O."""
+"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs; no I/O."""
 
 from __future__ import annotations
 

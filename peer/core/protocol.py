@@ -1,4 +1,4 @@
-"""Core: one peer's protocol as a state machine; inputs come with their time, effects go out. No I/O.
+"""Core: one peer's protocol as a state machine; inputs come with their time, effects go out; no I/O.
 
 Events from outside are calls of `Core`, with their clock time; each returns the effects to be done (`effects`). The
 driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.

@@ -1,4 +1,4 @@
-"""Round deadline (`--deadline`) and transfer progress: how long a round waits for a body, how far it is. No I/O."""
+"""Round deadline (`--deadline`) and transfer progress: how long a round waits for a body, how far it is; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wire format: messages to frames and back. No I/O.
+"""Wire format: messages to frames and back; no I/O.
 
 A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
 

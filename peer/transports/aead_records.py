@@ -1,4 +1,4 @@
-"""AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round. No I/O.
+"""AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round; no I/O.
 
 A record holds at most `RECORD` bytes, and is `TAG` bytes longer than these. Each direction of a connection has a key of
 its own: 32 random bytes, which the sender passes over CURVE and uses for nothing else. The nonce of a record is its
