@@ -48,7 +48,7 @@ from dpeer.training import (
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataPart, DataSettings, TrainingPart

@@ -11,8 +11,8 @@ from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
 from dpeer.training.mixing.robust_setting import Robust
-from dpeer.training.privacy_origin import Origin
 from dpeer.training.settings import TrainingPart
+from dpeer.training.store import Origin
 
 
 def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:

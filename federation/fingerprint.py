@@ -12,7 +12,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.settings import OptionSettings

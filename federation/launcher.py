@@ -151,8 +151,8 @@ class Launcher:
                     self._record(member, message["entry"])
                 case "waiting":
                     self._view.waiting(member.rank, message["neighbors"])
-                case "sign":
-                    self._view.sign(member.rank, Alert(**message["sign"]))
+                case "alert":
+                    self._view.alert(member.rank, Alert(**message["alert"]))
                 case "end":
                     await self._catch_up(member, message["completed"])
                     member.status = message["status"]

@@ -15,7 +15,7 @@ from dpeer.privacy.ledger_file import read_or_none
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.topology import Participation, TimeVaryingTopology, Topology
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state_files import REST
 

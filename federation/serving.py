@@ -38,7 +38,7 @@ from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "alert", "alert": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -222,7 +222,7 @@ async def _serve(
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
         on_connected=connected,
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
-        on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
+        on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
         watch=parts.watch,
         background=parts.baseline,
         at_once=compare,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.peer.checkpoint import learner_folder
-from dpeer.results.costs import worst
+from dpeer.results.costs import largest
 from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
@@ -145,7 +145,7 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not peers:
         return None
     most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
-    return {name: value for name, value in most.items() if name in _SPENT} | worst(peers)
+    return {name: value for name, value in most.items() if name in _SPENT} | largest(peers)
 
 
 _SPENT = (

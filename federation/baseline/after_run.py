@@ -31,7 +31,7 @@ from dpeer.results.summaries import PeerSummary
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Task, class_counts, find_algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")

@@ -1,4 +1,4 @@
-"""Exchange of bodies, round by round: which bodies go out when, and which ranks a round waits for. No I/O.
+"""Exchange of bodies, round by round: which bodies go out when, and which ranks a round waits for; no I/O.
 
 Two rules keep the peers in step on every graph (docs/design.md). A round's body goes to an out-neighbor once that one
 has reached the round before. A round is completed once the out-neighbors of the round before have used that round's
@@ -182,7 +182,7 @@ class Exchange:
         graph = self.schedule.at(number)
         near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
         near = [one for one in near if one.current_round < self.schedule.rounds] or near
-        found = [one.hops + 1 for one in near if self._is_past(number, one) or self._leads(number, one)]
+        found = [one.hops + 1 for one in near if self._is_past(number, one) or self.leads(number, one)]
         if not found or not (self.hops or self._members.passed(number)):
             self.hops = 0
         else:
@@ -193,7 +193,7 @@ class Exchange:
         there = neighbor.current_round
         return there > number and (self.hops > 0 or not self.schedule.fits(number, neighbor.rank, there))
 
-    def _leads(self, number: int, neighbor: Neighbor) -> bool:
+    def leads(self, number: int, neighbor: Neighbor) -> bool:
         """Whether the neighbor sits this round out, too, and is nearer to the others."""
         nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
         return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)

@@ -1,4 +1,4 @@
-"""Send queues: the messages that wait to be written on each link. No I/O.
+"""Send queues: the messages that wait to be written on each link; no I/O.
 
 A link takes messages only as fast as the other side reads. The others wait here, within bounds: one message of each
 small kind, where a new one takes the place of the old one, and the bodies that are still of use.
@@ -52,7 +52,7 @@ class SendQueue:
     def next(self) -> Frames | None:
         """The message that is to be written; None without one. It stays the next one until `taken` is called."""
         if self._current is None:
-            self._current = self._choose()
+            self._current = self.choose()
         return self._current
 
     def taken(self) -> None:
@@ -69,7 +69,8 @@ class SendQueue:
         """Whether nothing waits."""
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
-    def _choose(self) -> Frames | None:
+    def choose(self) -> Frames | None:
+        """The next message: a small one, a chunk of the oldest body, the heartbeat or the goodbye."""
         if self._small:
             return self._small.pop(next(iter(self._small)))
         if self.bodies:
@@ -132,13 +133,13 @@ class SendQueues:
         return rounds
 
     def forget(self, link: Link) -> list[int]:
-        """Forget what waits on a link that is broken; returns the rounds whose bodies were not written whole."""
+        """Forget the messages for a link that is broken; returns the rounds whose bodies were not written whole."""
         self.fresh.pop(link, None)
         queue = self._send_queues.pop(link, None)
         return [] if queue is None else sorted(queue.bodies)
 
     def __len__(self) -> int:
-        """How many bodies wait."""
+        """The number of bodies that wait."""
         return sum(len(queue.bodies) for queue in self._send_queues.values())
 
     def _forget_a_stranger(self) -> None:

@@ -1,7 +1,6 @@
 """FedAdamW against its recursion, written down once more in numpy and float64; and what its options leave out."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from torch.utils.data import TensorDataset
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training.adam import AdamW, Knowledge
+from dpeer.training.flat import Flat
 from tests.training.sampling import sampled
+from tests.training.small import gossip, small_task
 
 Vector = NDArray[np.float64]
-Gossip = Callable[..., None]
-Make = Callable[..., Task]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
 A, B = slice(0, 6), slice(6, 9)
 BODY, HEAD = slice(0, 9), slice(9, 18)
@@ -107,7 +107,7 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CASES, ids=str)
-def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], gossip: Gossip) -> None:
+def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any]) -> None:
     """One full batch a step, other data on each peer; the last round uses what the two before have left."""
     found = learners(**options)
     gossip(found, ROUNDS)
@@ -123,7 +123,7 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], goss
         assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
 
 
-def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> None:
+def test_correcting_changes_nothing_where_there_is_no_noise() -> None:
     one, other = learners(), learners(correct=False, floor=1.0)
     for peers in (one, other):
         gossip(peers, ROUNDS)
@@ -140,7 +140,7 @@ def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
     assert learners(head=())[0].payload_bytes == 4 * (18 + 18 + 3)
 
 
-def test_after_a_round_that_was_sat_out_no_change_is_followed(gossip: Gossip) -> None:
+def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
     """The step is that of a peer with gamma = 0, until changes are averaged again."""
     peers, others = learners(), learners(gamma=0.0)
     gossip(peers, 2)
@@ -170,10 +170,10 @@ class Wide(nn.Module):
 
 
 @pytest.mark.parametrize("correct", [True, False])
-def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_task: Make, tmp_path: Path) -> None:
+def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_path: Path) -> None:
     """With sigma 2, C 0.5 and q N of 16 the noise's variance is 1 / 256; without the correction all of it is sent."""
     ours = sampled(
-        make_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
+        small_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
         options={"correct": correct}, hyper={"local_steps": 4},
     )  # fmt: skip
     for number in range(2):
@@ -186,9 +186,9 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_t
         assert ours.trainer.noise_std == 0.0
 
 
-def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
+def test_noise_is_finite_steps(tmp_path: Path) -> None:
     """The first squares are few: v without the noise is below zero for most values, and the floor bounds the steps."""
-    ours = sampled(make_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
+    ours = sampled(small_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
     before = ours.trainer.model.data.clone()
     ours.train(0)
     moved = (ours.trainer.model.data - before).abs() / ours.trainer.decayed(0.05)
@@ -197,13 +197,11 @@ def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "full"])
-def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
-    aggregate: str, make_task: Make, tmp_path: Path
-) -> None:
+def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(aggregate: str, tmp_path: Path) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
     session = ClientSession(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     options = {"aggregate": aggregate}
-    ours = build_learner(make_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
+    ours = build_learner(small_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
     for number in range(4):
         loss = ours.train(number)
         assert loss is not None
@@ -213,3 +211,61 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
         ours.mix({}, {0: 1.0})
         np.testing.assert_array_equal(ours.gossip.state()["base"], sent)  # what `mixed` keeps is no part of an update
         ours.trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them
+
+
+# AdamW with second moments that are known beforehand, and with noise in the gradients, against numpy.
+
+
+COUNT, RATE_KNOWN = 6, 0.1
+
+
+def flat(count: int) -> Flat:
+    return Flat("model", [("w", nn.Parameter(torch.linspace(-1, 1, count)))])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.04])
+def test_steps_are_those_written_down_in_numpy(noise: float) -> None:
+    """Some second moments are known, some are not, and one is an estimate that came out below zero."""
+    second = np.array([0.5, 0.0, 1e-6, -0.3, 0.0, 2.0])
+    direction, floor, decay = np.linspace(0.3, -0.2, COUNT), 0.25, 0.1
+    part = flat(COUNT)
+    known = Knowledge(torch.tensor(second).float(), noise, floor, torch.tensor(direction).float())
+    ours = AdamW(part, 0.9, decay, known)
+    w, m = part.data.double().numpy().copy(), np.zeros(COUNT)
+    v = np.where(second != 0, np.maximum(second, 0) + noise, 0)
+    anew = v == 0
+    assert anew.tolist() == [False, True, False, noise == 0, True, False]
+    rng = np.random.default_rng(0)
+    for k in range(1, 8):
+        g = rng.normal(size=COUNT)
+        part.grad.copy_(torch.tensor(g))
+        ours.step(RATE_KNOWN)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        hat = np.where(anew, v / (1 - 0.999**k), v)
+        root = np.sqrt(np.maximum(hat - noise, floor * noise))
+        w = w - RATE_KNOWN * (m / (1 - 0.9**k) / (root + 1e-8) + direction + decay * w)
+        np.testing.assert_allclose(part.data.numpy(), w, rtol=0, atol=3e-5)
+        np.testing.assert_allclose(ours.second.numpy(), hat - noise, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_noise_is_taken_out_of_the_second_moment(begun: bool) -> None:
+    """Gradients whose squares are 0.003 in the mean, under noise of variance 0.01: without the correction 0.013."""
+    count, true, noise = 20_000, 0.003, 0.01
+    found = {}
+    for message in (noise, 0.0):
+        part, generator = flat(count), torch.Generator().manual_seed(3)
+        second = torch.full((count,), true + (noise - message)) if begun else None
+        ours = AdamW(part, 0.9, 0.0, Knowledge(second, message, 0.1))
+        for _ in range(20):
+            clean = torch.randn(count, generator=generator) * true**0.5
+            part.grad.copy_(clean + torch.randn(count, generator=generator) * noise**0.5)
+            ours.step(1e-6)
+        found[message] = float(ours.second.mean())
+    assert found[noise] == pytest.approx(true, rel=0.05)
+    assert found[0.0] - true == pytest.approx(noise, rel=0.05)
+
+
+def test_before_the_first_step_nothing_is_known() -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        _ = AdamW(flat(2), 0.9, 0.0).second

@@ -17,8 +17,8 @@ from dpeer.exceptions import TaskError
 from dpeer.training.initial.file import Weights, opened
 from dpeer.training.initial.names import matched, nearest
 from dpeer.training.models.scaling import BUFFERS
-from dpeer.training.privacy_origin import Origin
 from dpeer.training.split import is_under
+from dpeer.training.store import Origin
 
 _MOST = 3
 """How many names a line lists."""

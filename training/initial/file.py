@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.privacy_origin import Origin
+from dpeer.training.store import Origin
 
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save writes; a safetensors file begins with the length of its header."""

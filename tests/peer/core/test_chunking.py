@@ -16,6 +16,7 @@ from dpeer.peer import LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.limits import LEAST_CHUNK
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.simulation.network import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
@@ -138,7 +139,7 @@ async def test_bodies_arrive_whole(federation, transport, room, count, tmp_path)
     if transport == "ipc":
         for rank in range(2):
             change[rank]["listen"] = f"ipc://{tmp_path}/{rank}"
-    ours = federation("tcp", topology, rounds=2, liveness=SILENT, wait=120.0, change=change)
+    ours = federation("tcp", topology, rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
     parts = 1 if room else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
     assert {learner.most_parts for learner in ours.learners.values()} == {parts}
@@ -148,7 +149,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
     """More chunks than any queue holds, which do not end where numbers do."""
     monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 19)
     change = {rank: {"learner": Floats(rank, 1000, room=rank != 1)} for rank in range(3)}
-    ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, wait=120.0, out=tmp_path, change=change)
+    ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, out=tmp_path, change=change)
     check(ours, await ours.run(), 1000)
     (line, *_) = (json.loads(one) for one in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines())
     whole = wire.size(wire.encode(wire.body(b"f" * 16, 1, 0, [bytes(4000)], bytes(12))))
@@ -159,7 +160,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
 async def test_a_real_learner_mixes_bodies_from_their_chunks(federation):
     count = CHUNK // 4 + 1
     change = {rank: {"learner": Drawing.made(rank, count)} for rank in range(3)}
-    ours = federation("tcp", build("ring", 3), rounds=2, liveness=SILENT, wait=120.0, change=change)
+    ours = federation("tcp", build("ring", 3), rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
     assert max(learner.most_parts for learner in ours.learners.values()) == -(-4 * count // LEAST_CHUNK)
 
@@ -277,14 +278,32 @@ def test_a_line_on_which_nothing_comes_is_dead_until_the_next_chunk():
     assert b"".join(table.inbox.take(0, [2])[2].payload) == payload(7.0, table.learner)
 
 
-def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew():
+@pytest.mark.parametrize("rank", [1, 2], ids=["a link that was dialled", "a link that was accepted"])
+def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew(rank):
     """The announcement is the same, so chunks of both would fit together."""
     table = ring()
-    announced, *chunks = a_body(table, 1e6)
-    table.hear("from 2", announced, *chunks[:3])
-    table.breaks("from 2")
-    again = a_body(table)
+    link = {1: table.links[1], 2: "from 2"}[rank]
+    announced, *chunks = chunked(table.body(rank, 0, 1e6), 64)
+    table.hear(link, announced, *chunks[:3])
+    if rank == 1:
+        table.established(1)
+    else:
+        table.breaks(link)
+        link = "again from 2"
+    assert not len(table.core.reassembly)
+    again = list(chunked(table.body(rank, 0, 7.0), 64))
     assert again[0] == announced
-    table.hear("again from 2", table.hello(2), *again, *again)
-    assert b"".join(table.inbox.take(0, [2])[2].payload) == payload(7.0, table.learner)
+    table.hear(link, table.hello(rank), *again, *again)
+    assert b"".join(table.inbox.take(0, [rank])[rank].payload) == payload(7.0, table.learner)
     assert table.inbox.dropped == {"duplicate": 1}
+
+
+def test_a_body_that_is_begun_anew_while_its_last_message_is_written_is_sent_again():
+    queues, frames = SendQueues(64), [b"header", bytes(10)]
+    queues.add_body("link", 0, frames)
+    assert queues["link"].next() == frames
+    queues.add_body("link", 0, frames)
+    queues["link"].taken()
+    assert queues["link"].next() == frames
+    queues["link"].taken()
+    assert queues["link"].next() is None

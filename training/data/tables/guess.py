@@ -1,4 +1,4 @@
-"""Guesses of what a column of cells is: its keys in a proposed schema, and remarks for its reviewers. No torch."""
+"""Guesses of what a column of cells is: its keys in a proposed schema, and remarks for its reviewers; no torch."""
 
 from __future__ import annotations
 

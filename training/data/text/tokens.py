@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, or what a tokenizer.json says. Neither is ever made from the data that peers train on.
+"""Tokenizers: bytes, or what a tokenizer.json says; neither is ever made from the data that peers train on.
 
 A vocabulary that is found in data is a fact about them, and its size alone reaches the neighbors with the body.
 """
