@@ -14,7 +14,7 @@ from dpeer.training import store
 from dpeer.training.card_entries import about, class_names, input_shape
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.lora.merging import merged
+from dpeer.training.lora.adapting import merged
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.predictor_values import Predicted
 from dpeer.training.privacy_origin import Origin

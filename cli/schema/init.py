@@ -11,8 +11,7 @@ from rich.table import Table
 
 from dpeer.cli.topology.options import print_table
 from dpeer.exceptions import OutputError
-from dpeer.training.data.tables.guess import Guess
-from dpeer.training.data.tables.propose import Proposed, as_toml, propose
+from dpeer.training.data.tables.propose import Guess, Proposed, as_toml, propose
 from dpeer.training.data.tables.sheet import read_sheet
 
 _SHOWN = 8

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dpeer.training.data.duplicate_rows import digests
 from dpeer.training.data.tables.inputs import Unfitted
-from dpeer.training.data.text import Tokens
-from dpeer.training.data.text.tsv import TextColumns
+from dpeer.training.data.text import TextColumns, Tokens
 
 Numbers = NDArray[np.int64]
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.models.options import checked, options_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from dpeer.training.data.text import Tokens
 
 Takes = Literal["images", "series", "text", "anything"]
 """What one input is: an image (channels, height, width), a series (channels, length), token numbers (length,), which
@@ -33,8 +38,8 @@ class Model:
     Attributes:
         name: What ``--model`` calls it.
         summary: One line about it.
-        where: ``module:function``; the function makes it from (shape, outputs), and takes the model's options, if it
-            has any, as keyword arguments.
+        where: ``module:maker``; the class or function makes it from (shape, outputs), and takes the model's options
+            as keyword arguments.
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
@@ -52,7 +57,7 @@ class Model:
     extra: str | None = None
 
     def maker(self) -> Callable[..., nn.Module]:
-        """Import the function that makes it."""
+        """Import what makes it."""
         module, _, function = self.where.partition(":")
         make: Callable[..., nn.Module] = getattr(importlib.import_module(f"dpeer.training.models.{module}"), function)
         return make
@@ -75,16 +80,16 @@ def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **de
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "three strided convolutions, for images on a CPU", "small:cnn", "images", 8),
-        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:digits", "images", 5),
-        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "resnet:resnet18_gn", "images", 8),
-        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:dp_cnn", "images", 22),
-        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:emnist_cnn", "images", 6),
-        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:fedavg_cnn", "images", 4),
-        Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", "series", 8),
-        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", "anything"),
+        Model("cnn", "three strided convolutions, for images on a CPU", "small:CNN", "images", 8),
+        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:DigitsNet", "images", 5),
+        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "published:ResNet18", "images", 8),
+        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:DPCNN", "images", 22),
+        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:EmnistCNN", "images", 6),
+        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:FedAvgCNN", "images", 4),
+        Model("cnn1d", "three strided convolutions over time, for series", "small:CNN1d", "series", 8),
+        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "small:MLP", "anything"),
         Model(
-            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body",
+            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "small:SmallBody",
             "anything",
         ),
         _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit"),
@@ -201,3 +206,99 @@ def last_layer(model: nn.Module) -> str:
 
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return str(names[-1]) if names else ""
+
+
+Maker = Callable[..., Any]
+
+
+def options_of(make: Maker) -> dict[str, Any]:
+    """The default value of each option, by name, in the order in which the function states them."""
+    stated = inspect.signature(make).parameters.values()
+    return {one.name: one.default for one in stated if one.kind is one.KEYWORD_ONLY}
+
+
+def checked(model: str, make: Maker, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that were given, each of its option's type and within its limits.
+
+    Args:
+        model: The model's name, for messages.
+        make: The function that makes it; its annotations say types, and limits as pydantic's `Field` in `Annotated`.
+        given: Values by name. A whole number will do where the option is a float; nothing else is converted.
+
+    Raises:
+        UnknownName: The model has no option of that name; the error names those that there are.
+        TaskError: A value is of another type, or beyond the option's limits.
+    """
+    known = options_of(make)
+    for name in given:
+        if name not in known:
+            raise UnknownName(f"option of {model}", name, known or ["(none)"], "--model-option")
+    try:
+        found = _table(make).model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        message = first["msg"].removeprefix("Value error, ").lower()
+        raise TaskError(f"--model-option {name}={given[name]}: {message} (--model {model})") from error
+    return {name: getattr(found, name) for name in given}
+
+
+@cache
+def _table(make: Maker) -> type[BaseModel]:
+    stated = inspect.signature(make, eval_str=True).parameters.values()
+    fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in stated if one.kind is one.KEYWORD_ONLY}
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return create_model("ModelOptions", __config__=config, **fields)
+
+
+_FOLLOW = ("padding", "separator")
+
+
+def check_predicts(model: str, task: str, *, next_token: bool) -> None:
+    """Refuse a model for text that predicts something else than the task is about; others are refused elsewhere.
+
+    Args:
+        model: The model's name.
+        task: The task's, for the message.
+        next_token: Whether the task is about the next token at each place, and not about the text as a whole.
+
+    Raises:
+        UnknownName: There is no such model.
+        TaskError: It does not suit the task.
+    """
+    found = find_model(model)
+    if found.takes != "text" or found.next_token == next_token:
+        return
+    what = ("classifies whole texts", "predicts every next token")
+    others = ", ".join(one.name for one in MODELS.values() if one.takes == "text" and one.next_token == next_token)
+    raise TaskError(
+        f"--model {model} {what[found.next_token]}, and task {task!r} needs one that {what[next_token]}; try {others}"
+    )
+
+
+def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a model, with those that follow from the tokenizer.
+
+    Args:
+        model: The model's name.
+        tokens: Where its inputs come from; None where they are no token numbers.
+        given: What the user has chosen. A vocabulary may be larger than the tokenizer's, as it is of some pretrained
+            weights.
+
+    Raises:
+        UnknownName: There is no such model.
+        TaskError: Something was chosen that does not suit the tokenizer.
+    """
+    if tokens is None or find_model(model).takes != "text":
+        return dict(given)
+    if chosen := next((name for name in _FOLLOW if name in given), None):
+        raise TaskError(f"--model-option {chosen}={given[chosen]}: it follows from the tokenizer; leave it out")
+    least = given.get("vocabulary", tokens.vocabulary)
+    if isinstance(least, int) and least < tokens.vocabulary:
+        raise TaskError(
+            f"--model-option vocabulary={least}: the tokenizer ({tokens.label}) has {tokens.vocabulary} tokens: say as "
+            "many or more, or leave it out"
+        )
+    follows = {"vocabulary": tokens.vocabulary, "padding": tokens.padding, "separator": tokens.separator}
+    takes = find_model(model).options()
+    return {name: value for name, value in follows.items() if name in takes} | dict(given)

@@ -31,14 +31,13 @@ from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.metrics import regression_metrics
-from dpeer.training.models import build_model, last_linear, model_options
+from dpeer.training.models import build_model, last_linear, model_options, with_tokens
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images
-from dpeer.training.tasks.text_models import with_tokens
 
 HELD_OUT = 0.2
 """Share of a peer's samples that are for testing where the data set has no test pool of its own for them."""

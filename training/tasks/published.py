@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from dpeer.training.data.cifar import cifar10 as read_cifar10
+from dpeer.training.data.cifar import cifar100 as read_cifar100
 from dpeer.training.data.har import har as read_har
-from dpeer.training.data.images.cifar import cifar10 as read_cifar10
-from dpeer.training.data.images.cifar import cifar100 as read_cifar100
-from dpeer.training.data.images.emnist import CLASSES as _SPLITS
-from dpeer.training.data.images.emnist import emnist as read_emnist
-from dpeer.training.data.images.leaf import femnist as read_femnist
-from dpeer.training.data.images.mnist import mnist as read_mnist
-from dpeer.training.data.images.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
+from dpeer.training.data.leaf import femnist as read_femnist
+from dpeer.training.data.mnist import CLASSES as _SPLITS
+from dpeer.training.data.mnist import emnist as read_emnist
+from dpeer.training.data.mnist import mnist as read_mnist
+from dpeer.training.data.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.data_cache import read
@@ -54,7 +54,7 @@ def emnist(
     rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, split: Any = "byclass",
     train_samples: Any = None, test_samples: Any = None,
 ) -> Task:  # fmt: skip
-    """As `cifar10`, of a split of EMNIST; see `dpeer.training.data.images.emnist`."""
+    """As `cifar10`, of a split of EMNIST; see `dpeer.training.data.mnist`."""
     reader = _EMNIST[one_of("emnist", "split", split, tuple(_EMNIST))]
     return pooled_task(read(reader, data, seed, train_samples, test_samples), rank, size, seed, choices, model="cnn")
 

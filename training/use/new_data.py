@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError, describe
-from dpeer.training.data.images.image_folder import ENDINGS as IMAGES
-from dpeer.training.data.images.image_folder import ImageFolder, all_images, labelled_images, left_out
-from dpeer.training.data.images.pixels import read_images
+from dpeer.training.data.files import read_images
+from dpeer.training.data.image_folder import ENDINGS as IMAGES
+from dpeer.training.data.image_folder import ImageFolder, all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.inputs import TableInputs
-from dpeer.training.data.text import BYTES, Tokens, read_tokens
-from dpeer.training.data.text.tsv import TextColumns, TextRows, read_lines, read_texts
+from dpeer.training.data.text import BYTES, TextColumns, TextRows, Tokens, read_lines, read_texts, read_tokens
 
 
 @dataclass(frozen=True, eq=False)

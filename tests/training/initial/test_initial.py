@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training.initial import begin_from
-from dpeer.training.initial.file import Weights
+from dpeer.training.initial import Weights, begin_from
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import standardize
 

@@ -13,8 +13,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, build_learner, load_task
-from dpeer.training.lora.adapting import adapted
-from dpeer.training.lora.targets import chosen
+from dpeer.training.lora.adapting import adapted, chosen
 
 from .conftest import Words, words
 

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, build_learner
-from dpeer.training.lora.adapting import adapted
-from dpeer.training.lora.targets import chosen
+from dpeer.training.lora.adapting import adapted, chosen
 
 
 def library() -> Any:

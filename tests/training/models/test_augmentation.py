@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training import build_learner
-from dpeer.training.data.images.mnist import mnist
+from dpeer.training.data.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip

@@ -15,10 +15,9 @@ from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import BYTES
 from dpeer.training.dpsgd.backends import one_by_one
 from dpeer.training.dpsgd.choosing import choose
-from dpeer.training.models import MODELS, build_model, last_linear
+from dpeer.training.models import MODELS, build_model, check_predicts, last_linear
 from dpeer.training.split import split
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.text_models import check_predicts
 
 pytestmark = pytest.mark.slow
 

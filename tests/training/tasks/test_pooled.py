@@ -12,7 +12,7 @@ from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.data_cache import read
-from dpeer.training.tasks.own_data import check_own_data
+from dpeer.training.tasks.options import check_own_data
 from dpeer.training.tasks.pooled import divide, keep, pooled_task
 
 

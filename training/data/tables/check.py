@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from dpeer.training.data.duplicate_rows import count_equal, digests
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
-from dpeer.training.data.tables.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import ambiguous
 from dpeer.training.data.tables.prepare import Layout
-from dpeer.training.data.tables.schema import Schema
+from dpeer.training.data.tables.schema import Category, Column, Date, Number, Schema, Target, YesNo
 from dpeer.training.data.tables.sheet import Sheet
 
 Cells = tuple[tuple[int, str], ...]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.data.tables.kinds import OTHER, Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import Spellings, as_number
+from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Number, Target, YesNo
 
 
 class Verdict(IntEnum):

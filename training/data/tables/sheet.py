@@ -14,8 +14,8 @@ from typing import Any, TextIO
 from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.data.tables.kinds import composed
 from dpeer.training.data.tables.numerals import decimal_mark
+from dpeer.training.data.tables.schema import composed
 
 PARQUET = (".parquet", ".pq")
 _NAMED = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}

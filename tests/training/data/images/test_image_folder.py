@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Choices, forget, load_task
-from dpeer.training.data.images.image_folder import ImageFolder, image_folder
+from dpeer.training.data.image_folder import ImageFolder, image_folder
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
 

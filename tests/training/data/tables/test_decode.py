@@ -10,7 +10,7 @@ import pytest
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.decode import Verdict, decode
 from dpeer.training.data.tables.inputs import as_targets
-from dpeer.training.data.tables.kinds import Category, Date, Number
+from dpeer.training.data.tables.schema import Category, Date, Number
 from dpeer.training.data.tables.sheet import read_sheet
 
 

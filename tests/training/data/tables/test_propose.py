@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.tables.check import check
-from dpeer.training.data.tables.guess import guess, outward
-from dpeer.training.data.tables.propose import as_toml, propose
+from dpeer.training.data.tables.propose import as_toml, guess, outward, propose
 from dpeer.training.data.tables.schema import parsed
 from dpeer.training.data.tables.sheet import Sheet
 

@@ -8,7 +8,7 @@ import torch
 from dpeer.exceptions import ConfigurationError, PartitionError, TaskError, UnknownName
 from dpeer.training import Choices, build_learner, load_task
 from dpeer.training.data.tables.table import Table, table
-from dpeer.training.tasks.own_data import check_own_data
+from dpeer.training.tasks.options import check_own_data
 
 
 def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:

@@ -12,8 +12,7 @@ import torch
 from dpeer.exceptions import TaskError
 from dpeer.training.data.files import folder, need, reading
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.text import Tokens, read_tokens
-from dpeer.training.data.text.tsv import TextColumns, TextRows, read_texts
+from dpeer.training.data.text import TextColumns, TextRows, Tokens, read_texts, read_tokens
 
 TASK = "glue"
 SOURCE = "https://gluebenchmark.com/tasks"
@@ -110,7 +109,7 @@ def _read(path: Path, columns: TextColumns, *, skip: bool) -> TextRows:
     with reading(TASK, path, SOURCE):
         rows = read_texts(where, path.read_bytes(), columns, skip=skip, advice=advice)
     if rows.labels is None:
-        raise TaskError(f"{where}, line 1: there is no column {columns.label!r}")
+        raise TaskError(f"{where}, line 1: the column {columns.label!r} is missing")
     if not rows.labels:
         raise TaskError(f"{where} has no examples; get it anew from {SOURCE}")
     return rows

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.files import check, folder, need, reading
-from dpeer.training.data.images.pixels import read_images
+from dpeer.training.data.files import check, folder, need, read_images, reading
 from dpeer.training.data.pool import Data, Pool
 
 TASK = "tiny-imagenet"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpeer.training.lora.lora_setting import Lora, check_lora
+from dpeer.training.lora import Lora, check_lora
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.data.images.pixels import read_images
+from dpeer.training.data.files import read_images
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.plain import class_numbers, groups_of
 from dpeer.training.data.tables.sheet import Sheet, read_sheet

@@ -20,7 +20,7 @@ from dpeer.training.data.text import read_tokens
 
 TASK = "roles"
 LEAF = "https://github.com/TalwalkarLab/leaf (data/shakespeare/preprocess.sh)"
-OWN = "whoever made it"
+OWN = "its author"
 _HOLDS = "LEAF's all_data/*.json, or a file .npz or .jsonl of speakers and texts"
 _PLACES = ("data/shakespeare/data", "shakespeare/data", "data")
 
@@ -47,7 +47,7 @@ def read_texts(data: Any) -> Texts:
     if path.is_dir():
         found = _folder(next((path / place for place in _PLACES if (path / place).is_dir()), path))
     elif not path.is_file():
-        raise TaskError(f"task {TASK!r}: there is no data = {data!r}; expected a folder that holds {_HOLDS}")
+        raise TaskError(f"task {TASK!r}: data = {data!r} does not exist; expected a folder that holds {_HOLDS}")
     elif path.suffix == ".npz":
         found = _npz(path)
     elif path.suffix == ".jsonl":
@@ -198,7 +198,7 @@ def roles(asked: Roles) -> Data:
 def _longest(texts: Texts, count: int) -> Texts:
     if not 1 <= count <= len(texts):
         raise TaskError(
-            f"task {TASK!r}: task option roles = {count}: expected 1 to {len(texts)}, the roles that there are"
+            f"task {TASK!r}: task option roles = {count}: expected 1 to {len(texts)}, the number of roles in the data"
         )
     chosen = sorted(texts, key=lambda name: (-len(texts[name]), name))[:count]
     return {name: texts[name] for name in chosen}
