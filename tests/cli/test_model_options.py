@@ -166,7 +166,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         "unknown column 'age, pulse' in what the model needs; 'few.csv': valid: weight",
     ),
     "no rows": (["predict", "--input", "empty.csv", "--output", "out.csv"], "'empty.csv' is empty: it has no rows"),
-    "no file": (["predict", "--input", "nothing.csv", "--output", "out.csv"], "there is no 'nothing.csv'"),
+    "no file": (["predict", "--input", "nothing.csv", "--output", "out.csv"], "'nothing.csv' does not exist"),
     "onto itself": (["predict", "--input", "few.csv", "--output", "few.csv"], "is the input: name another file"),
     "a folder": (["predict", "--input", "few.csv", "--output", "."], "is a folder: name a file"),
     "nowhere": (["predict", "--input", "good.csv", "--output", "a/b/out.csv"], "cannot be written"),

@@ -119,13 +119,13 @@ def test_other_and_classes_without_rows_are_said(proposed: Any, dpeer: Command, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("init", "none.csv", "--overwrite"), "there is no file 'none.csv'"),
+        (("init", "none.csv", "--overwrite"), "'none.csv' does not exist"),
         (
             ("init", "visits.csv", "--overwrite", "--target", "outcom"),
             "column of --target 'outcom' in 'visits.csv': did",
         ),
         (("check", "visits.csv", "--schema", "none.toml"), "schema 'none.toml': No such file"),
-        (("check", "none.csv"), "there is no file 'none.csv'"),
+        (("check", "none.csv"), "'none.csv' does not exist"),
         (("check",), "Missing argument"),
     ],
 )

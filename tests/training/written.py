@@ -86,14 +86,15 @@ def tiny_imagenet(folder: Path, each: int = 40, held: int = 10) -> Written:
     test = np.stack([(number + 50, number, number) for number in range(3 * held)])
     for number, color in enumerate(train):
         name = names[number // each]
-        mode = (color[0], "L") if number == 3 else (tuple(map(int, color)), "RGB")
-        _save(inner / "train" / name / "images" / f"{name}_{number % each:02}.JPEG", *mode)
+        path = inner / "train" / name / "images" / f"{name}_{number % each:02}.JPEG"
+        grey = number == 3
+        save(path, int(color[0]) if grey else tuple(map(int, color)), (64, 64), "L" if grey else "RGB", quality=95)
     lines = []
     for number, color in enumerate(test):
-        _save(inner / "val" / "images" / f"val_{number}.JPEG", tuple(map(int, color)), "RGB")
+        save(inner / "val" / "images" / f"val_{number}.JPEG", tuple(map(int, color)), (64, 64), quality=95)
         lines.append(f"val_{number}.JPEG\t{names[number % 3]}\t0\t32\t44\t62\n")
     (inner / "val" / "val_annotations.txt").write_text("".join(lines))
-    _save(inner / "test" / "images" / "test_0.JPEG", (1, 2, 3), "RGB")
+    save(inner / "test" / "images" / "test_0.JPEG", (1, 2, 3))
     (inner / "wnids.txt").write_text("\n".join(names) + "\n")
     shown = [np.broadcast_to(colors[:, :, None, None], (len(colors), 3, 64, 64)) for colors in (train, test)]
     return Written(
@@ -101,9 +102,10 @@ def tiny_imagenet(folder: Path, each: int = 40, held: int = 10) -> Written:
     )
 
 
-def _save(path: Path, color: Any, mode: str) -> None:
+def save(path: Path, color: Any, size: tuple[int, int] = (40, 30), mode: str = "RGB", **options: Any) -> None:
+    """An image of one color."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, (64, 64), color if mode == "RGB" else int(color)).save(path, "JPEG", quality=95)
+    Image.new(mode, size, color).save(path, **options)
 
 
 def mnist(folder: Path, train: int = 200, test: int = 100, **changes: Any) -> Written:

@@ -51,12 +51,12 @@ def image_folder(asked: ImageFolder) -> Data:
         )
     train, test = (path / name if (path / name).is_dir() else None for name in ("train", "test"))
     if test is not None and train is None:
-        raise TaskError(f"task {TASK!r}: there is {test}, but no folder train beside it")
+        raise TaskError(f"task {TASK!r}: the folder {test} has no folder train beside it")
     classes = asked.classes or _classes(train or path)
     if len(classes) < 2:
         raise TaskError(
             f"task {TASK!r}: expected a folder for each of two classes or more in {train or path}; "
-            f"there is {classes[0] if classes else 'none'}"
+            f"it has {classes[0] if classes else 'none'}"
         )
     known: dict[str, int] = {}  # a group has one number in both pools
     pool = _pool(train or path, classes, asked, known)
@@ -171,7 +171,7 @@ def _labelled(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: 
     paths = [where / name for name in sheet.cells["file"]]
     for path, place in zip(paths, sheet.places, strict=True):
         if not path.is_file():
-            raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: there is no image {str(path)!r}")
+            raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: no image {str(path)!r}")
     groups, stretches = None, None
     if "group" in sheet.header:
         groups, stretches = groups_of(sheet, "group", known)
@@ -197,9 +197,7 @@ def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict
             + (f"left out: {_kinds(where, held)}" if held else "remove the folder, and name all classes with classes=")
         )
     if not labelled:
-        raise TaskError(
-            f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; there are none"
-        )
+        raise TaskError(f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; it has none")
     inputs = read_images(TASK, [path for path, _ in labelled], asked.channels, asked.side, resize=True)
     return Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
 

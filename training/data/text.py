@@ -159,7 +159,7 @@ class FileTokens(Tokens):
         """
         where = Path(path).expanduser()
         if not where.is_file():
-            raise TaskError(f"task {task!r}: there is no file tokenizer = {path!r}; expected a tokenizer.json")
+            raise TaskError(f"task {task!r}: tokenizer = {path!r} does not exist; expected a tokenizer.json")
         check_libraries(f"task {task!r} with tokenizer = {path!r}", "transformers", tokenizers="tokenizers")
         from tokenizers import Tokenizer
 

@@ -296,8 +296,8 @@ def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> 
     least = given.get("vocabulary", tokens.vocabulary)
     if isinstance(least, int) and least < tokens.vocabulary:
         raise TaskError(
-            f"--model-option vocabulary={least}: the tokenizer ({tokens.label}) has {tokens.vocabulary} tokens: say as "
-            "many or more, or leave it out"
+            f"--model-option vocabulary={least}: the tokenizer ({tokens.label}) has {tokens.vocabulary} tokens: give "
+            "as many or more, or leave it out"
         )
     follows = {"vocabulary": tokens.vocabulary, "padding": tokens.padding, "separator": tokens.separator}
     takes = find_model(model).options()

@@ -49,7 +49,7 @@ def place(task: str, value: Any, rank: int, size: int, example: str, partition: 
         )
     if found != given and not Path(found).expanduser().exists():
         raise TaskError(
-            f"task {task!r}: there is no {found!r}: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
+            f"task {task!r}: {found!r} does not exist: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
             f"its own; this is rank {rank}"
         )
     return found

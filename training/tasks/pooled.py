@@ -14,21 +14,19 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.data.duplicate_rows import count_equal, in_words, numbered
+from dpeer.training.data.holdout import enough, hold_out, hold_out_alike, hold_out_apart
 from dpeer.training.data.partitions import (
+    MINIMUM_TEST,
+    MINIMUM_TRAIN,
     NATURAL,
     OWN,
     Indices,
     check_spec,
     deal_groups,
-    enough,
-    hold_out,
-    hold_out_alike,
-    hold_out_apart,
     partition_pools,
     remarks,
 )
 from dpeer.training.data.partitions import partition as divide_pool
-from dpeer.training.data.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options, with_tokens
@@ -170,7 +168,7 @@ def keep(
     else:
         train, test = _halves(data.train, everything, seed, rank, apart=apart)
     part = _with_validation(data.train, train, test, validation, seed, rank, apart=apart, only_if_enough=only_if_enough)
-    chance = " (who is held out is drawn one by one where single records are protected)" if apart else ""
+    chance = " (each sample is held out by a draw of its own where single records are protected)" if apart else ""
     _check_size(part, 0.0 if only_if_enough else validation, OWN, rank, f"give it more data{chance}")
     return Division(data.train, data.test or data.train, [part])
 

@@ -125,7 +125,7 @@ def read_new(
     """
     path = path.expanduser()
     if not path.exists():
-        raise TaskError(f"there is no {str(path)!r}")
+        raise TaskError(f"{str(path)!r} does not exist")
     built = card.get("model") or {}
     if reading is not None:
         found = _rows(reading, path, labels)

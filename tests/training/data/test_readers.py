@@ -147,7 +147,7 @@ def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
 
 def test_pixels_of_leaf_that_are_no_bytes_are_kept_and_scaled_alike(tmp_path: Path) -> None:
     """What a model gets of an image does not depend on the images beside it."""
-    expected = written.femnist(tmp_path, (256, 5))
+    expected = written.femnist(tmp_path, (9, 5))
     levels = np.repeat(np.arange(256)[:, None], 784, axis=1) / 255
     path = tmp_path / "train" / "all_data_0.json"
     written.leaf(path, {"a": levels, "b": levels[:9]})
@@ -313,6 +313,7 @@ def test_the_real_mnist_and_its_writers(shared: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_real_cifar(tmp_path: Path, shared: Path) -> None:
     """Whole, and shortened, so that its later batches are empty."""
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")

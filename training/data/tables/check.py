@@ -110,7 +110,7 @@ def _problems(sheet: Sheet, name: str, column: Column | Target, found: Decoded) 
     if len(beyond):
         problems.append(Problem(name, f"outside the range {_range(column)}", _cells(sheet, name, beyond.tolist())))
     if isinstance(column, Target) and len(empty := found.rows(Verdict.GAP)):
-        what = "there is nothing to learn from a row without it: fill it or drop the row"
+        what = "a row without it teaches nothing: fill it or drop the row"
         problems.append(Problem(name, what, _cells(sheet, name, empty.tolist())))
     return problems
 

@@ -259,7 +259,7 @@ class Schema(BaseModel):
         if self.target.column in self.columns:
             raise ValueError(f"column {self.target.column!r} is the target: leave out [columns.{self.target.column}]")
         if not self.inputs:
-            raise ValueError("there is no column to learn from: at least one must be no group and not ignored")
+            raise ValueError("no column to learn from: at least one must be no group and not ignored")
         groups = [name for name, column in self.columns.items() if isinstance(column, Group)]
         if len(groups) > 1:
             raise ValueError(f"columns {', '.join(groups)} are of kind group: one column can say what belongs together")
@@ -355,15 +355,15 @@ def _mistake(error: ValidationError, content: Mapping[str, Any], path: str) -> C
     if first["type"] == "union_tag_not_found":
         return ConfigurationError(f'{place}: {key} has no kind: write kind = "number" (or {", ".join([*KINDS][1:])})')
     if first["type"] == "missing":
-        return ConfigurationError(f"{place}: {key} is missing{_as(keys[-1])}")
+        return ConfigurationError(f"{place}: {key} is missing{_as(keys)}")
     wrong = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error" and isinstance(first["input"], Mapping):
         return ConfigurationError(f"{place}{f': {key}' if key else ''}: {wrong}")
-    return ConfigurationError(f"{place}: {key} = {first['input']!r}: {wrong[:1].lower()}{wrong[1:]}{_as(keys[-1])}")
+    return ConfigurationError(f"{place}: {key} = {first['input']!r}: {wrong[:1].lower()}{wrong[1:]}{_as(keys)}")
 
 
-def _as(key: str) -> str:
-    return f"; expected {_EXAMPLES[key]}" if key in _EXAMPLES else ""
+def _as(keys: list[str]) -> str:
+    return f"; expected {_EXAMPLES[keys[-1]]}" if keys[-1] in _EXAMPLES and keys != ["format"] else ""
 
 
 def _known(keys: list[str], content: Mapping[str, Any]) -> list[str]:

@@ -96,7 +96,7 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
                     rows.append(cells)
                     places.append(number)
     except FileNotFoundError as error:
-        raise TaskError(f"there is no file {path!r}") from error
+        raise TaskError(f"{path!r} does not exist") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
@@ -181,7 +181,7 @@ def _parquet(path: str, place: Path) -> Sheet:
     import pyarrow.parquet as parquet
 
     if not place.exists():
-        raise TaskError(f"there is no file {path!r}")
+        raise TaskError(f"{path!r} does not exist")
     try:
         _check_kind(path, place, is_parquet=True)
         content = parquet.ParquetFile(place).read()

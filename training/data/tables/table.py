@@ -187,7 +187,7 @@ def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
     if len(names) < 2:
         raise TaskError(
             f"task {TASK!r}: {asked.path!r} shows one class only ({names[0]!r} in column {asked.target!r}): "
-            "name all there are with classes=A,B"
+            "name all with classes=A,B"
         )
     if len(names) > 20 and 2 * len(names) > len(cells):
         raise TaskError(

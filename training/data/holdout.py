@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dpeer.training.data.partitions.assign import Indices
+from dpeer.training.data.partitions import Indices
 
 FEWEST = 5
 """Samples that validation takes at least where nobody has asked for it: of fewer, the loss says next to nothing."""
