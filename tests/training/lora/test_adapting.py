@@ -23,9 +23,9 @@ def load(lora: str | None, rank: int = 0, factory: Callable[..., Task] = words, 
     return load_task(reference(factory), rank, 2, 0, {}, Choices(lora=lora, **choices))
 
 
-def learn(lora: str | None, rank: int = 0, algorithm: str = "dfedmdc", **choices: Any) -> TorchLearner:
+def learner_of(task: Task, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=2, head_epochs=1)
-    return build_learner(load(lora, rank, **choices), algorithm, h, rank=rank, seed=0)
+    return build_learner(task, algorithm, h, rank=rank, seed=0)
 
 
 def outputs(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def test_an_adapter_adds_its_two_factors_times_alpha_over_r() -> None:
 
 
 def test_the_first_values_are_those_of_all_peers_and_follow_from_the_seed() -> None:
-    one, other = learn("r=2"), learn("r=2", rank=1)
+    one, other = learner_of(load("r=2")), learner_of(load("r=2", 1), 1)
     assert one.digest == other.digest
     assert one.manifest == other.manifest
     a = dict(load("r=2").model.named_parameters())["block.query.lora_A.default.weight"]
@@ -76,12 +76,12 @@ def test_frozen_values_that_differ_show_in_the_digest() -> None:
             task.model.get_parameter("tokens.weight")[0, 0] += 1
         return task
 
-    assert learn("r=2").digest != learn("r=2", factory=others).digest
+    assert learner_of(load("r=2")).digest != learner_of(load("r=2", factory=others)).digest
 
 
 def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was() -> None:
-    learner = learn("r=2")
-    model = learner.task.model
+    task = load("r=2")
+    learner, model = learner_of(task), task.model
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     first = learner.train(0)
     payload = learner.release(0)
@@ -93,18 +93,21 @@ def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was()
     assert last < first
     changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert changed == {name for name in before if "lora_" in name or name.startswith("head")}
-    assert learn("r=2", algorithm="dfedavgm").body_parameters == learner.body_parameters + 8 * 3 + 3, "it shares all"
+    assert learner_of(load("r=2"), algorithm="dfedavgm").body_parameters == learner.body_parameters + 8 * 3 + 3, (
+        "it shares all"
+    )
 
 
 def test_what_is_saved_is_the_plain_model_with_the_adapters_in_it(tmp_path: Path) -> None:
-    learner = learn("r=2,alpha=8,targets=tokens+query+out")
+    task = load("r=2,alpha=8,targets=tokens+query+out")
+    learner = learner_of(task)
     learner.train(0)
     learner.write_model(tmp_path / "model.safetensors")
     values = load_file(tmp_path / "model.safetensors")
     plain = Words()
     plain.load_state_dict(values)
     tokens = torch.randint(11, (20, 5))
-    theirs = outputs(learner.task.model, tokens)
+    theirs = outputs(task.model, tokens)
     assert torch.allclose(outputs(plain, tokens), theirs, atol=1e-5)
     assert not torch.allclose(outputs(load(None).model, tokens), theirs, atol=1e-2)
     assert learner.card()["lora"] == "r=2,alpha=8,targets=out+query+tokens"

@@ -124,6 +124,7 @@ def test_dropout_draws_and_is_refused_where_single_examples_are_protected(name: 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_other_models_do_not_import_the_library_and_it_asks_no_server() -> None:
     code = """
 import socket, sys
