@@ -41,7 +41,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import rings
 import torch
@@ -55,7 +55,7 @@ from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
-from dpeer.training import Task, TorchLearner, learner_parts
+from dpeer.training import Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
@@ -101,7 +101,7 @@ class Landing(Idle):
 
     def room(self) -> memoryview:
         """A buffer of the pool."""
-        return self._gossip.codec.buffers.take()
+        return self.gossip.codec.buffers.take()
 
 
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
@@ -140,7 +140,7 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
 
 async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folder: Path | None) -> Figures:
     kind = Landing if case.options.get("lands") else Idle
-    learner = kind(learner_parts(task(case.parameters), "dfedmdc", rank=rank, seed=0))
+    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", rank=rank, seed=0, kind=kind))
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
@@ -184,7 +184,7 @@ def task(parameters: int) -> Task:
 
 def idle(rank: int, parameters: int) -> Idle:
     """A learner whose body has so many parameters."""
-    return Idle(learner_parts(task(parameters), "dfedmdc", rank=rank, seed=0))
+    return cast(Idle, build_learner(task(parameters), "dfedmdc", rank=rank, seed=0, kind=Idle))
 
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {

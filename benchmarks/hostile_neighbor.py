@@ -16,7 +16,7 @@ from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Arrival, Event, Identity, Link, Sent
 from dpeer.peer.transports import Keyring
-from dpeer.peer.transports.keys import new_secret, public_of
+from dpeer.peer.transports.curve import new_secret, public_of
 
 USELESS = 10
 """Messages of no use before each message that the neighbor has to send. With bodies in 11 pieces this is more than what

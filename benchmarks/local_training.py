@@ -118,7 +118,7 @@ def _local_training(
 
     result = _compare(learner.train, plain, repeats)
     theirs = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    ours = torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
+    ours = torch.cat([p.detach().reshape(-1) for p in learner.trainer.module.parameters()])
     assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4), "the two loops do not compute the same"
     return {"model": name, "what": "a round of dfedmdc", "baseline": "plain PyTorch loop", **result}
 

@@ -28,6 +28,7 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ import numpy as np
 import dpeer
 from dpeer.exceptions import Diverged
 from dpeer.federation import build
-from dpeer.training import TorchLearner
+from dpeer.training import TorchLearner, build_learner
 from dpeer.training.payload import Payload
 
 SIZE = 8
@@ -126,11 +127,11 @@ def measure(cell: Cell, data: str | None, out: Path, rounds: int | None = None) 
 
         def release(self, number: int) -> Payload | None:
             sent = super().release(number)
-            if sent is None or self._rank < first:
+            if sent is None or self.trainer.rank < first:
                 return sent
-            return [attacked(np.frombuffer(b"".join(sent), "<f4"), cell.attack, number, self._rank, cell.seed)]
+            return [attacked(np.frombuffer(b"".join(sent), "<f4"), cell.attack, number, self.trainer.rank, cell.seed)]
 
-    with patch.object(build, "TorchLearner", Learner):
+    with patch.object(build, "build_learner", partial(build_learner, kind=Learner)):
         try:
             run = dpeer.run(settings, overwrite=True)
         except Diverged:

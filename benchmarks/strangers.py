@@ -28,7 +28,7 @@ import time
 import zmq
 
 from dpeer.cores import own_cores
-from dpeer.peer.transports.keys import new_secret, public_of
+from dpeer.peer.transports.curve import new_secret, public_of
 
 JUNK = bytes(100)
 MUCH = bytes(65536)

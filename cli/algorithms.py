@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dpeer.cli.options import setting_options
-from dpeer.cli.topology.options import json_option, print_table
+from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.federation.config import from_flags
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
@@ -41,9 +40,9 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     from dpeer.training import ALGORITHMS, Hyperparameters, make_options, options_among
 
     common = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
-    said = settings.model_fields_set
+    given = settings.model_fields_set
     used = {
-        name: common.model_copy(update={key: value for key, value in algorithm.defaults.items() if key not in said})
+        name: common.model_copy(update={key: value for key, value in algorithm.defaults.items() if key not in given})
         for name, algorithm in ALGORITHMS.items()
     }
     values = settings.model_dump()
@@ -75,7 +74,7 @@ def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
 
 
 def _print_costs(listed: list[dict[str, Any]]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table()
     table.add_column("algorithm", no_wrap=True)
     table.add_column("gradients", justify="right", no_wrap=True)
     table.add_column("messages", justify="right", no_wrap=True)

@@ -30,7 +30,7 @@ def card(run: Path, out: Path | None) -> None:
     check_libraries("dpeer card", "plot", jinja2="Jinja2")
     folder = model_folder(run)
     content = read_card(folder)
-    from dpeer.report.card import write_card  # needs Jinja2, which not everybody has
+    from dpeer.report.card import write_card  # needs Jinja2, an optional library
 
     page = folder / CARD_PAGE if out is None else out
     write_card(content, page)

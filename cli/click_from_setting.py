@@ -14,24 +14,20 @@ from pydantic.fields import FieldInfo
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_A_RUN = " (default"
-"""Where the words of a setting say what a run takes if nothing is given."""
+"""Where the words of a setting begin to name the default of a run."""
 
 _UNIONS = (Union, types.UnionType)
 
 
 class NumberOr(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A number, or one of some words.
-
-    Args:
-        words: Which.
-    """
+    """A number, or one of some words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
         self.name = f"NUMBER|{'|'.join(words)}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or the word."""
+        """The number or the word of a text."""
         if value in self._words or isinstance(value, float):
             return value
         try:
@@ -41,13 +37,13 @@ class NumberOr(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], F]:
-    """Options for settings whose default counts where nothing is given: of commands that read no federation file.
+    """Options for settings of commands that read no federation file: a setting's own default is the option's.
 
     Args:
-        section: Whose fields they are.
-        names: Which ones, in the order of the help.
-        more: What `click.option` takes besides, such as a `type` that reads another notation. With ``planned=True``
-            the words leave out what a run does where nothing is given.
+        section: Has the fields.
+        names: Names of fields, in the order of the help.
+        more: Further arguments of `click.option`, such as a `type` that reads another notation. With ``planned=True``
+            the words leave out the default of a run.
     """
 
     def decorate(command: F) -> F:
@@ -76,7 +72,7 @@ def flag(name: str) -> str:
 
 
 def click_type(kind: Any) -> Any:
-    """What click checks of a value of this type; ranges and patterns are checked where the settings are."""
+    """The click type of a setting's type; ranges and patterns are checked by the setting itself."""
     if get_origin(kind) in _UNIONS:
         return NumberOr(next(get_args(part) for part in get_args(kind) if get_origin(part) is Literal))
     if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import baseline_option, json_option, run_options
+from dpeer.cli.options import GroupedCommand, baseline_option, json_option, run_options
 from dpeer.federation.sections import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
@@ -20,21 +18,10 @@ from dpeer.federation.settings import option_names
 )
 @baseline_option
 @json_option
-def cluster(
-    federation: Path | None,
-    resume: bool,
-    overwrite: bool,
-    new_data: bool,
-    baseline: str | None,
-    as_json: bool,
-    **flags: Any,
-) -> int:
+def cluster(**given: Any) -> int:
     """Run a whole federation on this machine, one process a peer.
 
     The peers are those of `dpeer start` and talk over ZeroMQ on loopback. Ctrl-C stops them all after their minibatch
     and keeps the last completed round; --resume goes on from there.
     """
-    return local_run(
-        "cluster", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline,
-        as_json=as_json,
-    )  # fmt: skip
+    return local_run("cluster", **given)

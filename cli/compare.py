@@ -1,17 +1,23 @@
-"""`dpeer compare`: many runs side by side, a table at the end."""
+"""`dpeer compare`: algorithms side by side on the same peers, and tables of how they compare."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
-from dpeer.cli.grouping import GroupedCommand, GroupedOption
-from dpeer.cli.options import setting_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
+from dpeer.cli.tables import plain_table
 from dpeer.cores import own_cores
 from dpeer.federation.sections import (
     AloneSettings,
@@ -23,12 +29,25 @@ from dpeer.federation.sections import (
 )
 from dpeer.federation.settings import option_names
 
+if TYPE_CHECKING:
+    from dpeer.experiments.comparison import Compared
+    from dpeer.experiments.tables import Table
+
 _NOT_HERE = (LogSettings, AloneSettings, ThreadSettings, NetworkSettings, LauncherSettings, SimulationSettings)
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
 """Settings that have an option of their own here, or none."""
 
-_OF_COMPARISON: dict[str, Any] = {"cls": GroupedOption, "group": "The comparison"}
+_PLAN = (
+    "algorithms", "topology", "partition", "seeds", "target", "at_round", "at_epsilon", "last", "reference", "grid",
+    "tune_seeds", "validation",
+)  # fmt: skip
+"""Options that are keys of an experiment's table [compare]."""
+
+_SETTING = re.compile(r":(?=[^:]*=)")
+"""Where a row's name has a setting; a value may have a colon, too."""
+
+_option = partial(click.option, cls=GroupedOption, group="The comparison")
 
 
 def _list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
@@ -50,136 +69,79 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 
 @click.command(cls=GroupedCommand)
 @click.argument("experiment", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
+@_option(
     "--algorithms",
-    **_OF_COMPARISON,
     callback=_list,
     metavar="NAME[:KEY=VALUE...],...",
     help="Rows, comma-separated, each with settings of its own if it needs any: local,dfedsmdc:sam=both:rho=0.1.",
 )
-@click.option(
-    "--topology",
-    **_OF_COMPARISON,
-    callback=_list,
-    metavar="NAME,...",
-    help="Graphs; a table for each.",
-)
-@click.option(
-    "--partition",
-    **_OF_COMPARISON,
-    callback=_list,
-    metavar="SPEC,...",
-    help="Ways to divide the data; a table for each.",
-)
-@click.option(
-    "--seeds",
-    **_OF_COMPARISON,
-    help="Repetitions: FIRST-LAST, or numbers with commas.  [default: 0]",
-)
-@click.option(
-    "--target",
-    **_OF_COMPARISON,
-    type=float,
-    help="An accuracy between 0 and 1: what it took to reach it is shown as well.",
-)
-@click.option(
+@_option("--topology", callback=_list, metavar="NAME,...", help="Graphs; a table for each.")
+@_option("--partition", callback=_list, metavar="SPEC,...", help="Ways to divide the data; a table for each.")
+@_option("--seeds", help="Repetitions: FIRST-LAST, or numbers with commas.  [default: 0]")
+@_option("--target", type=float, help="An accuracy between 0 and 1: what it took to reach it is shown as well.")
+@_option(
     "--at-round",
-    **_OF_COMPARISON,
     callback=_numbers(int),
     metavar="N,...",
     help="Accuracies after these numbers of rounds are shown as well.",
 )
-@click.option(
+@_option(
     "--at-epsilon",
-    **_OF_COMPARISON,
     callback=_numbers(float),
     metavar="E,...",
     help="Accuracies before any peer has spent more than these epsilons are shown as well.",
 )
-@click.option(
+@_option(
     "--last",
-    **_OF_COMPARISON,
     type=int,
     metavar="N",
     help="Accuracies are means over the evaluated ones of the last N rounds.  [default: 1, the last round]",
 )
-@click.option(
+@_option(
     "--reference",
-    **_OF_COMPARISON,
     metavar="ROW",
     help="Row that the others are compared with.  [default: the row that trains alone, else the first]",
 )
-@click.option(
+@_option(
     "--grid",
-    **_OF_COMPARISON,
     multiple=True,
     metavar="KEY[+KEY]=VALUE,...",
     help="Choose these settings for each row on validation data, before anything is compared; repeatable.",
 )
-@click.option(
-    "--tune-seeds",
-    **_OF_COMPARISON,
-    help="Seeds with which --grid chooses; none of --seeds.  [default: 100]",
-)
-@click.option(
+@_option("--tune-seeds", help="Seeds with which --grid chooses; none of --seeds.  [default: 100]")
+@_option(
     "--validation",
-    **_OF_COMPARISON,
     type=float,
     help="Share of the training samples held out for --grid to choose on; a task of your own brings validation data.  "
     "[default: 0.2]",
 )
-@click.option("--small", **_OF_COMPARISON, is_flag=True, help="With the settings of the file's table [small].")
-@click.option(
+@_option("--small", is_flag=True, help="With the settings of the file's table [small].")
+@_option(
     "--jobs",
-    **_OF_COMPARISON,
     type=click.IntRange(1),
     metavar="N",
     help="Runs at a time, each on a core of its own.  [default: all cores]",
 )
-@click.option(
+@_option(
     "--out",
-    **_OF_COMPARISON,
     type=click.Path(path_type=Path),
     default=Path("dpeer-compare"),
     help="A folder for each run, and the tables.",
 )
-@click.option("--json", "as_json", **_OF_COMPARISON, is_flag=True, help="Print the figures as JSON, not as tables.")
+@_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
-def compare(
-    experiment: Path | None,
-    algorithms: list[str] | None,
-    topology: list[str] | None,
-    partition: list[str] | None,
-    seeds: str | None,
-    target: float | None,
-    at_round: list[int] | None,
-    at_epsilon: list[float] | None,
-    last: int | None,
-    reference: str | None,
-    grid: Sequence[str],
-    tune_seeds: str | None,
-    validation: float | None,
-    small: bool,
-    jobs: int | None,
-    out: Path,
-    as_json: bool,
-    **flags: Any,
-) -> int:
+def compare(experiment: Path | None, small: bool, jobs: int | None, out: Path, as_json: bool, **given: Any) -> int:
     """Run algorithms side by side on the same peers, and print how they compare.
 
     EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
     of its own: the same command again, also after Ctrl-C, runs only what is missing.
     """
-    from dpeer.cli.comparison_output import ProgressLines, print_compared  # torch: not for --help
-    from dpeer.experiments.comparison import Comparison
+    from dpeer.experiments.comparison import Comparison  # torch: not for --help
     from dpeer.experiments.experiment import load
 
-    plan = {
-        "algorithms": algorithms, "topology": topology, "partition": partition, "seeds": seeds, "target": target,
-        "at_round": at_round, "at_epsilon": at_epsilon, "last": last, "reference": reference,
-        "grid": list(grid) or None, "tune_seeds": tune_seeds, "validation": validation,
-    }  # fmt: skip
-    found = load(experiment, flags, plan, small=small)
+    plan = {name: given.pop(name) for name in _PLAN}
+    plan["grid"] = list(plan["grid"]) or None
+    found = load(experiment, given, plan, small=small)
     compared = Comparison(found, out, jobs or len(own_cores()), ProgressLines(out, Console(stderr=True))).run()
     if compared is None:
         click.echo("dpeer: stopped; the same command goes on", err=True)
@@ -188,3 +150,77 @@ def compare(
     else:
         print_compared(compared)
     return 0
+
+
+def _spaced(name: str) -> str:
+    """A row's name with spaces before its settings, where it may be broken."""
+    algorithm, equals, rest = name.partition("=")
+    return algorithm.replace(":", " ") + equals + _SETTING.sub(" ", rest)
+
+
+class ProgressLines:
+    """Shows a comparison's progress: a bar on a terminal, else a line for each run.
+
+    Args:
+        out: The comparison's folder.
+        console: The console that progress is shown on.
+    """
+
+    def __init__(self, out: Path, console: Console) -> None:
+        self._out, self._console = out, console
+
+    @contextmanager
+    def begin(self, what: str, missing: int, total: int) -> Iterator[Callable[[str], None]]:
+        """See `dpeer.experiments.comparison.Watcher`."""
+        if missing and not self._console.is_terminal:
+            click.echo(f"{missing} of {total} {what} to make in {self._out}", err=True)
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("for"), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
+        )  # fmt: skip
+        with Progress(
+            *columns, console=self._console, disable=not self._console.is_terminal or not missing
+        ) as progress:
+            bar = progress.add_task(what, total=missing)
+            ended = 0
+
+            def ended_one(name: str) -> None:
+                nonlocal ended
+                ended += 1
+                progress.advance(bar)
+                if not self._console.is_terminal:
+                    click.echo(f"{ended}/{missing} {name}", err=True)
+
+            yield ended_one
+
+
+def print_compared(found: Compared) -> None:
+    """Print what was chosen, the tables, and where the files are."""
+    console = Console()
+    for line in [*found.about, *found.chosen, ""]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for table in found.tables:
+        show_table(table, console)
+    tables, peers = found.files
+    click.echo(f"tables {tables}; every peer {peers}; a folder for each run")
+    if found.left_out:
+        click.echo(found.left_out)
+
+
+def show_table(table: Table, console: Console) -> None:
+    """Print a table; its numbers are never broken, names of rows only between their settings."""
+    shown = plain_table()
+    for number, column in enumerate(table.columns):
+        if number:
+            # As wide as its numbers and words, which then are never broken; only names give way to little room.
+            wide = max(7, *(len(row[number]) for row in table.rows), *map(len, column.split()))
+            shown.add_column(Text(textwrap.fill(column, wide)), justify="right", no_wrap=True)
+        else:
+            shown.add_column(Text(column), overflow="fold")
+    for name, *row in table.rows:
+        shown.add_row(Text(_spaced(name)), *map(Text, row))
+    console.print(Text(table.title, "bold"), soft_wrap=True)
+    console.print(shown)
+    for remark in table.remarks:
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+    console.print()

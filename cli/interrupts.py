@@ -16,7 +16,7 @@ from dpeer.federation.stop_signals import stop_signals
 def ended_at_once() -> Iterator[None]:
     """Within it Ctrl-C ends the process at once, unless an event loop handles it.
 
-    As an exception it would come in the middle of an import, where torch ends the process with messages of its own.
+    Raised as an exception in the middle of an import, it would make torch print messages of its own.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -18,18 +18,18 @@ from dpeer.federation.keys import write_secret
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
     show_default="this folder",
-    help="Folder for the secret key, rank-R.secret; it is made if it is not there.",
+    help="Folder for the secret key, rank-R.secret; made where it is missing.",
 )
 def keygen(rank: int, out: Path) -> None:
     """Make a secret key and the public key that belongs to it.
 
     The secret is written to DIR/rank-R.secret, which only its owner can read; it stays on the host that runs the rank,
     whose peer is started with --secret. The public key is printed as the line that goes to [rank.R] of the federation
-    file. Once every rank has its key there, all connections are encrypted, and nobody else gets in.
+    file. Once every rank has its key there, all connections are encrypted, and no other host gets in.
     """
     if rank < 0:
         raise ConfigurationError(f"--rank {rank}: expected a rank, from 0")
     path, public = write_secret(rank, out)
     say(f"dpeer: wrote {path}: keep it on the host of rank {rank}, and start that peer with --secret {path}")
-    say(f"dpeer: send the others this line, which goes below [rank.{rank}] in everybody's federation file:")
+    say(f"dpeer: send the others this line, which goes below [rank.{rank}] in every peer's federation file:")
     click.echo(f'key = "{public.hex()}"')

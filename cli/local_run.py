@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import click
 from rich.console import Console
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.live import open_view
+from dpeer.cli.progress import open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
@@ -26,16 +25,9 @@ Mode = Literal["cluster", "simulate"]
 
 
 def local_run(
-    mode: Mode,
-    federation: Path | None,
-    flags: Mapping[str, Any],
-    *,
-    resume: bool,
-    overwrite: bool,
-    new_data: bool,
-    baseline: str | None,
-    as_json: bool,
-) -> int:
+    mode: Mode, *, federation: Path | None, baseline: str | None, as_json: bool, resume: bool, overwrite: bool,
+    new_data: bool, **flags: Any,
+) -> int:  # fmt: skip
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code.
 
     Raises:
@@ -52,8 +44,8 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
-        # One definition of the local-only baseline. Protected, with a paper's values, or where somebody wants its
-        # files, it is a run of its own.
+        # One definition of the local-only baseline. Protected, with a paper's values, or with --alone never, it is a
+        # run of its own.
         own_run = settings.privacy != "none" or settings.preset or settings.alone == "never"
         beside = baseline == "local" and not own_run
         if beside or "alone" not in settings.model_fields_set:
@@ -66,36 +58,25 @@ def local_run(
             )
         if file := config.source(federation):
             terminal.say(f"settings from {file}")
-        return _run(
-            mode, settings, terminal, baseline, resume=resume, overwrite=overwrite, new_data=new_data, as_json=as_json
-        )
+        began: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "new_data": new_data}
+        return _run(mode, settings, terminal, baseline, as_json=as_json, began=began)
 
 
 def _run(
-    mode: Mode,
-    settings: Settings,
-    terminal: Terminal,
-    baseline: str | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-    new_data: bool,
-    as_json: bool,
+    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, Any]
 ) -> int:
     with ended_at_once():
         run_all = cluster if mode == "cluster" else simulate
         view = _opened(terminal, mode, settings)
-        result = run_all(settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
+        result = run_all(settings, **began, open_view=view)
     if result.failure is not None:
         terminal.say(f"dpeer: {result.failure}")
     if not result.summary:
         terminal.say("dpeer: stopped before the first round")
         return 0
     if result.summary["status"] != "done" and result.failure is None:
-        if settings.faults is not None:
-            terminal.say(f"dpeer: stopped; --overwrite begins anew; files in {settings.out}")
-            return 0
-        terminal.say(f"dpeer: stopped; --resume goes on; files in {settings.out}")
+        again = "--resume goes on" if settings.faults is None else "--overwrite begins anew"
+        terminal.say(f"dpeer: stopped; {again}; files in {settings.out}")
         return 0
     compared = error = None
     summary = result.summary
@@ -103,7 +84,7 @@ def _run(
         other = _baseline(settings, baseline)
         try:
             view = _opened(terminal, "simulate", other)
-            found = simulate(other, overwrite=True, new_data=new_data, open_view=view).summary
+            found = simulate(other, overwrite=True, new_data=began["new_data"], open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
             if compared is not None:
                 summary = add_comparison(settings.out, other.out, baseline, summary)

@@ -18,7 +18,7 @@ _COMMANDS = {
     "keygen": "Make a peer's keys, by which the others know it.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
-    "worth": "Compare a peer with its local-only baseline, after its run; combine what sites found.",
+    "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
     "model": "Make a peer's model from its checkpoint.",
@@ -69,14 +69,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits with the codes of dpeer.exceptions."""
     own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
-    # Wherever it stands: `dpeer start ... --debug` is what people type after an error.
+    # At any place: after an error people type `dpeer start ... --debug`.
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     if sys.platform == "win32":
         click.echo("dpeer runs on Linux and macOS; on Windows, use WSL", err=True)
         sys.exit(1)
     if own_process and sys.getfilesystemencoding() == "ascii":
-        # An ASCII locale has no word for a file called "bäsuche.csv", nor can a terminal show one.
+        # Under an ASCII locale Python could not open a file called "bäsuche.csv".
         command = [sys.executable, "-m", "dpeer", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - this very program
     try:
@@ -91,18 +91,18 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         code = _end("interrupted", 130, debug=False)
     except click.ClickException as error:
-        code = _end(_said(error), error.exit_code, debug)
+        code = _end(_message(error), error.exit_code, debug)
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
         code = _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
     if own_process:
-        # From here on nothing is left to be done: Ctrl-C ends the process without a word of what libraries do at exit.
+        # All work is done: from here on Ctrl-C ends the process without tracebacks of libraries' exit handlers.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _said(error: click.ClickException) -> str:
+def _message(error: click.ClickException) -> str:
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--faults":
         return "--faults: only dpeer simulate has a clock and a network of its own (and dpeer compare, which uses it)"

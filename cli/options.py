@@ -1,23 +1,59 @@
-"""click options for all settings of a command, made from the fields of `Settings`."""
+"""click options for all settings of a command, made from the fields of `Settings`, and their headings in the help."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from dpeer.cli.click_from_setting import click_type, flag, in_words, without_none
-from dpeer.cli.grouping import GroupedOption
+from dpeer.cli.click_from_setting import F, click_type, flag, in_words, without_none
 from dpeer.federation.config import parse_option
-from dpeer.federation.settings import TABLES, Settings, option_names
+from dpeer.federation.settings import TABLES, Settings
 from dpeer.sections import meaning_of
 
-F = TypeVar("F", bound=Callable[..., Any])
+MOST_USED = "Most used"
+_OTHERS = "Other options"
 
 _KEYS = {name: flag(name).removesuffix("s") for name in TABLES}
 """Settings that are tables: their options take one KEY=VALUE at a time."""
+
+_EXAMPLES = {
+    "--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1", "--model-option": "width=128",
+}  # fmt: skip
+
+
+class GroupedOption(click.Option):
+    """An option with a heading, under which the help lists it.
+
+    Args:
+        group: The heading; without one the option is listed last.
+        first: Whether the option is one of those that most people need.
+    """
+
+    def __init__(self, *args: Any, group: str = _OTHERS, first: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = MOST_USED if first else group
+
+
+class GroupedCommand(click.Command):
+    """A command that lists its options by heading, in the order in which headings first come up."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, heading by heading."""
+        groups: dict[str, list[tuple[str, str]]] = {MOST_USED: []}
+        others: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            group = getattr(parameter, "group", _OTHERS)
+            (others if group == _OTHERS else groups.setdefault(group, [])).append(record)
+        for heading, records in {**groups, _OTHERS: others}.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 def setting_options(*names: str) -> Callable[[F], F]:
@@ -32,7 +68,7 @@ def setting_options(*names: str) -> Callable[[F], F]:
 
 
 def run_options(*names: str) -> Callable[[F], F]:
-    """Options for these settings, and what start, cluster and simulate have in common besides."""
+    """Options for these settings, and further ones that start, cluster and simulate have in common."""
     given: dict[str, Any] = {"cls": GroupedOption}
     besides = [
         click.option(
@@ -102,10 +138,3 @@ def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, 
         return dict(parse_option(value, option, _EXAMPLES[option]) for value in values)
 
     return parse
-
-
-_EXAMPLES = {
-    "--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1", "--model-option": "width=128",
-}  # fmt: skip
-
-__all__ = ["baseline_option", "json_option", "option_names", "run_options", "setting_options"]

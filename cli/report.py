@@ -14,20 +14,13 @@ from dpeer.results.reading import find_runs
 @click.command(short_help="Show what runs came to, on one page.")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("dpeer-report"),
-    metavar="FOLDER",
-    show_default=True,
+    "--out", type=click.Path(path_type=Path), default=Path("dpeer-report"), metavar="FOLDER", show_default=True,
     help="Folder of the page and its pictures; an existing report is replaced.",
-)
+)  # fmt: skip
 @click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="TEXT",
+    "--label", "labels", multiple=True, metavar="TEXT",
     help="What the runs of a DIR are called: given once for each DIR, in order.",
-)
+)  # fmt: skip
 @click.option("--title", metavar="TEXT", help="The page's heading.  [default: what the runs have in common]")
 def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title: str | None) -> None:
     """Show runs on one page: accuracy, disagreement, bytes, the graph and the class mix.
@@ -43,7 +36,7 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
     check_libraries("dpeer report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-    from dpeer.report.page import check_out, write_report  # needs the libraries, which not everybody has
+    from dpeer.report.page import check_out, write_report  # needs the optional libraries
 
     check_out(out)
     runs = find_runs(folders)

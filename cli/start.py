@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.options import json_option, run_options
-from dpeer.cli.progress_bar import Bar
+from dpeer.cli.options import GroupedCommand, GroupedOption, json_option, run_options
+from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
@@ -68,7 +67,7 @@ def start(
     if keyring is not None:
         addresses.bulk_port(settings, settings.size, number)  # for its errors
     everyone = addresses.addresses(settings, settings.size)
-    # What cannot be shows before anything is written, and before the task reads its data.
+    # Mistakes show before anything is written, and before the task reads its data.
     to_dial = {}
     if own.algorithm != "local":
         to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
@@ -84,7 +83,7 @@ def start(
         if keyring is not None and (line := keys.accepted(own.secret)):
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
-            terminal.say("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged")
+            terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
         for neighbor, address in to_dial.items():
             if host := addresses.unresolvable(address):
                 terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
@@ -113,14 +112,14 @@ def start(
 
         with ended_at_once(), bar:
             outcome = asyncio.run(run())
-        return _ended(outcome, own, number, terminal, as_json=as_json)
+        return print_end(outcome, own, number, terminal, as_json=as_json)
 
 
-def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
-    """Say how the peer's run ended; returns the exit code."""
+def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
+    """Print how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    terminal.say(_last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
+    terminal.say(last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
     if outcome is None:
         return 0
     if outcome.status == "done":
@@ -144,7 +143,8 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
-def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
+def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
+    """The line on how many rounds are done, with which figures and losses; `shares`: whether bodies leave the peer."""
     if outcome is None:
         return "dpeer: stopped before the first round"
     if outcome.status == "stopped":

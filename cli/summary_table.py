@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import (
     LOCAL_ONLY,
@@ -26,6 +25,7 @@ from dpeer.results.effect import (
 )
 from dpeer.results.effect_statistics import pooled, pooled_text
 from dpeer.results.faults import faults_of, sentences
+from dpeer.results.figures import NAMES, called, in_words
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 
@@ -36,8 +36,15 @@ _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
 
 
+_COLUMNS = 5
+"""Metrics of a task's own in the table: more do not fit 80 columns; summary.json has all."""
+
+_USUAL = ("balanced_accuracy", "auroc", "sensitivity", "specificity")
+_VALUES = ("mae", "rmse", "r2")
+
+
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
-    """Print how the peers did, beside a baseline if there is one, and where the files are.
+    """Print how the peers did, beside a baseline if one was trained, and where the files are.
 
     Args:
         console: Where it is printed.
@@ -109,9 +116,41 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         gap = summary["generalization_gap_mean"]
         of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
         console.print(of, highlight=False, soft_wrap=True)
-    metric_table.show(console, summary, shown)
+    _print_metrics(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_metrics(console: Console, summary: Mapping[str, Any], ranks: Sequence[int]) -> None:
+    """Print the metrics of these ranks besides accuracy, and their means over all peers."""
+    by_rank: Mapping[str, Sequence[float | None]] = summary.get("metrics") or {}
+    mean: Mapping[str, float | None] = summary.get("metrics_mean") or {}
+    own = [name for name in by_rank if name not in NAMES or name in _VALUES]
+    if own:
+        _print_by_rank(console, own, by_rank, mean, ranks)
+    if words := in_words({name: mean[name] for name in _USUAL if name in mean}):
+        console.print(f"mean over the peers: {words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_by_rank(
+    console: Console,
+    names: Sequence[str],
+    by_rank: Mapping[str, Sequence[float | None]],
+    mean: Mapping[str, float | None],
+    ranks: Sequence[int],
+) -> None:
+    shown = names[:_COLUMNS]
+    table = Table()
+    for name in ("rank", *map(called, shown)):
+        table.add_column(name, justify="right")
+    for rank in ranks:
+        table.add_row(str(rank), *(decimals(by_rank[name][rank]) for name in shown))
+    table.add_section()
+    table.add_row("mean", *(decimals(mean.get(name)) for name in shown))
+    console.print(table)
+    if len(names) > len(shown):
+        more = ", ".join(names[_COLUMNS:])
+        console.print(f"more metrics in summary.json: {more}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _missing(worth: Sequence[Effect | None], out: Path) -> str:
@@ -254,7 +293,7 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     faults = faults_of(summary.get("faults"))
     if faults is not None:
         facts += sentences(faults, summary["rounds"])
-    for rank, lost in summary["lost"].items() if faults is None else ():  # said by the lines above
+    for rank, lost in summary["lost"].items() if faults is None else ():  # the sentences above name them
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")
     return facts

@@ -20,7 +20,7 @@ from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
 
 PATIENCE = 5.0
-"""Seconds that a command waits at its end for somebody to read what it has printed."""
+"""Seconds that a command waits at its end for a reader of what it has printed."""
 
 _MOST = 1000
 
@@ -28,34 +28,34 @@ _STYLES = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "bold red"}
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """Prints lines on a thread of its own, in order; of those on offer that nobody reads a thousand are kept.
+    """Prints lines on a thread of its own, in order; of unread lines on offer a thousand are kept.
 
     Args:
         console: Where to; stderr if None.
         patience: Seconds to wait for a reader at the end.
 
     Attributes:
-        console: For what redraws itself, on a thread of its own.
+        console: For a drawing that renews itself, on a thread of its own.
     """
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
         self.console = console or Console(file=_unlocked(sys.stderr))
-        self._outlet = AsyncWriter("terminal", _MOST)
+        self._writer = AsyncWriter("terminal", _MOST)
         self._patience = patience
         self._streams = sys.stdout, sys.stderr
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check(self._outlet.close(self._patience))
+        self._check(self._writer.close(self._patience))
 
     def say(self, text: str) -> None:
-        """Print one of the few lines that must not be lost, whatever anybody has put into the text."""
-        self._outlet.run(partial(self.write, Text(one_line(text))))
+        """Print one of the few lines that must not be lost; control characters of the text are replaced."""
+        self._writer.run(partial(self.write, Text(one_line(text))))
 
     def offer(self, text: str) -> None:
         """Print one of many lines, unless too many wait already to be read."""
-        self._outlet.put(self, Text(one_line(text)))
+        self._writer.put(self, Text(one_line(text)))
 
     def log(self, entry: Entry) -> bool:
         """Print what a peer has logged: a `Sink`."""
@@ -63,40 +63,40 @@ class Terminal(AbstractContextManager["Terminal"]):
         line = Text(f"{datetime.fromtimestamp(entry['time']):%H:%M:%S} rank {entry['rank']} ")
         line.append(level, _STYLES.get(level))
         line.append(f": {one_line(entry['message'])}")
-        return self._outlet.put(self, line)
+        return self._writer.put(self, line)
 
     def run(self, job: Callable[[], None]) -> None:
-        """Have something that draws begin or end, after the lines so far."""
-        self._outlet.run(job)
+        """Begin or end a drawing, after the lines so far."""
+        self._writer.run(job)
 
     def flush(self) -> bool:
-        """Wait until all is printed, but not long for somebody who does not read; return whether it is."""
-        return self._check(self._outlet.flush(self._patience))
+        """Wait until all is printed, at most `patience` seconds; return whether it is."""
+        return self._check(self._writer.flush(self._patience))
 
     def _check(self, printed: bool) -> bool:
-        if not printed:  # what draws, and has put itself in their place, will not end by itself
+        if not printed:  # a drawing that has put itself in their place will not end by itself
             sys.stdout, sys.stderr = self._streams
         return printed
 
     def write(self, line: Text) -> None:
-        """Print a line now, on the outlet's thread."""
+        """Print a line now, on the writer's thread."""
         self.console.print(line, soft_wrap=True)
 
     def skipped(self, lines: int) -> None:
-        """Say on the outlet's thread how much is missing here."""
+        """Print, on the writer's thread, how many lines are missing here."""
         named = "1 line was" if lines == 1 else f"{lines} lines were"
-        self.write(Text(f"({named} not printed here, because nobody read; the run's files have it all)"))
+        self.write(Text(f"({named} not printed here, because stderr was not read; the run's files have all lines)"))
 
 
 def say(*lines: str) -> None:
-    """Print lines on stderr; returns after a while even if nobody reads, so that a command ends."""
+    """Print lines on stderr; returns after `PATIENCE` even if stderr is not read, so that a command ends."""
     with Terminal() as terminal:
         for line in lines:
             terminal.say(line)
 
 
 def one_line(text: str) -> str:
-    """A text of whatever origin as one line without control characters, which a terminal would obey."""
+    """A text as one line without control characters, which a terminal would obey."""
     return printable(" ".join(text.split()))
 
 

@@ -7,16 +7,16 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.grouping import GroupedCommand, GroupedOption
-from dpeer.cli.options import setting_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
+from dpeer.cli.tables import plain_table
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.sections import (
@@ -43,37 +43,27 @@ _ELSEWHERE = (
 _SETTINGS = ("size", *(name for name in option_names(*_ELSEWHERE) if name != "rounds"))
 
 _HUGE = 1e4
-"""Losses from here on are shown by their order of magnitude."""
+"""Losses from here on are shown with an exponent."""
 
-_OF_TUNING: dict[str, Any] = {"cls": GroupedOption, "first": True}
+_option = partial(click.option, cls=GroupedOption, first=True)
 
 
 @click.command(cls=GroupedCommand)
-@click.option(
-    "--federation",
-    **_OF_TUNING,
-    type=click.Path(dir_okay=False, path_type=Path),
+@_option(
+    "--federation", type=click.Path(dir_okay=False, path_type=Path),
     help="Federation file (TOML); ./dpeer.toml is used when it exists.",
-)
-@click.option("--rank", **_OF_TUNING, type=click.IntRange(0), metavar="R", help="This peer's rank.  [default: 0]")
-@click.option(
-    "--rounds",
-    **_OF_TUNING,
-    type=click.IntRange(1),
-    default=5,
-    show_default=False,
-    metavar="N",
+)  # fmt: skip
+@_option("--rank", type=click.IntRange(0), metavar="R", help="This peer's rank.  [default: 0]")
+@_option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=False, metavar="N",
     help="The run's first rounds that are tried with all values.  [default: 5]",
-)
-@click.option(
-    "--grid",
-    **_OF_TUNING,
-    multiple=True,
-    metavar="KEY[+KEY]=VALUE,...",
+)  # fmt: skip
+@_option(
+    "--grid", multiple=True, metavar="KEY[+KEY]=VALUE,...",
     help="What to try, one --grid after the other, each at the best of those before.  [default: body-lr+head-lr, then "
     "head-lr, then rho, as far as the algorithm has them]",
-)
-@click.option("--json", "as_json", is_flag=True, cls=GroupedOption, first=True, help="Print JSON.")
+)  # fmt: skip
+@_option("--json", "as_json", is_flag=True, help="Print JSON.")
 @setting_options(*_SETTINGS)
 def tune(
     federation: Path | None, rank: int | None, rounds: int, grid: Sequence[str], as_json: bool, **flags: Any
@@ -85,7 +75,9 @@ def tune(
     stand the lines for the federation file, which must be equal on all peers. Ctrl-C ends with what was tried.
     """
     settings = config.load(federation, flags)
-    number = _rank(settings, rank)
+    if rank is None and settings.rank:
+        raise ConfigurationError("--rank is missing: the federation file has tables [rank.N]; say whose data these are")
+    number = rank or 0
     given = {name: value for name, value in flags.items() if value is not None and value != {}}
 
     from dpeer.experiments.rates import Rates  # torch is imported only now: mistakes above show at once
@@ -119,19 +111,8 @@ def tune(
     return 0
 
 
-def _rank(settings: Settings, asked: int | None) -> int:
-    """The rank that was asked for; 0 where ranks have nothing of their own.
-
-    Raises:
-        ConfigurationError: The option is missing.
-    """
-    if asked is None and settings.rank:
-        raise ConfigurationError("--rank is missing: the federation file has tables [rank.N]; say whose data these are")
-    return asked or 0
-
-
 class _Lines:
-    """Says after each training how far it is."""
+    """Prints after each training its number and its loss."""
 
     def __init__(self, most: int) -> None:
         self._most, self._ended = most, 0
@@ -139,7 +120,7 @@ class _Lines:
     def __call__(self, tried: Tried) -> None:
         self._ended += 1
         came = "diverged" if tried.diverged else f"validation loss {_loss(tried)}"
-        click.echo(f"{self._ended} of at most {self._most}: {_said(tried.values)}: {came}", err=True)
+        click.echo(f"{self._ended} of at most {self._most}: {_listed(tried.values)}: {came}", err=True)
 
 
 @contextmanager
@@ -186,7 +167,7 @@ def _print(settings: Settings, rank: int, rounds: int, found: Found) -> None:
 
 
 def _table(found: Found) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table()
     with_accuracy = any(one.accuracy is not None for one in found.tried)
     for name in (*found.tried[0].values, "validation loss", *(["accuracy"] if with_accuracy else [])):
         table.add_column(name.replace("_", "-"), justify="right", no_wrap=True)
@@ -211,7 +192,7 @@ def _remarks(found: Found) -> list[str]:
     return lines
 
 
-def _said(values: Mapping[str, Any]) -> str:
+def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', '-')} {_short(value)}" for name, value in values.items())
 
 

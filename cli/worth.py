@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from dpeer.cli.interrupts import asked_to_stop, ended_at_once
+from dpeer.cli.tables import plain_table
 from dpeer.cli.terminal import Terminal, one_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.effect import (
@@ -68,7 +66,7 @@ def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, com
 
 
 def _compare(folder: Path, device: str | None, file: Path | None) -> None:
-    """Compare all ranks in a folder and print what was found; give away what one of them has found."""
+    """Compare all ranks in a folder and print the gains; write that of one rank to a file for others."""
     with ended_at_once():
         from dpeer.federation.baseline.after_run import (  # torch
             check_may_give_away,
@@ -87,7 +85,11 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
     with Terminal() as terminal, asked_to_stop() as asked:
         for one in folders:
             start = f"dpeer: {one.name}: " if len(folders) > 1 else "dpeer: "
-            compared = compare_after_run(one, asked.is_set, partial(_say, terminal, start), device=device)
+
+            def say(line: str, start: str = start) -> None:
+                terminal.say(f"{start}{line}")
+
+            compared = compare_after_run(one, asked.is_set, say, device=device)
             if compared is None:
                 return
             found.append(compared)
@@ -100,18 +102,14 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
             click.echo(f"dpeer: {line}")
     if file is not None:
         give_away(folders[0], file)
-        click.echo(f"dpeer: {file} may be given away: it tells of no row by itself")
+        click.echo(f"dpeer: {file} may be given away: it holds nothing of a single row")
 
 
-def _say(terminal: Terminal, start: str, line: str) -> None:
-    terminal.say(f"{start}{line}")
-
-
-def _show(found: Combined, console: Console | None = None) -> None:
-    """Print a line for each site, the means over sites and over rows, and of whom there is no file."""
-    console = console or Console(highlight=False, markup=False)
+def _show(found: Combined) -> None:
+    """Print a line for each site, the means over sites and over rows, and the ranks without a file."""
+    console = Console(highlight=False, markup=False)
     of_accuracy = found.sites[0].worth.of_accuracy
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     for heading in ("rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -126,7 +124,6 @@ def _show(found: Combined, console: Console | None = None) -> None:
 
 
 def _lines(found: Combined) -> list[str]:
-    """The lines under the table."""
     sites, unit = found.sites, "" if found.sites[0].worth.of_accuracy else " of loss"
     lines = [
         headline([site.worth for site in sites]),

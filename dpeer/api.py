@@ -35,7 +35,7 @@ OnRecord = Callable[[dict[str, Any]], object]
 
 
 class Run:
-    """What a run has left in its folder.
+    """The results that a run has left in its folder.
 
     Args:
         folder: The folder: `Settings.out`, or what `dpeer cluster --out` was given.
@@ -59,7 +59,7 @@ class Run:
         """The lines of a peer's metrics.jsonl, one for each completed round, in order.
 
         Raises:
-            ConfigurationError: There is no such peer.
+            ConfigurationError: The run has no such peer.
         """
         folder = rank_folder(self.folder, rank)
         if not folder.is_dir():
@@ -146,11 +146,11 @@ def run(
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)
-    if getattr(_telling, "now", False):
+    if getattr(_listening, "now", False):
         raise ConfigurationError(
             "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
         )
-    view = _Told(on_record, mode) if on_record is not None else Silent()
+    view = _Listener(on_record, mode) if on_record is not None else Silent()
     drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate
     result = run_all(
@@ -165,7 +165,7 @@ def run(
 
 
 def open_run(folder: str | Path) -> Run:
-    """An earlier run, whichever command or script has made it.
+    """An earlier run of any command or script.
 
     Raises:
         ConfigurationError: The folder holds no run.
@@ -182,24 +182,24 @@ def _check_path(name: str, path: object) -> None:
         raise ConfigurationError(f"{name} = {path!r}: expected a path")
 
 
-_telling = threading.local()
+_listening = threading.local()
 """Whether this thread is calling an `on_record`."""
 
 
-class _Told(Silent):
-    """Passes on each peer's lines; while it does, no peer of this process draws from the process's generators."""
+class _Listener(Silent):
+    """Passes on each peer's lines; meanwhile no peer of this process draws from the process's generators."""
 
     def __init__(self, on_record: OnRecord, mode: str) -> None:
         self._on_record, self._mode = on_record, mode
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """See `View.record`."""
-        _telling.now = True
+        _listening.now = True
         try:
             with self._alone():
                 self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
         finally:
-            _telling.now = False
+            _listening.now = False
 
     def _alone(self) -> AbstractContextManager[object]:
         if self._mode == "cluster":
@@ -220,11 +220,6 @@ def _check_importable(settings: Settings) -> None:
 
 
 def _check_flags(**flags: Any) -> None:
-    """Refuse what is neither True nor False, which Python would take for one of them.
-
-    Raises:
-        ConfigurationError: Names the key, the value and what would be right.
-    """
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name} = {value!r}: expected True or False")

@@ -12,7 +12,7 @@ from pathlib import Path
 def replacing(path: Path) -> Iterator[Path]:
     """An empty draft beside `path`, which takes its place when the block ends, and is removed where the block raises.
 
-    The draft is made anew: a link that somebody has planted under its name is removed and not followed.
+    The draft is made anew: a planted link under its name is removed and not followed.
 
     Raises:
         OSError: The draft cannot be made, or cannot take the place.

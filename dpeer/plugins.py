@@ -92,7 +92,7 @@ def load(kind: Kind, spec: str) -> Iterator[Any]:
             there = [n for n, v in vars(module).items() if kind.suits(v) and v.__module__ == module.__name__]
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
             advice = f"did you mean {near[0]!r}? " if near else ""
-            raise kind.error(f"{what}: there is no {name!r}: {advice}it has {', '.join(there) or '(none)'}")
+            raise kind.error(f"{what} has no {name!r}: {advice}it has {', '.join(there) or '(none)'}")
         yield getattr(module, name)
 
 
@@ -137,7 +137,7 @@ def check_source(what: str, thing: type | Callable[..., Any], error: type[Config
 def _imported(what: str, where: str, error: type[ConfigurationError]) -> Iterator[ModuleType]:
     path = Path(where) if where.endswith(".py") or "/" in where else None
     if path is not None and not path.is_file():
-        raise error(f"{what}: there is no file {str(path)!r} (the current folder is {Path.cwd()})")
+        raise error(f"{what}: no such file: {str(path)!r} (the current folder is {Path.cwd()})")
     entry = str(path.resolve().parent if path else Path.cwd())
     sys.path.insert(0, entry)
     try:

@@ -26,10 +26,10 @@ class Mark(StrEnum):
     """Equal on all peers as far as it matters: they compare what follows from it, such as edges or first weights."""
 
     OWN = "own"
-    """A peer's own affair, which has an effect on its results."""
+    """A peer's own choice, which has an effect on its results."""
 
     ASIDE = "aside"
-    """A peer's own affair, without an effect on its results."""
+    """A peer's own choice, without an effect on its results."""
 
 
 @dataclass(frozen=True)

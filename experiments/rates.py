@@ -15,7 +15,7 @@ from dpeer.exceptions import ConfigurationError, Interrupted
 from dpeer.experiments.tuning import Axis, at_edge, check_grid
 from dpeer.experiments.variants import Variant
 from dpeer.federation.build import isolated
-from dpeer.federation.config import resolve, with_defaults, with_options
+from dpeer.federation.config import resolve, with_defaults
 from dpeer.federation.settings import Settings, shared
 from dpeer.training import BUILTIN_TASKS, TorchLearner
 from dpeer.training.settings import OptionSettings, StepSettings
@@ -172,9 +172,9 @@ class Rates:
         """
         found = Found()
         names = [*dict.fromkeys(name for axis in self._axes for name in axis.names)]
-        now = with_options(with_defaults(self._settings), ())
+        now = resolve(self._settings, self._rank).values()
         try:
-            self._try({name: getattr(now, name) for name in names}, found, tell)
+            self._try({name: now[name] for name in names}, found, tell)
             for axis in self._axes:
                 start = found.best or found.tried[0]
                 for values in self._along(axis, start.values, found):

@@ -10,6 +10,9 @@ from contextlib import contextmanager, suppress
 
 from dpeer.federation.run import Runner
 
+SLICE = 0.5
+"""Seconds after which Ctrl-C is answered at the latest."""
+
 
 class BackgroundLoop:
     """Runs on a thread with an event loop of its own, while this thread waits and listens for Ctrl-C.
@@ -72,7 +75,9 @@ def _wait(ended: threading.Event, stop: Callable[[], None], thread: threading.Th
                 with _held_back():
                     start()
                     start = None
-            ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
+            # Not Thread.join: interrupted, it takes a thread that runs for one that has ended. In slices: the signal
+            # may come to another thread, and then only this one's next instruction runs the handler.
+            ended.wait(SLICE)
         except KeyboardInterrupt:
             stop()
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch.utils.data import TensorDataset
 
+from dpeer import privacy
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
-from dpeer.federation.alert_monitor import alert_monitor
 from dpeer.federation.baseline.training import (
     BaselineTraining,
     baseline_training,
@@ -25,13 +26,16 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import open_session, privacy_config
+from dpeer.federation.privacy import account, planned_rounds, privacy_config
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
-from dpeer.privacy import ClientSession, SampleSession
+from dpeer.peer.checkpoint import completed
+from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.history import FOLDER
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
-from dpeer.results.training_alerts import AlertMonitor
+from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import (
@@ -41,14 +45,13 @@ from dpeer.training import (
     TorchLearner,
     build_learner,
     class_counts,
-    learner_parts,
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
-from dpeer.training.settings import DataSettings
+from dpeer.training.settings import DataPart, DataSettings, TrainingPart
 from dpeer.training.validation import whole_training_set
 
 
@@ -113,8 +116,8 @@ def build(
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
-    privacy = privacy_config(config, graph)
-    guarantee = privacy.guarantee
+    protected = privacy_config(config, graph)
+    guarantee = protected.guarantee
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
@@ -133,8 +136,17 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     content = content_of(task, private=private)
-    session = open_session(
-        config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
+    account(own_folder / FOLDER, resume=resume)
+    own_data = PeerData(
+        content, new=new_data, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
+    )
+    left = (
+        planned_rounds(how, graph, completed(own_folder) if resume else 0)
+        if config.privacy.privacy == "sample"
+        else None
+    )
+    session = privacy.open(
+        protected, own_folder / FOLDER, own_data, resume=resume, left=left,
         receivers=lambda number: meeting.at(number, rank).out_neighbors,
     )  # fmt: skip
     builtin = BUILTIN_TASKS.get(data.task)
@@ -148,14 +160,14 @@ def build(
     )
     kept: Literal["last", "best"] = "best" if keep == "best" else "last"
     copied = copy_for_baseline(task, run.alone, shares)
-    learner = TorchLearner(learner_parts(
+    learner = build_learner(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options,
-    ))  # fmt: skip
+    )  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {
@@ -216,7 +228,7 @@ def build(
         fingerprint=compared,
         facts=facts,
         baseline=beside,
-        watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
+        watch=_alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
             *session.notes(noised),
@@ -308,3 +320,42 @@ def content_of(task: Task, *, private: bool) -> str | None:
 def _spectral_gap(graph: Topology | TimeVaryingTopology) -> float:
     """The graph's gap, computed once for all peers of a process."""
     return spectral_gap(graph)
+
+
+def _alert_monitor(
+    task: Task,
+    algorithm: type[Algorithm],
+    facts: Mapping[str, Any],
+    training: TrainingPart,
+    data: DataPart,
+    privacy: PrivacySettings,
+) -> AlertMonitor:
+    """The training alerts of a peer: thresholds and advice from its task, algorithm and settings."""
+    advice = partial(_advice, algorithm, training, data, privacy.privacy)
+    train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
+    return AlertMonitor(
+        chance=guessing_loss(train) if task.loss is None else None,
+        majority=majority_accuracy(train, evaluated),
+        classes=sum(count > 0 for count in evaluated or ()),
+        slower=advice("{:g}", 1 / 5),
+        other=advice("{:g} or {:g}", 1 / 5, 5),
+        steadier=["--grad-clip 1"] if training.grad_clip is None else advice("{:g}", 1 / 5),
+        private=privacy.privacy != "none",
+    )
+
+
+def _advice(
+    algorithm: type[Algorithm], training: TrainingPart, data: DataPart, privacy: str, rates: str, *factors: float
+) -> list[str]:
+    """Advice as command-line options, learning rates first: those in use times these factors."""
+    found = [f"--body-lr {rates.format(*(training.body_lr * factor for factor in factors))}"]
+    if "head_lr" in algorithm.settings():
+        found.append(f"--head-lr {rates.format(*(training.head_lr * factor for factor in factors))}")
+    if data.task in BUILTIN_TASKS and not data.standardize and privacy != "sample":
+        found.append("--standardize")
+    if training.grad_clip is None:
+        found.append("--grad-clip 1")
+    if "rho" in algorithm.settings() and training.rho > 0:
+        found.append(f"--rho {training.rho / 5:g}")
+    # A choice by data without noise is no advice to a private peer.
+    return found if privacy != "none" else [*found, "or `dpeer tune`"]

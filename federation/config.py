@@ -34,11 +34,11 @@ _RATES = ("body_lr", "head_lr")
 _OF_ADAMW = 0.001
 """PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
 GRAD_CLIP = 1.0
-"""The longest gradient where nobody says; the setting itself is none, as bare `Hyperparameters` have it."""
+"""The longest gradient by default; the setting itself is none, as in bare `Hyperparameters`."""
 VALIDATION = 0.15
-"""Share of the training samples that is held out where the best model is kept and nobody says how many."""
+"""Default share of the training samples that is held out where the best model is kept."""
 _AFTERWARDS = "head:10"
-"""How a head is trained that was frozen while messages left."""
+"""Training of a head that was frozen while messages left."""
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
@@ -178,31 +178,36 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
 
     Raises:
         UnknownName: No such algorithm, option or preset exists.
+        AlgorithmError: An option is of another type, or beyond its limits.
         ConfigurationError: Settings contradict each other.
     """
-    algorithm = training.find_algorithm(settings.algorithm)
-    used = with_options(with_defaults(settings), settings.model_fields_set)
-    if_enough, used = holds_out_if_enough(used), with_choice(used)
+    algorithm, given = training.find_algorithm(settings.algorithm), settings.model_fields_set
+    values = dict(settings) | _defaults(settings)
+    values |= _flagged_options(algorithm, values, given)
+    # Whether the default holds samples out, so that a peer with too few of them trains on all.
+    if_enough = values["keep"] == "auto" and values["validation"] is None
+    values |= _kept_model(values)
+
+    def part(kind: type[P]) -> P:
+        return kind.model_construct(**{name: values[name] for name in kind.model_fields})
+
     return RunConfig(
         rank=rank,
-        graph=part_of(GraphSettings, used),
-        data=part_of(DataPart, used),
-        training=part_of(TrainingPart, used),
-        privacy=part_of(PrivacySettings, used),
-        network=part_of(NetworkPart, used),
-        host=part_of(HostPart, used),
-        run=part_of(RunPart, used),
+        graph=part(GraphSettings),
+        data=part(DataPart),
+        training=part(TrainingPart),
+        privacy=part(PrivacySettings),
+        network=part(NetworkPart),
+        host=part(HostPart),
+        run=part(RunPart),
         algorithm=algorithm,
-        options=options_of(used),
+        options=training.make_options(
+            algorithm, {**training.options_among(algorithm, values), **settings.algorithm_options}
+        ),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
-        chosen=frozenset(settings.model_fields_set),
+        chosen=frozenset(given),
         held_out_if_enough=if_enough,
     )
-
-
-def part_of(kind: type[P], settings: Settings) -> P:
-    """One part of the settings, frozen."""
-    return kind.model_construct(**{name: getattr(settings, name) for name in kind.model_fields})
 
 
 def with_defaults(settings: Settings) -> Settings:
@@ -211,52 +216,35 @@ def with_defaults(settings: Settings) -> Settings:
     Of several the first in this order counts.
 
     Raises:
-        UnknownName: There is no such algorithm or preset.
+        UnknownName: No such algorithm or preset exists.
         ConfigurationError: The preset's rates are those of another optimizer.
     """
+    return settings.model_copy(update=_defaults(settings))
+
+
+def _defaults(settings: Settings) -> dict[str, Any]:
     builtin, algorithm = training.BUILTIN_TASKS.get(settings.task), training.find_algorithm(settings.algorithm)
     preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
-    said = settings.model_fields_set
-    rates = _rates(settings, preset, {*said, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
+    given = settings.model_fields_set
+    rates = _rates(settings, preset, {*given, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
     own = {"grad_clip": GRAD_CLIP, **rates, **preset, **algorithm.defaults}
     if settings.standardize is None:
-        # Statistics of one's own data are computed under privacy only if somebody asks for them.
+        # Under privacy, statistics of the peer's own data are computed only on request.
         own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
-        said = said - {"standardize"}
-    if settings.privacy == "sample" and "finish" not in said:
+        given = given - {"standardize"}
+    if settings.privacy == "sample" and "finish" not in given:
         own["finish"] = _AFTERWARDS if settings.dp_head == "post" else "none"
-    return settings.model_copy(update={name: value for name, value in own.items() if name not in said})
+    return {name: value for name, value in own.items() if name not in given}
 
 
-def with_choice(settings: Settings) -> Settings:
-    """The settings with "auto" resolved: which model is kept, and what is held out to choose it by.
-
-    Nothing is chosen by data without noise under privacy, nor in a run that is to be a paper's; and where figures are
-    of validation data, these have not chosen the model.
-    """
-    fair = settings.privacy == "none" and not settings.preset and settings.evaluate_on == "test"
-    keep = settings.keep or "last"
-    if keep == "auto":
-        keep = "best" if fair and settings.validation != 0 else "last"
-    share = settings.validation
-    if share is None:
-        share = VALIDATION if fair and keep == "best" else 0.0
-    return settings.model_copy(update={"keep": keep, "validation": share})
-
-
-def holds_out_if_enough(settings: Settings) -> bool:
-    """Whether nobody has asked for validation data, so that a peer with too few samples trains on all of them."""
-    return settings.keep == "auto" and settings.validation is None
-
-
-def _rates(settings: Settings, preset: Mapping[str, Any], said: Collection[str]) -> dict[str, float]:
-    """The rates of AdamW, where nobody gives others.
+def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]) -> dict[str, float]:
+    """The default rates of AdamW.
 
     Raises:
-        ConfigurationError: The preset's would be used, which are those of another optimizer.
+        ConfigurationError: The preset's rates would be used, which are those of another optimizer.
     """
     of_sgd = preset.get("optimizer") != "adamw"
-    if of_sgd and (strange := [name for name in _RATES if name in preset and name not in said]):
+    if of_sgd and (strange := [name for name in _RATES if name in preset and name not in given]):
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
         raise ConfigurationError(
             f"--optimizer adamw: preset {settings.preset!r} has learning rates for sgd, which are far too large for "
@@ -265,37 +253,33 @@ def _rates(settings: Settings, preset: Mapping[str, Any], said: Collection[str])
     return dict.fromkeys(_RATES, _OF_ADAMW)
 
 
-def with_options(settings: Settings, said: Collection[str]) -> Settings:
-    """The settings, where `--algorithm-option` also sets options that have a flag of their own.
-
-    Args:
-        settings: All values as they are used.
-        said: The settings that do not come from a default.
+def _flagged_options(algorithm: type[Algorithm], values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """The options with a flag of their own that `--algorithm-option` sets.
 
     Raises:
         ConfigurationError: An option is given in both ways, with different values.
     """
-    flagged = training.options_among(training.find_algorithm(settings.algorithm), settings.model_dump())
-    update: dict[str, Any] = {}
-    for name in flagged.keys() & settings.algorithm_options.keys():
-        value = settings.algorithm_options[name]
-        if name in said and flagged[name] != value:
+    flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
+    found = {name: options[name] for name in flagged.keys() & options.keys()}
+    for name, value in found.items():
+        if name in given and flagged[name] != value:
             raise ConfigurationError(
                 f"--algorithm-option {name}={value} and --{name.replace('_', '-')} {flagged[name]} are the same "
                 "option: give one of them"
             )
-        update[name] = value
-    return settings.model_copy(update=update) if update else settings
+    return found
 
 
-def options_of(settings: Settings) -> Any:
-    """The `Options` that the settings give their algorithm.
+def _kept_model(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept model in place of "auto", and the share of samples held out to choose it by.
 
-    Raises:
-        UnknownName: It has no option of a name that was given.
-        AlgorithmError: A value is of another type, or beyond the option's limits.
+    No data without noise choose under privacy, and none in a paper's run; validation data that are measured have not
+    chosen the model.
     """
-    algorithm = training.find_algorithm(settings.algorithm)
-    return training.make_options(
-        algorithm, {**training.options_among(algorithm, settings.model_dump()), **settings.algorithm_options}
-    )
+    fair = values["privacy"] == "none" and not values["preset"] and values["evaluate_on"] == "test"
+    keep, share = values["keep"] or "last", values["validation"]
+    if keep == "auto":
+        keep = "best" if fair and share != 0 else "last"
+    if share is None:
+        share = VALIDATION if fair and keep == "best" else 0.0
+    return {"keep": keep, "validation": share}

@@ -17,7 +17,7 @@ from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.results.files import rank_folder
+from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.training_alerts import Alert
 from dpeer.training.models import LIBRARIES, MODELS, TEXT_TASKS
@@ -140,6 +140,8 @@ class Launcher:
                 case "connected":
                     self._connected.add(member.rank)
                     if self.connected:
+                        if not self._resume:  # an earlier simulation's, which no process of these would replace
+                            (self._settings.out / DISAGREEMENT).unlink(missing_ok=True)
                         self._view.notes(self._members[0].notes)
                 case "record":
                     await self._catch_up(member, message["entry"]["round"])

@@ -18,7 +18,6 @@ from dpeer.federation.sections import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View
-from dpeer.results.files import DISAGREEMENT
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
@@ -140,8 +139,6 @@ def run_federation(
             settings.out, range(settings.size),
             size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data,
         )  # fmt: skip
-        if not resume:
-            (settings.out / DISAGREEMENT).unlink(missing_ok=True)
         meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
         behind = folders.behind(settings.out, meeting, settings.rounds) if resume else []
         began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)

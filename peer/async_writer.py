@@ -21,7 +21,7 @@ class Target(Protocol):
         """Write a line; may take as long as it takes."""
 
     def skipped(self, lines: int) -> None:
-        """Say that so many lines are missing here."""
+        """Report that so many lines are missing here."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class _Gap:
 class AsyncWriter:
     """A bounded queue of lines to any number of targets, and the thread that empties it.
 
-    A full queue takes no lines until half of it is written, so that what is missing is missing in one piece. The thread
+    A full queue takes no lines until half of it is written, so that missing lines are consecutive. The thread
     is there from the first line on and until `close`; a line after that starts another one. Where the system gives no
     thread, lines wait, and `flush` writes them on the thread that calls it.
 

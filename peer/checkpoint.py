@@ -82,12 +82,12 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest complete checkpoint in the folder, if there is one."""
+    """The newest complete checkpoint in the folder; None without one."""
     return max(folder.glob(f"{_PREFIX}*"), default=None)
 
 
 def completed(rank_folder: Path) -> int:
-    """How many rounds the newest checkpoint of a peer has completed; 0 if there is none.
+    """How many rounds the newest checkpoint of a peer has completed; 0 without one.
 
     Args:
         rank_folder: Where the peer keeps its files.
@@ -97,7 +97,7 @@ def completed(rank_folder: Path) -> int:
 
 
 def learner_folder(rank_folder: Path) -> Path | None:
-    """Where the learner's part of a peer's newest checkpoint is; None if there is no checkpoint.
+    """Where the learner's part of a peer's newest checkpoint is; None without one.
 
     Args:
         rank_folder: Where the peer keeps its files.
@@ -107,7 +107,7 @@ def learner_folder(rank_folder: Path) -> Path | None:
 
 
 def noted(rank_folder: Path) -> Mapping[str, Any]:
-    """The bookkeeping (`State.extra`) in a peer's newest checkpoint; empty if there is none, or it is damaged.
+    """The bookkeeping (`State.extra`) in a peer's newest checkpoint; empty without one, or if it is damaged.
 
     Args:
         rank_folder: Where the peer keeps its files.
@@ -120,7 +120,7 @@ def noted(rank_folder: Path) -> Mapping[str, Any]:
         _check_state(described, found)
         return dict(described["extra"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError):
-        return {}  # `read` says what is wrong with it
+        return {}  # `read` names the damage
 
 
 def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:

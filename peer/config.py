@@ -15,7 +15,7 @@ class LivenessConfig:
     """When a silent neighbor becomes suspect and dead. All in seconds."""
 
     heartbeat: float = 1.0
-    """How often this peer says that it is alive. 0 switches liveness off: peers of one process cannot die alone."""
+    """Time between two heartbeats. 0 switches liveness off: peers of one process cannot die alone."""
 
     suspect_after: float = 5.0
     """Silence after which a neighbor is suspect: it is still waited for and sent to."""
@@ -25,7 +25,7 @@ class LivenessConfig:
     A long one forgives an overloaded host or a network hiccup, instead of missing the bodies of the time in between."""
 
     stop_grace: float = 2.0
-    """How long a neighbor that said goodbye because it was stopped is still waited for, so that stopping all peers at
+    """How long a neighbor that was stopped is still waited for, so that stopping all peers at
     once stops them all in the same round, and a resumed run has the same bits as an uninterrupted one."""
 
     @classmethod
@@ -48,14 +48,14 @@ class PeerConfig:
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
 
     authenticated: bool = False
-    """Whether the transport knows the rank at the other end of each link by a proof: then nobody else speaks for it."""
+    """Whether the transport proves the rank at the other end of each link: then no other process speaks for it."""
 
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
 
     checkpoint_every: int = 1
     """Write a checkpoint after the first round and after every n-th one; after the last one and when stopped always.
-    With more than 1 there is less to write; a process that is killed loses up to n rounds."""
+    More than 1 writes less; a process that is killed loses up to n rounds."""
 
     wait: float = 300.0
     """Seconds to wait for all neighbors before the first round; and for which a pause may bring no news."""
@@ -72,12 +72,12 @@ class PeerConfig:
 
     deadline: float | Literal["auto"] | None = None
     """Seconds that a round waits for a neighbor that is there but sends no body; "auto" to find it (`RoundDeadline`);
-    None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and costs the
-    bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
+    None to wait for as long as it takes. A deadline keeps a process that hangs from holding up the others, and costs
+    the bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
-    ahead by itself, and loses what the others do meanwhile. Without heartbeats nobody can be cut off: "any"."""
+    ahead by itself, and loses what the others do meanwhile. Without heartbeats no peer can be cut off: "any"."""
 
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
@@ -91,8 +91,8 @@ class PeerConfig:
     """Continue from the checkpoint in `out` instead of starting."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What each checkpoint keeps besides, for whoever reads it without this peer's settings: plain JSON values."""
+    """What each checkpoint keeps besides, for readers without this peer's settings: plain JSON values."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, what they stand for here: for messages to this peer's user.
-    They are sent to nobody."""
+    They never leave this peer."""

@@ -28,7 +28,6 @@ from dpeer.peer.transport import (
     Unreachable,
     Writable,
 )
-from dpeer.topology import Neighborhood
 
 Log = Callable[[LogEvent], None]
 """Writes an event of a core."""
@@ -86,7 +85,7 @@ class Driver:
                 self._reading.cancel()
                 await asyncio.gather(self._reading, return_exceptions=True)
             if self.broken.done():
-                self.broken.exception()  # nobody may be left to fetch it
+                self.broken.exception()  # no task may be left to fetch it
             await self._transport.close(self._linger)
 
     async def _written(self) -> None:
@@ -100,18 +99,14 @@ class Driver:
         """Wait until every neighbor has shaken hands.
 
         Raises:
-            PeersMissing: a neighbor has not shaken hands in time, or said goodbye again.
+            PeersMissing: a neighbor has not shaken hands in time, or has left again.
             Refused: a neighbor has other settings.
         """
         await self._until(self.core.meet)
 
-    def at(self, number: int) -> Neighborhood:
-        """The graph of round `number`, as this peer sees it."""
-        return self.core.at(number)
-
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
-        found = self.core.behind(number)
+        found = self.core.waiting.behind(number)
         self._do(self.core.look(self._now()))
         return found
 
@@ -120,12 +115,8 @@ class Driver:
         self._do(self.core.begin(number, self._now()))
 
     def send(self, number: int, payload: Payload | None) -> None:
-        """Send round `number`'s body to the out-neighbors as each becomes ready; None if there is none."""
+        """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
         self._do(self.core.release(number, payload, self._now()))
-
-    def holds(self, number: int) -> bool:
-        """Whether this peer must pause before round `number`."""
-        return self.core.holds(number)
 
     async def pause(self, number: int) -> None:
         """Wait until round `number` may begin.
@@ -146,7 +137,7 @@ class Driver:
         return found.bytes_sent
 
     async def linger(self) -> None:
-        """Stay after the last round until nobody needs this peer any more."""
+        """Stay after the last round until no neighbor needs this peer any more."""
         await self._until(self.core.linger)
 
     def left_out(self, rank: int, reason: str) -> None:

@@ -58,7 +58,7 @@ class Learner(Protocol):
         """For how many samples a gradient has been computed so far in this process."""
 
     def room(self) -> memoryview | None:
-        """Writable memory of `payload_bytes` bytes, in which the pieces of a payload are put together.
+        """Writable memory of `payload_bytes` bytes, in which the chunks of a payload are put together.
 
         The memory may be given out again as soon as nothing refers to it any more. None if the learner can use a
         payload whose buffers have been cut, at multiples of a megabyte. Any thread may call this.
@@ -112,7 +112,7 @@ class Learner(Protocol):
         """
 
     def fine_tune(self, number: int) -> Evaluation | None:
-        """After `finish` and the last `evaluate`: train a copy of the model at home, if asked; say how well it does.
+        """After `finish` and the last `evaluate`: fine-tune a copy on local data, if asked, and evaluate it.
 
         Raises:
             Interrupted: `interrupt` was called; nothing has changed.
@@ -131,4 +131,4 @@ class Learner(Protocol):
         """Write the model that predicts to a safetensors file under the model's own state names."""
 
     def card(self) -> Mapping[str, Any]:
-        """What there is to say of that model, plain JSON values; "metrics" has its figures, or None."""
+        """The model card's content, plain JSON values; "metrics" has its figures, or None."""

@@ -2,8 +2,8 @@
 
     log.warning("neighbor-dead", message="rank 3 is silent for 15 s: rounds go on without it", neighbor=3)
 
-The event is a short word for programs that never changes, the message a whole sentence for people, which says what to
-do about a warning. docs/files.md lists the events.
+The event is a short word for programs that never changes, the message a whole sentence for people; a warning names
+the remedy. docs/files.md lists the events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpeer.peer.async_writer import AsyncWriter
 from dpeer.results.files import OLDER_LOG, finite
 
 Entry = Mapping[str, Any]
-"""A line of the log: time (Unix seconds), level, event, message, rank, further fields, traceback where there is one."""
+"""A line of the log: time (Unix seconds), level, event, message, rank, further fields, an error's traceback."""
 
 Sink = Callable[[Entry], bool]
 """Takes entries, at once and on any thread; returns False for those that it has to drop."""
@@ -49,7 +49,7 @@ class PeerLog(BoundLoggerBase):
         self._log("info", event, message, fields)
 
     def warning(self, event: str, *, message: str, **fields: Any) -> None:
-        """Log what may need somebody: who, why, and what to do."""
+        """Log an event that may need the user: the peer, the reason, and the remedy."""
         self._log("warning", event, message, fields)
 
     def error(self, event: str, *, message: str, **fields: Any) -> None:
@@ -63,7 +63,7 @@ class PeerLog(BoundLoggerBase):
         return lines.dropped
 
     def to_file_only(self) -> None:
-        """From now on log to log.jsonl alone: the caller says the rest."""
+        """From now on log to log.jsonl alone: the caller prints the rest."""
         lines: _Lines = self._logger
         lines.sinks = ()
 
@@ -116,11 +116,11 @@ class _File:
         self._path, self._most = path, most
         self._file = path.open("ab", buffering=0)
         self._rank = rank
-        self._missing = 0  # lines of `failed` that the file does not say are missing
+        self._missing = 0  # lines of `failed` that the file does not yet report
         self._torn = False
 
     def write(self, line: str) -> None:
-        """Append a line, after one that says how many could not be written if there are any."""
+        """Append a line; before it, where lines could not be written, one with their count."""
         if self._missing and self._append(self._gap(self._missing, "the disk was full, or could not be written to")):
             self._missing = 0
         if self._missing or not self._append(line):
@@ -128,7 +128,7 @@ class _File:
             self._missing += 1
 
     def skipped(self, lines: int) -> None:
-        """Say that lines were dropped because the disk was too slow for them."""
+        """Report lines that were dropped because the disk was too slow for them."""
         self.write(self._gap(lines, "the disk was too slow for them: log less (--log-level)"))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Peer: one member of a federation, from listening to goodbye. `Peer.serve` is the table of contents."""
+"""Peer: one member of a federation, from listening to its goodbye. `Peer.serve` is the table of contents."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class Peer:
         config: The peer's place in the federation.
         topology: The graph of each round.
         learner: What the peer trains.
-        transport: Carries messages to neighbors; unused where there are none.
+        transport: Carries messages to neighbors; unused without any.
         worker: Where tensor work and disk work run.
         log: Where lines go.
-        facts: What summary.json says about the run besides its results.
+        facts: Entries of summary.json about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl, when that is on disk; the learner may be
             in the next round then.
         on_completed: Called on the event loop with every round that is complete, before the learner begins the next.
@@ -150,7 +150,7 @@ class Peer:
             The bound address; None for a peer that only dials out or has no neighbors.
 
         Raises:
-            CheckpointError: resuming is not possible; nobody has been connected to yet.
+            CheckpointError: resuming is not possible; no connection is open yet.
             AddressError: the address cannot be bound.
         """
         try:
@@ -166,7 +166,7 @@ class Peer:
             raise
 
     async def serve(self, addresses: Mapping[int, str]) -> Outcome:
-        """Run all rounds with the neighbors at these addresses, or as many as there is time for until `stop`.
+        """Run all rounds with the neighbors at these addresses, or those that are complete when `stop` is called.
 
         Raises:
             PeersMissing: neighbors did not appear.
@@ -280,7 +280,7 @@ class Peer:
             return  # what an ended run has left stays as it is
         try:
             completed = (await self._conclude(status)).completed_rounds
-        except Exception as error:  # the first error is the one to tell
+        except Exception as error:  # the first error is the one to raise
             left = f"model, card and summary cannot all be written: {' '.join(str(error).split())}"
             message = f"{left}; `dpeer model {self.config.out} --overwrite` makes them from the checkpoint"
             self._log.warning("no-model", message=message, reason=type(error).__name__)
@@ -298,8 +298,8 @@ class Peer:
                 dropped,
                 self._watch.given,
                 self._watch.ruined,
-                self.core.left_behind,
-                self.core.pauses,
+                self.core.waiting.left_behind,
+                self.core.waiting.pauses,
                 self.core.late_bodies,
                 self._log.dropped,
             ),

@@ -66,7 +66,7 @@ class RunCounts:
         ruined: Whether training went beyond use.
         left_behind: Rounds that were sat out because the others had gone past them.
         pauses: The pauses without a quorum.
-        late_bodies: Bodies that nobody could mix any more.
+        late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
     """
 
@@ -99,14 +99,14 @@ class RankFolder:
         learner: Saved, loaded, and asked for the model.
         outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
-        facts: What summary.json says about the run besides its results.
+        facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
-        released: The last round that an earlier process of the run has trained and released; -1 if there is none.
+        released: The last round that an earlier process of the run has trained and released; -1 without one.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class RankFolder:
 
     @property
     def kept(self) -> bool:
-        """Whether there is a folder at all."""
+        """Whether files are kept."""
         return self._config.out is not None
 
     @property
@@ -170,7 +170,7 @@ class RankFolder:
         if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
             # One line is what a process leaves that was killed while it saved its first round.
             raise CheckpointError(
-                f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
+                f"{str(metrics)!r} has completed rounds but no checkpoint exists: "
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
         if out is not None and self._config.resume:
@@ -273,7 +273,7 @@ class RankFolder:
             )
 
     def _due(self, number: int) -> bool:
-        """Whether there is a checkpoint after this round.
+        """Whether a checkpoint is due after this round.
 
         After the first one always: without a checkpoint lines of several rounds are damage.
         """
@@ -325,7 +325,7 @@ class RankFolder:
             raise failure
 
     def _card(self, status: str) -> tuple[Mapping[str, Any], Exception | None]:
-        """What the card says, or why it cannot be made after a run that has failed: then that may be for the same."""
+        """The card's content, or why it cannot be made after a failed run, perhaps for the same reason."""
         try:
             return (self._learner.card() if self.completed else {}), None
         except Exception as error:

@@ -39,19 +39,19 @@ async def run_rounds(
     *,
     evaluate_every: int = 1,
 ) -> None:
-    """Run rounds `start` to `rounds - 1`; "A round" in docs/design.md says what the steps are for.
+    """Run rounds `start` to `rounds - 1`; "A round" in docs/design.md gives the purpose of each step.
 
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
 
-    A round is saved while the next one trains. Until then nothing leaves that says that this peer has reached the next.
+    A round is saved while the next one trains. Until then no message mentions the next round.
     """
     for number in range(start, rounds):
         saver.once_saved(partial(driver.begin, number))
-        if driver.holds(number):
+        if driver.core.waiting.holds(number):
             await background.during(saver.saved())
             await background.during(driver.pause(number))
-        graph, behind = driver.at(number), driver.behind(number)
+        graph, behind = driver.core.schedule.at(number), driver.behind(number)
         active = graph.active and not behind
         last = number == rounds - 1
         computed = learner.gradients
@@ -70,8 +70,8 @@ async def run_rounds(
         received = {} if behind else await background.during(driver.collect(number))
         exchange_seconds += watch.lap()
 
-        # Who has trained and not released mixes nothing: its own part would be missing. Who sits out and hears others
-        # all the same (`ServerSampling`) takes their mean.
+        # A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
+        # hears others all the same (`ServerSampling`) takes their mean.
         mixes = payload is not None or (not active and bool(received))
         refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
         for neighbor, reason in refused.items():

@@ -19,7 +19,7 @@ class Saver:
         worker: Where both is done: the copy on the thread that trains, the writing on the one for the disk.
         on_completed: Called with the round, on the event loop, when it is complete and the next has not begun.
         on_saved: Called with the round's line of metrics.jsonl, on the event loop, when that is written and so is the
-            checkpoint, if there is one after this round.
+            checkpoint, if one is due after this round.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Saver:
     async def complete(self, record: RoundRecord) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
 
-        The round before must be saved (`saved`), so there is one copy at a time.
+        The round before must be saved (`saved`), so only one copy exists at a time.
         """
         entry = record.as_dict()
         if not self._files.kept:
@@ -81,7 +81,7 @@ class Saver:
     async def close(self) -> BaseException | None:
         """When no round is running any more: wait for what is being written, and write what is not on disk yet.
 
-        That is a checkpoint of the last completed round, if there is none. What is held back never leaves.
+        That is a checkpoint of the last completed round, if it lacks one. Messages held back never leave.
 
         Returns:
             What went wrong, if it did: then nothing more is written.

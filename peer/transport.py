@@ -118,7 +118,7 @@ class Transport(Protocol):
 
         Args:
             address: Where it listens.
-            identity: The rank that has to answer. Where keys are used, nobody else gets a message.
+            identity: The rank that has to answer. Where keys are used, no other gets a message.
 
         Raises:
             AddressError: this is no address.

@@ -18,7 +18,7 @@ class Worker:
 
     Args:
         executor: A daemon owns a single thread, so that thread-local and CUDA-stream state persist; peers of a
-            simulation share as many threads as there are cores.
+            simulation share one thread a core.
         disk: Runs the jobs that wait for the disk; `executor` does if None. With another one, a peer can train while
             its last round's checkpoint is flushed.
     """
@@ -56,10 +56,10 @@ class BackgroundWork(Protocol):
 
     @property
     def left(self) -> bool:
-        """Whether there is some that may be done while the peer waits."""
+        """Whether work is left that may be done while the peer waits."""
 
     def work(self, enough: Callable[[], bool]) -> None:
-        """Do some, until soon after `enough` gives True; called on the peer's worker, and never raises."""
+        """Do some of it, until soon after `enough` gives True; called on the peer's worker, and never raises."""
 
 
 class BackgroundRunner:

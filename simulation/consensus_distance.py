@@ -49,6 +49,8 @@ class ConsensusLog:
         self._waiting: dict[int, dict[int, Tensor]] = {}
         self._known: set[int] = {*read_distances(path)} if resume else set()
         self._away: set[int] = set()
+        if not resume:
+            path.unlink(missing_ok=True)
         for rank in bodies if resume else ():
             self._take_up(rank)
 

@@ -1,11 +1,14 @@
 """The `dpeer` command in this process; and how the garbage collector treats what pytest has made."""
 
 import gc
+import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +72,19 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def fixed_private_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private noise and batches are the same in each run of a test: their keys are hashes of a counter."""
+    from dpeer.privacy import randomness
+
+    numbers = itertools.count()
+
+    def urandom(size: int) -> bytes:
+        return hashlib.shake_256(b"tests %d" % next(numbers)).digest(size)
+
+    monkeypatch.setattr(randomness, "os", SimpleNamespace(urandom=urandom))
 
 
 @dataclass

@@ -169,6 +169,11 @@ print(beside.interrupted, threading.active_count(), signal.getsignal(signal.SIGI
 """
 
 
+def test_ctrl_c_that_the_kernel_delivers_to_another_thread_stops_a_run(tmp_path: Path) -> None:
+    done = python(INTERRUPTED_TWICE.replace("threading.main_thread().ident", "threading.get_ident()"), tmp_path)
+    assert (done.stdout, done.stderr) == ("True 1 True\n", "")
+
+
 @pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGINT, lambda *of: signal.default_int_handler(*of))"])
 def test_a_second_ctrl_c_right_after_the_first_leaves_nothing_running(handler: str, tmp_path: Path) -> None:
     code = INTERRUPTED_TWICE.replace("beside = BackgroundLoop()", f"{handler}\nbeside = BackgroundLoop()")

@@ -125,9 +125,16 @@ def test_a_wrong_import_is_found(tmp_path, package, line):
     assert len(violations(tmp_path)) == 1
 
 
+COMMAND = "import functools; from dpeer.cli.main import group; functools.partial(group.main, standalone_mode=False)"
+DRAWING = (
+    "from dpeer.report.topology_plot import measure, picture; from dpeer.topology import build; "
+    "picture(measure([build('ring', 4)], None), 'svg')"
+)
+
+
 def modules_after(statement):
-    """The top-level modules in memory after a statement in a fresh interpreter."""
-    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    """The modules in memory after a statement in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     return set(found.stdout.split())
 
@@ -143,7 +150,10 @@ def modules_after(statement):
         ("import dpeer.privacy", {"torch", "zmq"}),
         ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.privacy", {"torch"}),
         ("import dpeer.cli.schema", {"torch", "sklearn", "pyarrow"}),
-        ("import dpeer.cli.privacy", {"dp_accounting"}),
+        (f"{COMMAND}(['privacy', 'epsilon', '--noise-multiplier', '5', '--rounds', '2'])", {"torch", "dp_accounting"}),
+        (f"{COMMAND}(['algorithms', '--help'])", {"torch"}),
+        ("import dpeer.cli.topology", {"matplotlib"}),
+        (DRAWING, {"matplotlib.pyplot"}),
     ],
 )
 def test_what_importing_a_package_brings_into_memory(statement, absent):

@@ -8,17 +8,13 @@
 32
 """
 
-from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
 from dpeer.topology.connectivity import temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
-from dpeer.topology.topologies import TimeVaryingTopology, Topology
+from dpeer.topology.topologies import TOPOLOGIES, WEIGHTS, AnyTopology, TimeVaryingTopology, Topology, build
 from dpeer.topology.user_graphs import function_source, is_function, size_of
-
-AnyTopology = Topology | TimeVaryingTopology
-"""What `build` makes."""
 
 __all__ = [
     "TIME_VARYING",

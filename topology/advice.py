@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from dpeer.exceptions import ConfigurationError, TopologyError
 from dpeer.topology import TOPOLOGIES, AnyTopology, TimeVaryingTopology, analyse, build
 from dpeer.topology.connectivity import survivable_losses
-from dpeer.topology.mixing_matrix import CirculantMatrix, messages
+from dpeer.topology.mixing_matrix import CirculantMatrix
 
 LIMIT = 2000
 """The largest size: it takes about ten seconds."""
@@ -33,8 +32,7 @@ CHOOSING = {
 DRAWN = (*CHOOSING, "erdos-renyi", "random-matching")
 """Graphs that are drawn at random."""
 
-_DRAWN_FAST = 32
-"""Graphs of more neighbors are not tried: each would take seconds to draw."""
+_DRAWN_FAST = 32  # neighbors; a graph of more would take seconds to draw
 
 DEFAULT_WEIGHTS = "metropolis"
 
@@ -52,7 +50,7 @@ _SHORT_REASONS = (
 
 @dataclass(frozen=True)
 class Requirements:
-    """What the graphs are compared for.
+    """The federation for which graphs are compared.
 
     Attributes:
         size: The number of peers.
@@ -62,7 +60,7 @@ class Requirements:
         latency: Seconds of delay in a round.
         max_degree: The most messages that a peer may send or receive in a round; None for any number.
         weights: The weights rule.
-        graph_seed: What random graphs are drawn from.
+        graph_seed: The seed of random graphs.
         rounds: The rounds of the run, in which partners are counted.
     """
 
@@ -88,12 +86,12 @@ class Excluded:
 
 
 def _option_values(name: str, asked: Requirements) -> tuple[list[dict[str, Any]], list[Excluded]]:
-    """The options to try this graph with, or why it is left out."""
+    """The options to try this graph with, or the reason that it is left out."""
     if name not in CHOOSING:
         return [{}], []
     if asked.size < 4:
-        return [], [Excluded(name, f"two neighbors of {asked.size} peers are all there are", "from 4 peers on")]
-    most = asked.size - 2  # one more is everybody, which is `full`
+        return [], [Excluded(name, f"two neighbors are all of {asked.size} peers", "from 4 peers on")]
+    most = asked.size - 2  # one more is `full`
     numbers = set(NEIGHBORS)
     if asked.max_degree is not None:
         most = min(most, asked.max_degree)
@@ -107,7 +105,6 @@ def _option_values(name: str, asked: Requirements) -> tuple[list[dict[str, Any]]
 
 
 def _too_many(name: str, options: dict[str, Any], count: int, asked: Requirements) -> Excluded:
-    """A graph left out because a peer has `count` messages in a round, which is more than was allowed."""
     return Excluded(
         name,
         f"a peer sends or receives {count} messages in a round, more than --max-degree {asked.max_degree}",
@@ -117,7 +114,6 @@ def _too_many(name: str, options: dict[str, Any], count: int, asked: Requirement
 
 
 def _excluded_by_error(name: str, options: dict[str, Any], error: TopologyError) -> Excluded:
-    """A graph left out because it does not exist, for the reason that `build` gives."""
     reason = str(error)
     return Excluded(name, reason, next((short for words, short in _SHORT_REASONS if words in reason), reason), options)
 
@@ -134,11 +130,11 @@ class Ranked:
         receives: The most messages that a peer receives in one round.
         partners: The most peers that any peer is connected to in the run.
         rounds: Rounds of gossip until disagreement is a thousandth.
-        seconds_per_round: How long one round takes.
-        seconds: How long all these rounds take.
+        seconds_per_round: The seconds of one round.
+        seconds: The seconds of all these rounds.
         bytes_sent: The most bytes that any peer sends in all these rounds.
         doubly_stochastic: Whether the average over the peers is kept.
-        survives: How many peers may be lost so that the rest stays connected; None for too many peers to find out.
+        survives: The number of peers that may be lost so that the rest stays connected; None for large sizes.
     """
 
     topology: str
@@ -156,10 +152,10 @@ class Ranked:
 
 
 def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
-    """Every graph that suits these terms, the soonest done first, and the graphs that are left out.
+    """The graphs that meet the requirements, the fastest first, and the graphs that are left out.
 
     Raises:
-        ConfigurationError: The terms suit no graph at all.
+        ConfigurationError: No graph at all meets them.
     """
     _check(asked)
     ranked: list[Ranked] = []
@@ -178,9 +174,9 @@ def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
 
 
 def best(ranked: list[Ranked]) -> Ranked:
-    """The graph that is done soonest and keeps the average; among equals one that is not drawn at random.
+    """The fastest graph that keeps the average; among equals one that is not drawn at random.
 
-    There is always one: one-peer-exponential has every size, any weights and one message a round.
+    One always exists: one-peer-exponential has every size, any weights and one message a round.
     """
     return min(
         (one for one in ranked if one.doubly_stochastic),
@@ -198,7 +194,7 @@ def _check(asked: Requirements) -> None:
             f"--weights fastest: solved for every graph up to {FASTEST_LIMIT} peers, not for {asked.size}: "
             "use best-constant, which is instant"
         )
-    # A ring takes every rule and every size from 2: what it does not take is wrong for all graphs.
+    # A ring takes every rule and every size from 2: its refusal is one for all graphs.
     build("ring", asked.size, weights=asked.weights)
 
 
@@ -240,16 +236,14 @@ def _load(topology: AnyTopology, rounds: int) -> tuple[int, int, int]:
     sends = receives = 0
     sent = np.zeros(topology.size, dtype=np.int64)
     for number in range(rounds if changing else 1):
-        mixing = topology.mixing_at(number)
-        sending = messages(mixing)
-        receiving = sending if isinstance(mixing, CirculantMatrix) else messages(csr_array(mixing.T))
+        sending, receiving = topology.mixing_at(number).messages()
         sends, receives = max(sends, int(sending.max())), max(receives, int(receiving.max()))
         sent += sending
     return sends, receives, int(sent.max()) * (1 if changing else rounds)
 
 
 def _partners(topology: AnyTopology, rounds: int) -> int:
-    # In a circulant graph everyone sees the same, only from its own place.
+    # In a circulant graph every peer has equally many.
     ranks = 1 if isinstance(topology.mixing_at(0), CirculantMatrix) else topology.size
     return max(len(topology.connections(rank, rounds)) for rank in range(ranks))
 

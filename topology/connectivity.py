@@ -13,39 +13,38 @@ from dpeer.topology.topologies import Topology
 LIMIT = 32
 """The largest size whose vertex connectivity is found: the time grows with more than its square."""
 
-_STARTS = 3
-"""From how many rounds on news is followed: graphs that change spread it at different speeds."""
+_STARTS = 3  # rounds from which a message is followed: time-varying graphs spread it at different speeds
 
 
 def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     """The most rounds that a message of one peer takes to reach all others, if each peer forwards it in every round.
 
-    For a graph that stays this is its (directed) diameter. For one that changes it is the largest temporal diameter
-    found from a few rounds on. A message that does not reach everyone counts as `rounds`.
+    For a fixed graph this is its (directed) diameter. For a time-varying one it is the largest temporal diameter found
+    from a few rounds on.
 
     Args:
         graphs: The graph of every round.
         rounds: How many rounds the run has.
 
     Returns:
-        A number of rounds, at least 1 and at most `rounds`; `rounds` where news does not reach everybody.
+        A number of rounds, at least 1 and at most `rounds`; `rounds` where a message does not reach every peer.
     """
-    stays = isinstance(graphs, Topology)
+    fixed = isinstance(graphs, Topology)
 
     @cache
     def senders(number: int) -> list[tuple[int, ...]]:
         return [graphs.at(number, rank).in_neighbors for rank in range(graphs.size)]
 
-    starts = {0} if stays else {rounds * part // _STARTS for part in range(_STARTS)}
-    period = 1 if stays else rounds
+    starts = {0} if fixed else {rounds * part // _STARTS for part in range(_STARTS)}
+    period = 1 if fixed else rounds
     return max(1, *(_from(senders, start, period, graphs.size, rounds) for start in starts))
 
 
 def _from(senders: Callable[[int], list[tuple[int, ...]]], start: int, period: int, size: int, rounds: int) -> int:
-    everybody = (1 << size) - 1
-    known = [1 << rank for rank in range(size)]  # a bit for each rank whose news is there
+    everyone = (1 << size) - 1
+    known = [1 << rank for rank in range(size)]  # a bit for each rank whose message is there
     for step in range(rounds):
-        if all(one == everybody for one in known):
+        if all(one == everyone for one in known):
             return step
         before = list(known)
         for rank, heard in enumerate(senders((start + step) % period)):
@@ -55,10 +54,10 @@ def _from(senders: Callable[[int], list[tuple[int, ...]]], start: int, period: i
 
 
 def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
-    """How many peers may be lost, whichever they are, so that the others stay in one piece.
+    """The number of peers, whichever they are, that may be lost so that the others stay connected.
 
-    That is the vertex connectivity less one, of all edges of the run together: a peer that is left can still reach, and
-    be reached by, every other one. Whether those that are left go on is another matter: they must be a quorum.
+    That is the vertex connectivity less one, of all edges of the run together: each peer that is left still reaches
+    every other one. Whether those that are left go on is another matter: they must be a quorum.
 
     Args:
         graphs: The graph of every round.

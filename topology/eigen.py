@@ -1,9 +1,9 @@
 """Extreme eigenvalues of large sparse matrices, to a relative error far below 1e-6; never a large dense matrix.
 
 Two methods complement each other. Lanczos iteration needs the wanted eigenvalue to stand apart from the next in
-proportion to the whole spectrum, as it does in graphs that mix well. Where it does not (long lines and what looks
-like them: graphs that fall apart when few edges are cut), the factors of the sparse matrix stay small, and
-iterating with its inverse, that is with the spectrum shifted and inverted, finds the eigenvalue in a few steps.
+proportion to the whole spectrum, as it does in graphs that mix well. Where it does not (long lines and similar
+graphs, which fall apart when few edges are cut), the factors of the sparse matrix stay small, and iterating with
+its inverse, that is with the spectrum shifted and inverted, finds the eigenvalue in a few steps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from dpeer.exceptions import TopologyError
 DENSE = 200
 """Up to this size the small dense problem is solved outright."""
 
+STEPS = 4000
+"""The most steps of a Lanczos iteration."""
+
 _TOLERANCE = 1e-9
-_STEPS = 4000
 _NOTHING = 1e-24  # a norm of 1e-12, squared: no more than rounding
 
 Vector = NDArray[np.float64]
@@ -35,24 +37,53 @@ def _settled(value: float, residual: float) -> bool:
     return residual <= max(_TOLERANCE * abs(value), 1e-300)
 
 
-def smallest(matrix: csr_array[np.float64], *, laplacian: bool = False) -> float:
+def smallest(matrix: csr_array[np.float64], *, laplacian: bool = False, steps: int = STEPS) -> float:
     """The smallest eigenvalue of a symmetric positive semidefinite matrix.
 
     Args:
         matrix: (m, m).
         laplacian: Its rows sum to zero, it is connected, and the eigenvalue 0 of the constant vectors does not count.
+        steps: The most steps of a Lanczos iteration.
     """
-    size = matrix.shape[0]
-    top = 2.0 * float(matrix.diagonal().max(initial=0.0)) + 1.0  # above every eigenvalue that is met here
-    if size <= DENSE:
+    if matrix.shape[0] <= DENSE:
         dense = np.asarray(matrix.toarray())
-        return float(np.linalg.eigvalsh(dense + (top / size if laplacian else 0.0))[0])
+        return float(np.linalg.eigvalsh(dense + (_top(matrix) / len(dense) if laplacian else 0.0))[0])
+    found = smallest_by_lanczos(matrix, laplacian=laplacian, steps=steps)
+    return found if found is not None else smallest_by_inverse(matrix, laplacian=laplacian, steps=steps)
+
+
+def smallest_by_lanczos(matrix: csr_array[np.float64], *, laplacian: bool, steps: int = STEPS) -> float | None:
+    """See `smallest`; None where the iteration does not converge."""
+    top = _top(matrix)
 
     def times(x: Vector) -> Vector:
         return np.asarray(matrix @ x) + (top * x.mean() if laplacian else 0.0)  # agreement is moved to the other end
 
-    found = lanczos(times, size, which="smallest")
-    return found if found is not None else 1.0 / _largest_of_inverse(matrix, laplacian=laplacian)
+    return lanczos(times, matrix.shape[0], which="smallest", steps=steps)
+
+
+def smallest_by_inverse(matrix: csr_array[np.float64], *, laplacian: bool, steps: int = STEPS) -> float:
+    """See `smallest`; by the largest eigenvalue of the inverse.
+
+    A Laplacian has no inverse, but one peer's value fixed at zero makes it one: the solution is right up to a
+    constant, which is taken off. The matrix that is left is an M-matrix, whose factors need no pivoting.
+
+    Raises:
+        TopologyError: If the iteration does not converge.
+    """
+    kept = csc_array(matrix[1:, 1:] if laplacian else matrix)
+    factors = splu(kept, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+    def solve(x: Vector) -> Vector:
+        if not laplacian:
+            return factors.solve(x)
+        y = np.concatenate([[0.0], factors.solve((x - x.mean())[1:])])
+        return np.asarray(y - y.mean())
+
+    found = lanczos(solve, matrix.shape[0], which="largest", steps=steps)
+    if found is None:
+        raise TopologyError(f"size {matrix.shape[0]}: the spectral gap did not converge")
+    return 1.0 / found
 
 
 def largest_singular_value(times: Product, back: Product, size: int, *, threshold: float | None = None) -> float:
@@ -66,7 +97,7 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
             relative error below 1e-6.
 
     Raises:
-        TopologyError: If it cannot be found, which no mixing of random graphs has been seen to do.
+        TopologyError: If the iteration does not converge; random graphs have not been seen to do that.
     """
     if size <= DENSE:
         return float(np.linalg.norm(times(np.eye(size)), 2))
@@ -87,17 +118,18 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
     return math.sqrt(max(0.0, found))
 
 
-def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled) -> float | None:
+def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled, steps: int = STEPS) -> float | None:
     """The smallest or largest eigenvalue of a symmetric matrix, or None where it does not converge.
 
-    Plain Lanczos iteration (Paige 1971), three vectors in memory: what orthogonality it loses repeats eigenvalues
-    that have been found and does not move the outermost.
+    Plain Lanczos iteration (Paige 1971), three vectors in memory: lost orthogonality repeats eigenvalues that have
+    been found and does not move the outermost.
 
     Args:
         times: x -> A x.
         size: m, A being (m, m).
         which: "smallest" or "largest".
         enough: Whether a value with that residual, which bounds its error, will do.
+        steps: The most steps.
     """
     # Anywhere, but always at the same place.
     vector = np.random.default_rng(0).standard_normal(size)
@@ -106,7 +138,7 @@ def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled)
     diagonal: list[float] = []
     beside: list[float] = []
     look = 8
-    for step in range(1, _STEPS + 1):
+    for step in range(1, steps + 1):
         product = times(vector)
         if beside:
             product = product - beside[-1] * before
@@ -132,22 +164,6 @@ def _dot(x: Vector, y: Vector) -> float:
     return float(np.einsum("i,i->", x, y))
 
 
-def _largest_of_inverse(matrix: csr_array[np.float64], *, laplacian: bool) -> float:
-    """The largest eigenvalue of the inverse.
-
-    A Laplacian has no inverse, but one peer's value fixed at zero makes it one: what that solves is right up to a
-    constant, which is taken off. What is left is an M-matrix, whose factors need no pivoting.
-    """
-    kept = csc_array(matrix[1:, 1:] if laplacian else matrix)
-    factors = splu(kept, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-
-    def solve(x: Vector) -> Vector:
-        if not laplacian:
-            return factors.solve(x)
-        y = np.concatenate([[0.0], factors.solve((x - x.mean())[1:])])
-        return np.asarray(y - y.mean())
-
-    found = lanczos(solve, matrix.shape[0], which="largest")
-    if found is None:
-        raise TopologyError(f"size {matrix.shape[0]}: the spectral gap did not converge")
-    return found
+def _top(matrix: csr_array[np.float64]) -> float:
+    """A bound above every eigenvalue of a matrix whose diagonal dominates."""
+    return 2.0 * float(matrix.diagonal().max(initial=0.0)) + 1.0

@@ -1,8 +1,8 @@
 """The two forms of a graph, a list of edges or a circulant graph, and the options from which graphs are made.
 
-Nodes are the ranks 0..size-1. In a `CirculantGraph` all peers do the same, each from its own place: everything about it
-follows from one row, and its edges are never written down (a complete graph of 100,000 peers has five thousand
-million). Every other graph is an `EdgeList`.
+Nodes are the ranks 0..size-1. In a `CirculantGraph` each peer's edges are those of rank 0, moved along: one row defines
+it, and its edges are never written down (a complete graph of 100,000 peers has five thousand million). Every other
+graph is an `EdgeList`. A graph's parameters define it together with its name and size; they are canonical JSON.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """What a graph may be drawn from; each graph takes what it needs and ignores the rest.
+    """The options of all graphs; each graph takes those that it needs and ignores the rest.
 
     Attributes:
         size: The number of peers, at least 2.
         grid_shape: (rows, columns) of a grid or torus; None for the most nearly square one.
         degree: The number of neighbors of each peer in random-regular, and before rewiring in small-world.
-        graph_seed: What a random graph is drawn from, at least 0. Public: every peer draws the same graph.
+        graph_seed: The seed of random graphs, at least 0. Public: every peer draws the same graph.
         rewire: The probability with which small-world moves an edge, 0 to 1.
         edge_probability: The probability of each edge of erdos-renyi, 0 to 1; None for 2 ln(size) / size.
         fresh_neighbors: The number of neighbors that fresh-neighbors draws for each peer in every round.
@@ -49,18 +49,22 @@ class EdgeList:
         sender: One end of each edge; the sending one if the graph is directed, (edges,).
         receiver: The other end, (edges,).
         directed: Whether an edge carries bodies one way only. Otherwise each is listed once.
+        parameters: The graph's parameters.
+        weights: The weight of each edge in the mixing matrix, (edges,); None for those of a weights rule.
     """
 
     size: int
     sender: Ranks
     receiver: Ranks
     directed: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict)
+    weights: NDArray[np.float64] | None = None
 
     @classmethod
-    def of(cls, graph: nx.Graph[int]) -> EdgeList:
-        """The links of a networkx graph whose nodes are the ranks."""
+    def of(cls, graph: nx.Graph[int], parameters: dict[str, Any] | None = None) -> EdgeList:
+        """The edges of an undirected networkx graph whose nodes are the ranks."""
         ends = np.array(list(graph.edges), dtype=np.int64).reshape(-1, 2)
-        return cls(len(graph), ends[:, 0], ends[:, 1], graph.is_directed())
+        return cls(len(graph), ends[:, 0], ends[:, 1], parameters=parameters or {})
 
     def messages(self) -> tuple[Ranks, Ranks]:
         """Sender and receiver of every message of a round: an undirected edge carries two."""
@@ -77,11 +81,13 @@ class CirculantGraph:
         size: The number of peers.
         offsets: The distinct s, each from 1 to size - 1, ascending.
         directed: Whether an edge carries bodies one way only; otherwise every s comes with -s.
+        parameters: Empty: the name and the size define every circulant graph.
     """
 
     size: int
     offsets: Ranks
     directed: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, size: int, offsets: Any, *, directed: bool = False) -> CirculantGraph:
@@ -96,9 +102,4 @@ class CirculantGraph:
         return EdgeList(self.size, sender[once], receiver[once], self.directed)
 
 
-@dataclass(frozen=True)
-class BuiltGraph:
-    """A graph and the parameters that, with its name and size, define it (JSON-able and canonical)."""
-
-    graph: EdgeList | CirculantGraph
-    parameters: dict[str, Any] = field(default_factory=dict)
+Graph = EdgeList | CirculantGraph

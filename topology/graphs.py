@@ -1,6 +1,6 @@
 """Fixed graphs by name.
 
-A new graph is one function from a `GraphOptions` to a `BuiltGraph` and one line in `GRAPHS`.
+A new graph is one function from a `GraphOptions` to a `Graph` and one line in `GRAPHS`.
 """
 
 from __future__ import annotations
@@ -10,60 +10,59 @@ from collections.abc import Callable
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import BuiltGraph, CirculantGraph, EdgeList, GraphOptions
+from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
 from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 
 
-def ring(request: GraphOptions) -> BuiltGraph:
+def ring(options: GraphOptions) -> Graph:
     """Each peer is joined to the one before and the one after it."""
-    return BuiltGraph(CirculantGraph.of(request.size, [1, -1]))
+    return CirculantGraph.of(options.size, [1, -1])
 
 
-def grid(request: GraphOptions) -> BuiltGraph:
+def grid(options: GraphOptions) -> Graph:
     """Rows and columns, rank = row * columns + column; open at the borders."""
-    return _lattice("grid", request, periodic=False)
+    return _lattice("grid", options, periodic=False)
 
 
-def torus(request: GraphOptions) -> BuiltGraph:
+def torus(options: GraphOptions) -> Graph:
     """A grid whose borders are joined; in a dimension of 2 that would double an edge, so nothing is added."""
-    return _lattice("torus", request, periodic=True)
+    return _lattice("torus", options, periodic=True)
 
 
-def exponential(request: GraphOptions) -> BuiltGraph:
+def exponential(options: GraphOptions) -> Graph:
     """Rank i is joined to i + 2^k and i - 2^k for every 2^k < size (the papers' Definition 1: symmetric)."""
-    powers = powers_of_two(request.size)
-    return BuiltGraph(CirculantGraph.of(request.size, [*powers, *(-step for step in powers)]))
+    powers = powers_of_two(options.size)
+    return CirculantGraph.of(options.size, [*powers, *(-step for step in powers)])
 
 
-def exponential_directed(request: GraphOptions) -> BuiltGraph:
+def exponential_directed(options: GraphOptions) -> Graph:
     """Rank i sends to i + 2^k for every 2^k < size: ceil(log2 size) messages a round."""
-    return BuiltGraph(CirculantGraph.of(request.size, powers_of_two(request.size), directed=True))
+    return CirculantGraph.of(options.size, powers_of_two(options.size), directed=True)
 
 
-def full(request: GraphOptions) -> BuiltGraph:
+def full(options: GraphOptions) -> Graph:
     """Everyone is joined to everyone."""
-    return BuiltGraph(CirculantGraph.of(request.size, np.arange(1, request.size)))
+    return CirculantGraph.of(options.size, np.arange(1, options.size))
 
 
-def star(request: GraphOptions) -> BuiltGraph:
+def star(options: GraphOptions) -> Graph:
     """Everyone is joined to rank 0."""
-    others = np.arange(1, request.size)
-    return BuiltGraph(EdgeList(request.size, np.zeros_like(others), others))
+    others = np.arange(1, options.size)
+    return EdgeList(options.size, np.zeros_like(others), others)
 
 
-def hypercube(request: GraphOptions) -> BuiltGraph:
+def hypercube(options: GraphOptions) -> Graph:
     """Ranks that differ in one binary digit are joined: log2 size neighbors each."""
-    size = request.size
+    size = options.size
     if size & (size - 1):
         below = 1 << (size.bit_length() - 1)
         raise TopologyError(f"hypercube: size {size} is not a power of two: choose {below} or {2 * below}")
-    # networkx names the nodes by their digits, one by one; flipping a digit of the rank is the same.
     one = np.tile(np.arange(size), size.bit_length() - 1)
-    other = one ^ np.repeat([1 << k for k in range(size.bit_length() - 1)], size)
-    return BuiltGraph(EdgeList(size, one[one < other], other[one < other]))
+    other = one ^ np.repeat(powers_of_two(size), size)
+    return EdgeList(size, one[one < other], other[one < other])
 
 
-GRAPHS: dict[str, Callable[[GraphOptions], BuiltGraph]] = {
+GRAPHS: dict[str, Callable[[GraphOptions], Graph]] = {
     "ring": ring,
     "grid": grid,
     "torus": torus,
@@ -83,23 +82,23 @@ def powers_of_two(size: int) -> list[int]:
     return [1 << k for k in range((size - 1).bit_length())]
 
 
-def _lattice(name: str, request: GraphOptions, *, periodic: bool) -> BuiltGraph:
-    rows, columns = _shape(name, request)
-    ranks = np.arange(request.size).reshape(rows, columns)
+def _lattice(name: str, options: GraphOptions, *, periodic: bool) -> EdgeList:
+    rows, columns = _shape(name, options)
+    ranks = np.arange(options.size).reshape(rows, columns)
     joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
     if periodic and rows > 2:
         joined.append((ranks[-1], ranks[0]))
     if periodic and columns > 2:
         joined.append((ranks[:, -1], ranks[:, 0]))
     one, other = (np.concatenate([side.ravel() for side in sides]) for sides in zip(*joined, strict=True))
-    return BuiltGraph(EdgeList(request.size, one, other), {"grid_shape": [rows, columns]})
+    return EdgeList(options.size, one, other, parameters={"grid_shape": [rows, columns]})
 
 
-def _shape(name: str, request: GraphOptions) -> tuple[int, int]:
-    """The shape asked for, or the most nearly square one with no more rows than columns."""
-    size = request.size
-    if request.grid_shape is not None:
-        rows, columns = request.grid_shape
+def _shape(name: str, options: GraphOptions) -> tuple[int, int]:
+    """The given shape, or the most nearly square one with no more rows than columns."""
+    size = options.size
+    if options.grid_shape is not None:
+        rows, columns = options.grid_shape
         if rows < 1 or columns < 1 or rows * columns != size:
             raise TopologyError(
                 f"{name}: grid shape {rows}x{columns} does not hold {size} peers: rows times columns must be {size}"
@@ -109,7 +108,7 @@ def _shape(name: str, request: GraphOptions) -> tuple[int, int]:
     if rows == 1 and size > 3:
         line = "ring" if name == "torus" else "line"
         raise TopologyError(
-            f"{name}: size {size} is prime, which leaves only a {line}: choose another size, "
-            f"or grid shape 1x{size} if a {line} is what you want"
+            f"{name}: size {size} is prime, which leaves only a {line}: choose another size, or the {line} itself by "
+            f"grid shape 1x{size}"
         )
     return rows, size // rows

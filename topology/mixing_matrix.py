@@ -1,14 +1,8 @@
-"""Mixing matrices: sparse or circulant, checked to be doubly stochastic, and read by rank.
-
-A circulant matrix is diagonal in the Fourier basis. Its eigenvalues are the discrete Fourier transform of its first
-column, so that graphs of any size are analysed without writing a matrix down (Gray, "Toeplitz and circulant
-matrices: a review", 2006, section 3.1).
-"""
+"""Mixing matrices: sparse or circulant, checked to be doubly stochastic, and read by rank."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -18,24 +12,87 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph
+from dpeer.topology.graph_types import CirculantGraph, Ranks
 from dpeer.topology.neighborhood import Neighborhood, Row
 
+TOLERANCE = 1e-12
+"""How far from one a row or column of a mixing matrix may sum."""
+
+# (In quotes: scipy before 1.15 cannot be subscripted while it runs.)
+Sparse: TypeAlias = "csr_array[np.float64]"
+
+_SHORT = 32
 _CLOSE = 1e-12
 _CANDIDATES = 64
 
 
-@dataclass(frozen=True, eq=False)
-class CirculantMatrix:
-    """A mixing matrix: W[i, j] is `weight` where j sends to i, and the diagonal is what a row lacks to one.
+class MixingMatrix:
+    """A mixing matrix W: body j goes to i, with weight W[i, j], where that is not zero.
 
-    Attributes:
-        graph: Which peers send to which.
-        weight: The weight of each neighbor; `weight` times the number of offsets is at most one.
+    Args:
+        sparse: W, (size, size), without stored zeros; kept.
     """
 
-    graph: CirculantGraph
-    weight: float
+    def __init__(self, sparse: Sparse) -> None:
+        self._sparse = sparse
+
+    @property
+    def size(self) -> int:
+        """The number of peers."""
+        return int(self._sparse.shape[0])
+
+    @cached_property
+    def sparse(self) -> Sparse:
+        """W, (size, size), read-only."""
+        return _read_only(self._sparse)
+
+    @cached_property
+    def transposed(self) -> Sparse:
+        """W^T, (size, size), read-only."""
+        return _read_only(csr_array(self.sparse.T))
+
+    def neighborhood(self, rank: int) -> Neighborhood:
+        """The round as `rank` sees it."""
+        receiving = slice(*self.sparse.indptr[rank : rank + 2])
+        sending = slice(*self.transposed.indptr[rank : rank + 2])
+        senders = self.sparse.indices[receiving].tolist()
+        weights = self.sparse.data[receiving].tolist()
+        return Neighborhood(
+            rank=rank,
+            row=Row(rank, dict(zip(senders, weights, strict=True))),
+            in_neighbors=tuple(other for other in senders if other != rank),
+            out_neighbors=tuple(other for other in self.transposed.indices[sending].tolist() if other != rank),
+        )
+
+    def edges(self, *, directed: bool) -> list[list[int]]:
+        """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
+        receiver, sender = self.sparse.nonzero()
+        kept = sender != receiver if directed else sender < receiver
+        edges = np.stack([sender[kept], receiver[kept]], axis=1)
+        found: list[list[int]] = edges[np.lexsort((edges[:, 1], edges[:, 0]))].tolist()
+        return found
+
+    def messages(self) -> tuple[Ranks, Ranks]:
+        """The numbers of messages that each peer sends, and receives, in a round, (size,) each."""
+        receiver, sender = self.sparse.nonzero()
+        others = receiver != sender
+        return np.bincount(sender[others], minlength=self.size), np.bincount(receiver[others], minlength=self.size)
+
+
+class CirculantMatrix(MixingMatrix):
+    """The mixing matrix of a circulant graph; its entries are written down only where they are asked for.
+
+    It is diagonal in the Fourier basis. Its eigenvalues are the discrete Fourier transform of its first column, so
+    graphs of any size are analysed without writing it down (Gray, "Toeplitz and circulant matrices: a review", 2006,
+    section 3.1).
+
+    Args:
+        graph: Which peers send to which.
+        weight: The weight of each neighbor, at most 1 / (number of offsets); the rest of a row is on the diagonal.
+    """
+
+    def __init__(self, graph: CirculantGraph, weight: float) -> None:
+        self.graph, self.weight = graph, weight
 
     @property
     def size(self) -> int:
@@ -43,16 +100,21 @@ class CirculantMatrix:
         return self.graph.size
 
     @cached_property
-    def matrix(self) -> csr_array[np.float64]:
-        """W, (size, size)."""
+    def sparse(self) -> Sparse:
+        """W, (size, size), read-only."""
         size, offsets = self.size, self.graph.offsets
         senders = np.concatenate([[0], size - offsets])  # of rank 0; of rank i: i further on
         weights = np.concatenate([[1.0 - len(offsets) * self.weight], np.full(len(offsets), self.weight)])
         columns = (np.arange(size)[:, None] + senders) % size
         starts = np.arange(size + 1) * len(senders)
         matrix = csr_array((np.tile(weights, size), columns.ravel(), starts), shape=(size, size))
-        matrix.sort_indices()
-        return matrix
+        matrix.eliminate_zeros()
+        return _read_only(matrix)
+
+    def messages(self) -> tuple[Ranks, Ranks]:
+        """The numbers of messages that each peer sends, and receives, in a round, (size,) each."""
+        every = np.full(self.size, len(self.graph.offsets))
+        return every, every
 
     def eigenvalues(self) -> NDArray[np.complex128]:
         """All eigenvalues of W, (size,); the first belongs to the vectors in which all peers agree."""
@@ -87,16 +149,7 @@ class CirculantMatrix:
         return squared / (1.0 + math.sqrt(max(0.0, 1.0 - squared)))
 
 
-TOLERANCE = 1e-12
-"""How far from one a row or column of a mixing matrix may sum."""
-
-# (In quotes: scipy before 1.15 cannot be subscripted while it runs.)
-Matrix: TypeAlias = "csr_array[np.float64]"
-
-_SHORT = 32
-
-
-def check_mixing(matrix: Matrix, *, symmetric: bool) -> None:
+def check_mixing(matrix: Sparse, *, symmetric: bool) -> None:
     """Refuse a matrix that would not average: the last gate of every fixed matrix built.
 
     Args:
@@ -115,7 +168,7 @@ def check_mixing(matrix: Matrix, *, symmetric: bool) -> None:
         raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
 
 
-def check_stochastic(matrix: Matrix, *, columns: bool = True) -> None:
+def check_stochastic(matrix: Sparse, *, columns: bool = True) -> None:
     """Refuse a matrix with a negative entry, or a row (or column) that does not sum to one within 1e-12.
 
     Raises:
@@ -123,21 +176,21 @@ def check_stochastic(matrix: Matrix, *, columns: bool = True) -> None:
     """
     if matrix.data.min() < 0.0:
         raise TopologyError(f"mixing matrix: {matrix.data.min():g} is negative")
-    for axis, what in ((1, "row"), (0, "column"))[: 2 if columns else 1]:
-        sums = row_sums(matrix if axis == 1 else csr_array(matrix.T))
+    for line, lines in (("row", matrix), ("column", csr_array(matrix.T)))[: 2 if columns else 1]:
+        sums = row_sums(lines)
         worst = int(np.argmax(np.abs(sums - 1.0)))
         # "not within" rather than "beyond", so that a NaN is caught too
         if not abs(sums[worst] - 1.0) <= TOLERANCE:
-            raise TopologyError(f"mixing matrix: {what} {worst} sums to {sums[worst]!r}, not 1")
+            raise TopologyError(f"mixing matrix: {line} {worst} sums to {float(sums[worst])!r}, not 1")
 
 
-def component_count(matrix: Matrix) -> int:
+def component_count(matrix: Sparse) -> int:
     """The number of groups of peers that reach each other through a matrix: 1 if it connects everyone."""
     parts, _ = connected_components(matrix, directed=True, connection="strong")
     return int(parts)
 
 
-def row_sums(matrix: Matrix) -> NDArray[np.float64]:
+def row_sums(matrix: Sparse) -> NDArray[np.float64]:
     """The sum of every row, (size,), as if added up exactly: the rows of a star have as many entries as peers."""
     starts = matrix.indptr
     lengths = np.diff(starts)
@@ -147,7 +200,7 @@ def row_sums(matrix: Matrix) -> NDArray[np.float64]:
         before, value = total[rows], matrix.data[starts[rows] + place]
         after = before + value
         kept = after - before
-        lost[rows] += (before - (after - kept)) + (value - kept)  # what rounding took (Knuth's TwoSum)
+        lost[rows] += (before - (after - kept)) + (value - kept)  # the rounding error (Knuth's TwoSum)
         total[rows] = after
     total += lost
     for row in np.flatnonzero(lengths > _SHORT):
@@ -155,55 +208,8 @@ def row_sums(matrix: Matrix) -> NDArray[np.float64]:
     return total
 
 
-class Neighborhoods:
-    """What is exchanged in a round with the mixing matrix W: body j goes to i where W[i, j] is not zero.
-
-    Args:
-        matrix: W, (size, size); kept, and made read-only.
-    """
-
-    def __init__(self, matrix: csr_array[np.float64]) -> None:
-        self.matrix = matrix
-        self._columns = csr_array(matrix.T)
-        self._columns.sort_indices()
-        for kept in (self.matrix, self._columns):
-            for array in (kept.data, kept.indices, kept.indptr):
-                array.setflags(write=False)
-
-    def of(self, rank: int) -> Neighborhood:
-        """The round as `rank` sees it."""
-        row = _entries(self.matrix, rank)
-        return Neighborhood(
-            rank=rank,
-            row=Row(rank, row),
-            in_neighbors=tuple(other for other in row if other != rank),
-            out_neighbors=tuple(other for other in _entries(self._columns, rank) if other != rank),
-        )
-
-    def edges(self, *, directed: bool) -> list[list[int]]:
-        """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
-        receiver, sender = self.matrix.nonzero()
-        kept = sender != receiver if directed else sender < receiver
-        edges = np.stack([sender[kept], receiver[kept]], axis=1)
-        found: list[list[int]] = edges[np.lexsort((edges[:, 1], edges[:, 0]))].tolist()
-        return found
-
-
-def as_sparse(mixing: CirculantMatrix | Matrix) -> Matrix:
-    """The mixing matrix as a sparse matrix, also where it is a circulant."""
-    return mixing.matrix if isinstance(mixing, CirculantMatrix) else mixing
-
-
-def messages(mixing: CirculantMatrix | csr_array[np.float64]) -> NDArray[np.int64]:
-    """How many messages each peer sends in a round, (size,)."""
-    if isinstance(mixing, CirculantMatrix):
-        return np.full(mixing.size, len(mixing.graph.offsets))
-    receiver, sender = mixing.nonzero()
-    return np.bincount(sender[receiver != sender], minlength=mixing.shape[0])
-
-
-def _entries(matrix: csr_array[np.float64], row: int) -> dict[int, float]:
-    """The nonzero entries of one row, column -> value, in column order."""
-    span = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    pairs = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
-    return {column: value for column, value in pairs if value != 0.0}
+def _read_only(matrix: Sparse) -> Sparse:
+    matrix.sort_indices()
+    for array in (matrix.data, matrix.indices, matrix.indptr):
+        array.setflags(write=False)
+    return matrix

@@ -1,8 +1,7 @@
 """One peer's part of the graph: its neighbors, and its row of the mixing matrix.
 
-These are the only types the round loop sees. A graph that is the same in every round, one that changes
-with the round, and no graph at all (`Isolated`) answer the same two questions, `Graphs.at` and
-`Graphs.connections`.
+These are the only types that the round loop sees. A graph that is the same in every round, one that changes
+with the round, and no graph at all (`Isolated`) have the same two methods, `Graphs.at` and `Graphs.connections`.
 """
 
 from __future__ import annotations
@@ -83,8 +82,8 @@ class Neighborhood:
         row: The peer's row of the mixing matrix, for a round in which all in-neighbors' bodies come.
         in_neighbors: The ranks it receives from in this round, sorted.
         out_neighbors: The ranks it sends to in this round, sorted.
-        active: Whether the peer trains and sends in the round. One that does not also hears nobody, but where a sample
-            sends to all (`ServerSampling`).
+        active: Whether the peer trains and sends in the round. A peer that does not also has no in-neighbors, but
+            where a sample sends to all (`ServerSampling`).
     """
 
     rank: int
@@ -92,6 +91,11 @@ class Neighborhood:
     in_neighbors: tuple[int, ...]
     out_neighbors: tuple[int, ...]
     active: bool = True
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The ranks it sends to or receives from, sorted."""
+        return tuple(sorted({*self.in_neighbors, *self.out_neighbors}))
 
 
 class Graphs(Protocol):
@@ -135,7 +139,7 @@ class Isolated:
         return Neighborhood(rank, Row(rank, {rank: 1.0}), (), ())
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """See `Graphs.connections`; here there are none."""
+        """See `Graphs.connections`; none here."""
         check_rank(rank, self.size)
         return ()
 

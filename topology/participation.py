@@ -33,9 +33,6 @@ from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row, che
 from dpeer.topology.random_graphs import shuffled
 from dpeer.topology.topologies import Topology
 
-_KEPT = 32
-"""Draws kept in memory: peers of one process are a few rounds apart."""
-
 
 @dataclass(frozen=True)
 class Participation:
@@ -47,10 +44,10 @@ class Participation:
     Attributes:
         graphs: The graphs as they are when everyone takes part.
         fraction: The share of the peers that takes part in each round, more than 0 and at most 1.
-        seed: What the draws are made from, at least 0. Public: every peer makes the same draw by itself.
+        seed: The seed of the draws, at least 0. Public: every peer makes the same draw by itself.
 
     Raises:
-        TopologyError: If there is no such fraction or seed.
+        TopologyError: If the fraction or seed is out of range.
     """
 
     graphs: Graphs
@@ -65,12 +62,12 @@ class Participation:
 
     @property
     def size(self) -> int:
-        """The number of peers, whether they take part or not."""
+        """The number of all peers."""
         return self.graphs.size
 
     @property
     def count(self) -> int:
-        """How many take part in each round: `fraction` of the peers, halves rounded up, but at least two of them."""
+        """The number of participants of each round: `fraction` of the peers, halves rounded up, but at least two."""
         # In decimals, as the fraction was written: 0.29 of 50 is 14.5, in binary a little less.
         share = Decimal(str(float(self.fraction))) * self.size
         return min(self.size, max(2, int(share.to_integral_value(ROUND_HALF_UP))))
@@ -89,11 +86,7 @@ class Participation:
         return _drawn(self.seed, number, self.size, self.count)
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """The graph of round `number` (from 0) among those that take part, as `rank` sees it.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
+        """See `Graphs.at`; the graph among those that take part."""
         check_rank(rank, self.size)
         if self.count == self.size:
             return self.graphs.at(number, rank)
@@ -109,22 +102,19 @@ class Participation:
         )
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """Every rank that `rank` may send to or receive from in rounds 0 to `rounds` - 1, sorted.
+        """See `Graphs.connections`; those of the graphs themselves, whichever peers take part.
 
-        These are the connections of the graphs themselves, whoever takes part. Too many do no harm: on a fixed graph
-        a run resumed with more rounds has the links that it needs. The cost is an idle link to each neighbor never met.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
+        Too many do no harm: on a fixed graph a run resumed with more rounds has the links that it needs. The cost is an
+        idle link to each neighbor never met.
         """
         return self.graphs.connections(rank, rounds)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=32)  # peers of one process are a few rounds apart
 def _drawn(seed: int, number: int, size: int, count: int) -> frozenset[int]:
     """`count` different ranks of 0..size-1, drawn at random."""
-    # The word keeps the stream apart from the graphs' (`generator_of`): with theirs, who is drawn would depend on who
-    # is joined to whom, and pairs of a matching would take part together more often than others.
+    # The word keeps the stream apart from the graphs' (`random_stream`): with theirs, the draw would depend on the
+    # edges, and pairs of a matching would take part together more often than others.
     generator = random.Random(f"participation {seed} {number}")  # noqa: S311 - public on purpose
     return frozenset(shuffled(size, generator)[:count].tolist())
 
@@ -133,10 +123,10 @@ def _drawn(seed: int, number: int, size: int, count: int) -> frozenset[int]:
 class ServerSampling(Participation):
     """The full graph, of which only some peers train and send in each round, and all hear those.
 
-    Who takes part is drawn as `Participation` draws it.
+    The sample of a round is that of `Participation`.
 
     Raises:
-        TopologyError: Not everyone hears everyone with the same weight, or there is no such fraction or seed.
+        TopologyError: Not everyone hears everyone with the same weight, or the fraction or seed is out of range.
     """
 
     def __post_init__(self) -> None:
@@ -144,7 +134,7 @@ class ServerSampling(Participation):
         graph = self.graphs
         if not isinstance(graph, Topology) or not np.allclose(graph.weights, 1 / graph.size, rtol=0, atol=1e-12):
             raise TopologyError(
-                "participation-mode server: all peers take the mean of those drawn, so everyone hears everyone alike: "
+                "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: "
                 "use --topology full --weights uniform, or --participation-mode peers"
             )
 
@@ -154,11 +144,7 @@ class ServerSampling(Participation):
         return self.count / self.size
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """The graph of round `number` (from 0), as `rank` sees it.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
+        """See `Graphs.at`."""
         check_rank(rank, self.size)
         sample = sorted(self.participants(number))
         row = Row(rank, dict.fromkeys(sample, 1 / len(sample)))

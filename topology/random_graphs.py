@@ -18,14 +18,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import BuiltGraph, EdgeList, GraphOptions, Ranks
+from dpeer.topology.graph_types import EdgeList, GraphOptions, Ranks
 
 _EDGES = 5_000_000
 
 
-def random_regular(request: GraphOptions) -> BuiltGraph:
+def random_regular(options: GraphOptions) -> EdgeList:
     """A random connected graph in which everyone has `degree` neighbors."""
-    size, degree, seed = request.size, request.degree, request.graph_seed
+    size, degree, seed = options.size, options.degree, options.graph_seed
     check_regular("random-regular", "degree", degree, size)
     if degree == 1 and size > 2:
         raise TopologyError(f"random-regular: degree 1 with size {size} is not connected: choose 2 or more")
@@ -35,15 +35,15 @@ def random_regular(request: GraphOptions) -> BuiltGraph:
         random_stream(seed, "random-regular"),
         f"random-regular: degree {degree} with size {size}, graph seed {seed}",
     )
-    return BuiltGraph(EdgeList.of(graph), {"degree": degree, "graph_seed": seed})
+    return EdgeList.of(graph, {"degree": degree, "graph_seed": seed})
 
 
-def small_world(request: GraphOptions) -> BuiltGraph:
+def small_world(options: GraphOptions) -> EdgeList:
     """A ring in which everyone is joined to the `degree` nearest, each edge then moved with probability `rewire`.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998.
     """
-    size, degree, rewire, seed = request.size, request.degree, request.rewire, request.graph_seed
+    size, degree, rewire, seed = options.size, options.degree, options.rewire, options.graph_seed
     if degree % 2 or not 2 <= degree < size:
         most = (size - 1) // 2 * 2
         choices = {0: "at least 3 peers", 2: "degree 2"}.get(most, f"an even degree from 2 to {most}")
@@ -56,17 +56,17 @@ def small_world(request: GraphOptions) -> BuiltGraph:
         random_stream(seed, "small-world"),
         f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {seed}",
     )
-    return BuiltGraph(EdgeList.of(graph), {"degree": degree, "rewire": rewire, "graph_seed": seed})
+    return EdgeList.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": seed})
 
 
-def erdos_renyi(request: GraphOptions) -> BuiltGraph:
+def erdos_renyi(options: GraphOptions) -> EdgeList:
     """Every pair is joined with probability `edge_probability`, by default twice the threshold of connectedness.
 
     Erdos and Renyi, "On random graphs I", 1959 (in Gilbert's form, each edge on its own).
     """
-    size, seed = request.size, request.graph_seed
+    size, seed = options.size, options.graph_seed
     default = min(1.0, 2.0 * math.log(size) / size)
-    probability = default if request.edge_probability is None else request.edge_probability
+    probability = default if options.edge_probability is None else options.edge_probability
     if not 0.0 < probability <= 1.0:
         raise TopologyError(f"erdos-renyi: edge probability {probability:g}: choose more than 0 and at most 1")
     edges = probability * size * (size - 1) / 2.0
@@ -82,7 +82,7 @@ def erdos_renyi(request: GraphOptions) -> BuiltGraph:
         f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {seed}",
         advice=f": choose a larger one (the default here is {default:.4g})",
     )
-    return BuiltGraph(EdgeList.of(graph), {"edge_probability": probability, "graph_seed": seed})
+    return EdgeList.of(graph, {"edge_probability": probability, "graph_seed": seed})
 
 
 def random_stream(seed: int, name: str, *more: int) -> random.Random:
@@ -101,7 +101,7 @@ def check_regular(name: str, option: str, degree: int, size: int) -> None:
     """Refuse a number of neighbors that not all of `size` peers can have.
 
     Raises:
-        TopologyError: Naming the graph, its option and what would be right.
+        TopologyError: Naming the graph, its option and the right values.
     """
     if not 1 <= degree < size:
         raise TopologyError(
@@ -117,7 +117,7 @@ def draw_regular(size: int, degree: int, generator: random.Random) -> nx.Graph[i
     if degree == 2:  # connected and 2-regular is one cycle, which a plain draw seldom is
         order = generator.sample(range(size), size)
         graph = nx.Graph([*pairwise(order), (order[-1], order[0])])
-    elif 2 * degree >= size:  # networkx takes minutes when nearly everyone is joined: draw who is not
+    elif 2 * degree >= size:  # networkx takes minutes when nearly everyone is joined: draw the edges that are missing
         graph = nx.complement(nx.random_regular_graph(size - 1 - degree, size, seed=generator))
     else:
         graph = nx.random_regular_graph(degree, size, seed=generator)
@@ -154,7 +154,7 @@ def pairing_model(size: int, degree: int, generator: random.Random) -> EdgeList:
 
     Everyone has `degree` ends of edges, and the ends are joined at random (Bollobas, "A probabilistic proof of an
     asymptotic formula for the number of labelled regular graphs", 1980). The few edges that join a peer to itself, or a
-    pair twice, are cut and joined again together with as many others, until there are none: nearly uniform, as with the
+    pair twice, are cut and joined again together with as many others, until none is left: nearly uniform, as with the
     switchings of McKay and Wormald, "Uniform generation of random regular graphs of moderate degree", 1990.
     """
     ends = (shuffled(size * degree, generator) // degree).reshape(-1, 2)
@@ -176,7 +176,7 @@ def draw_others(size: int, count: int, generator: random.Random) -> Ranks:
         drawn = (_bits(size, generator) % np.uint64(last + 1)).astype(np.int64)
         known = (found[:, :column] == drawn[:, None]).any(axis=1)
         found[:, column] = np.where(known, last, drawn)
-    return found + (found >= np.arange(size)[:, None])  # nobody draws itself
+    return found + (found >= np.arange(size)[:, None])  # no peer draws itself
 
 
 def is_connected(graph: EdgeList) -> bool:

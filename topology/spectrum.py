@@ -9,19 +9,19 @@ circulant, hence normal: t rounds shrink it by lambda^t exactly. Where the graph
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import count, islice
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.contraction import contraction
-from dpeer.topology.eigen import smallest
-from dpeer.topology.mixing_matrix import CirculantMatrix, Matrix, as_sparse, messages
-from dpeer.topology.topologies import TimeVaryingTopology, Topology
+from dpeer.topology.eigen import largest_singular_value, smallest
+from dpeer.topology.mixing_matrix import CirculantMatrix, MixingMatrix, Sparse
+from dpeer.topology.topologies import AnyTopology, TimeVaryingTopology
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ SPECTRUM_LIMIT = 2000
 """The largest size of which all eigenvalues are computed: that takes a dense matrix."""
 
 _ROUNDING = 1e-12
+_PATIENCE = 10_000
 _SHRINK = 1e-3
 _GENEROSITY = 1e-9
 """How far (relative) above the threshold is small enough: lambda = 0.1 takes 3 rounds, though 0.1**3 > 1e-3 in floating
@@ -71,7 +72,7 @@ point."""
 
 @dataclass(frozen=True)
 class Analysis:
-    """What `analyse` finds.
+    """The mixing speed and the cost of a topology.
 
     Attributes:
         topology: The graph's name.
@@ -81,11 +82,10 @@ class Analysis:
         rounds: Gossip rounds until the worst disagreement has shrunk 1000-fold.
         degree_min: The fewest messages a peer sends in a round.
         degree_max: The most messages a peer sends in a round.
-        bytes_per_round_factor: The mean number of messages a peer sends in a round: times the bytes of a
-            body, what it sends on average.
-        paper_formula: What the papers give for this graph, if they do.
+        bytes_per_round_factor: The mean number of messages that a peer sends in a round.
+        paper_formula: The papers' gap of this graph; None if they have none.
         period: The rounds of a period: 1 for a graph that does not change.
-        averages: Whether the average over the peers is kept.
+        doubly_stochastic: Whether the average over the peers is kept.
     """
 
     topology: str
@@ -124,8 +124,8 @@ class Analysis:
         }
 
 
-def analyse(topology: Topology | TimeVaryingTopology) -> Analysis:
-    """Compute how fast `topology` mixes and what a round of it costs.
+def analyse(topology: AnyTopology) -> Analysis:
+    """Compute how fast `topology` mixes and how many messages a round of it takes.
 
     The gap's relative error is below 1e-6 for any size.
     """
@@ -136,8 +136,8 @@ def analyse(topology: Topology | TimeVaryingTopology) -> Analysis:
         gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
     else:
         gap = _gap(topology.mixing)
-        shrinkage, rounds = 1.0 - gap, _rounds(gap)
-    sent = np.concatenate([messages(topology.mixing_at(number)) for number in range(period)])
+        shrinkage, rounds = 1.0 - gap, rounds_to_agree(gap)
+    sent = np.concatenate([topology.mixing_at(number).messages()[0] for number in range(period)])
     return Analysis(
         topology=topology.name,
         size=topology.size,
@@ -153,14 +153,14 @@ def analyse(topology: Topology | TimeVaryingTopology) -> Analysis:
     )
 
 
-def spectral_gap(topology: Topology | TimeVaryingTopology) -> float:
+def spectral_gap(topology: AnyTopology) -> float:
     """The spectral gap alone, as `analyse` finds it."""
     if isinstance(topology, TimeVaryingTopology):
         return 1.0 - contraction(topology).after(topology.period)
     return _gap(topology.mixing)
 
 
-def disagreement(topology: Topology | TimeVaryingTopology, rounds: int) -> NDArray[np.float64]:
+def disagreement(topology: AnyTopology, rounds: int) -> NDArray[np.float64]:
     """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
     if isinstance(topology, TimeVaryingTopology):
         left = contraction(topology)
@@ -169,10 +169,10 @@ def disagreement(topology: Topology | TimeVaryingTopology, rounds: int) -> NDArr
     return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
 
 
-def spectrum(topology: Topology | TimeVaryingTopology) -> NDArray[np.float64]:
-    """How much one round, or a period where the graph changes, leaves of each independent disagreement, (size,).
+def spectrum(topology: AnyTopology) -> NDArray[np.float64]:
+    """The share of each independent disagreement that one round, or a period, leaves, (size,).
 
-    The singular values of W - J (of a period's product), the largest being lambda, after the 1 of what all agree on.
+    The singular values of W - J (of a period's product), the largest being lambda, after the 1 of the agreement.
     Where W is symmetric or circulant they are the absolute values of its eigenvalues.
 
     Raises:
@@ -182,26 +182,133 @@ def spectrum(topology: Topology | TimeVaryingTopology) -> NDArray[np.float64]:
         raise TopologyError(f"size {topology.size}: the spectrum is computed for at most {SPECTRUM_LIMIT} peers")
     product = np.eye(topology.size) - 1.0 / topology.size
     for number in range(topology.period):
-        product = np.asarray(as_sparse(topology.mixing_at(number)) @ product)
+        product = np.asarray(topology.mixing_at(number).sparse @ product)
     values = np.linalg.svd(product - product.mean(axis=0), compute_uv=False)
     return np.concatenate([[1.0], values[:-1]])
 
 
-def _gap(mixing: CirculantMatrix | Matrix) -> float:
+class Contraction(Protocol):
+    """The disagreement left by the products of a time-varying graph's matrices: ||(I - J) W_(t-1) ... W_0 (I - J)||.
+
+    Values no larger than rounding errors count as 0.
+    """
+
+    def after(self, rounds: int) -> float:
+        """The norm after `rounds` rounds, at least 1, so exact that one minus it has a relative error below 1e-6."""
+        ...
+
+    def first_below(self, threshold: float) -> int:
+        """The first number of rounds after which the norm is no more than the threshold.
+
+        Raises:
+            TopologyError: If ten thousand rounds do not get there.
+        """
+        ...
+
+
+def contraction(topology: TimeVaryingTopology) -> Contraction:
+    """The disagreement that a topology leaves; the matrices of all rounds up to the last are kept."""
+    circulant = isinstance(topology.mixing_at(0), CirculantMatrix)
+    return _CirculantProducts(topology) if circulant else _MatrixProducts(topology)
+
+
+class _CirculantProducts:
+    """Products of circulants, whose eigenvalues are the products of theirs."""
+
+    def __init__(self, topology: TimeVaryingTopology) -> None:
+        self._topology = topology
+
+    def after(self, rounds: int) -> float:
+        return _rounded(next(islice(self._norms(), rounds - 1, None)))
+
+    def first_below(self, threshold: float) -> int:
+        for number, norm in enumerate(islice(self._norms(), _PATIENCE), 1):
+            if norm <= threshold:
+                return number
+        raise _no_contraction(self._topology)
+
+    def _norms(self) -> Iterator[float]:
+        """The norms after 1, 2, ... rounds."""
+        every: list[NDArray[np.complex128]] = []
+        product = np.ones(self._topology.size - 1, dtype=np.complex128)
+        for number in count():
+            if number < self._topology.period:  # circulant graphs are the only ones that repeat
+                mixing = self._topology.mixing_at(number)
+                assert isinstance(mixing, CirculantMatrix)
+                every.append(mixing.eigenvalues()[1:])
+            product *= every[number % self._topology.period]
+            yield float(np.abs(product).max())
+
+
+class _MatrixProducts:
+    """Products of other matrices, never multiplied out."""
+
+    def __init__(self, topology: TimeVaryingTopology) -> None:
+        self._topology = topology
+        self._mixings: list[MixingMatrix] = []
+
+    def after(self, rounds: int) -> float:
+        return _rounded(self._norm(rounds))
+
+    def first_below(self, threshold: float) -> int:
+        left = np.random.default_rng(0).standard_normal((self._topology.size, 4))
+        left -= left.mean(axis=0)
+        start = np.linalg.norm(left, axis=0)
+        for number in range(_PATIENCE):
+            self._draw(number + 1)
+            left = np.asarray(self._mixings[number].sparse @ left)
+            # The share left of any start is no more than the norm, which is dear and need not be known as yet.
+            shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
+            if float(shares.max()) <= threshold and self._norm(number + 1, threshold) <= threshold:
+                return number + 1
+        raise _no_contraction(self._topology)
+
+    def _norm(self, rounds: int, threshold: float | None = None) -> float:
+        self._draw(rounds)
+        forward = [mixing.sparse for mixing in self._mixings[:rounds]]
+        symmetric = not self._topology.directed
+        back = [mixing.sparse if symmetric else mixing.transposed for mixing in reversed(self._mixings[:rounds])]
+        return largest_singular_value(
+            lambda x: _through(forward, x), lambda x: _through(back, x), self._topology.size, threshold=threshold
+        )
+
+    def _draw(self, rounds: int) -> None:
+        while len(self._mixings) < rounds:
+            self._mixings.append(self._topology.mixing_at(len(self._mixings)))
+
+
+def _through(factors: list[Sparse], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    x = x - x.mean(axis=0)
+    for factor in factors:
+        x = np.asarray(factor @ x)
+    return np.asarray(x - x.mean(axis=0))
+
+
+def _rounded(norm: float) -> float:
+    return norm if norm > _ROUNDING else 0.0
+
+
+def _no_contraction(topology: TimeVaryingTopology) -> TopologyError:
+    return TopologyError(f"{topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")
+
+
+def _gap(mixing: MixingMatrix) -> float:
     """The gap 1 - ||W - J|| of a W that is circulant or symmetric."""
     if isinstance(mixing, CirculantMatrix):
         return mixing.gap()
-    others = csr_array(mixing - diags_array(mixing.diagonal()))
-    # What is left of one on the diagonal, not subtracted from it: the gap may be far smaller than rounding.
+    matrix = mixing.sparse
+    own = matrix.diagonal()
+    others = csr_array(matrix - diags_array(own))
+    # The sum of the others, not 1 less the own weight: the gap may be far smaller than rounding.
     laplacian = csr_array(diags_array(np.asarray(others.sum(axis=1))) - others)
     gap = smallest(laplacian, laplacian=True)
     # The other end of the spectrum is above 2 min W_ii - 1 (Gershgorin).
-    if 2.0 * float(mixing.diagonal().min()) < gap:
-        gap = min(gap, smallest(csr_array(mixing + diags_array(np.ones(mixing.shape[0])))))
+    if 2.0 * float(own.min()) < gap:
+        gap = min(gap, smallest(csr_array(matrix + diags_array(np.ones(mixing.size)))))
     return 1.0 if gap > 1.0 - _ROUNDING else gap
 
 
-def _rounds(gap: float) -> int:
+def rounds_to_agree(gap: float) -> int:
     """The smallest t with (1 - gap)^t <= 1e-3."""
     if gap >= 1.0:
         return 1

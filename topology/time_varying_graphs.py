@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph, EdgeList, GraphOptions
+from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
 from dpeer.topology.graphs import powers_of_two
 from dpeer.topology.random_graphs import (
     check_regular,
@@ -36,47 +36,47 @@ class TimeVaryingGraph:
     Attributes:
         draw: Round number -> its graph; the same on every peer.
         period: After how many rounds the graphs repeat; None if they never do.
-        averages: Whether the matrices are doubly stochastic.
-        parameters: What, with name and size, defines the graphs (JSON-able and canonical).
+        doubly_stochastic: Whether the matrices are doubly stochastic.
+        parameters: The graphs' parameters; they define them together with name and size.
     """
 
-    draw: Callable[[int], EdgeList | CirculantGraph]
+    draw: Callable[[int], Graph]
     period: int | None
     doubly_stochastic: bool = True
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def one_peer_exponential(request: GraphOptions) -> TimeVaryingGraph:
+def one_peer_exponential(options: GraphOptions) -> TimeVaryingGraph:
     """In round t rank i sends to i + 2^(t mod log2 size) only: one message, half of it mixed in.
 
     At powers of two everyone holds the exact average after log2 size rounds (Ying, Yuan, Chen, Hu, Pan and Yin,
     "Exponential graph is provably efficient for decentralized deep training", 2021, Lemma 1).
     """
-    powers = powers_of_two(request.size)
+    powers = powers_of_two(options.size)
     return TimeVaryingGraph(
-        lambda number: CirculantGraph.of(request.size, [powers[number % len(powers)]], directed=True),
+        lambda number: CirculantGraph.of(options.size, [powers[number % len(powers)]], directed=True),
         period=len(powers),
     )
 
 
-def random_matching(request: GraphOptions) -> TimeVaryingGraph:
+def random_matching(options: GraphOptions) -> TimeVaryingGraph:
     """In every round peers are paired at random and each pair averages; of an odd number one sits out.
 
     Boyd, Ghosh, Prabhakar and Shah, "Randomized gossip algorithms", 2006, with all pairs of a round at once.
     """
 
     def draw(number: int) -> EdgeList:
-        ranks = shuffled(request.size, random_stream(request.graph_seed, "random-matching", number))
-        pairs = np.sort(ranks[: request.size // 2 * 2].reshape(-1, 2), axis=1)
-        return EdgeList(request.size, pairs[:, 0], pairs[:, 1])
+        ranks = shuffled(options.size, random_stream(options.graph_seed, "random-matching", number))
+        pairs = np.sort(ranks[: options.size // 2 * 2].reshape(-1, 2), axis=1)
+        return EdgeList(options.size, pairs[:, 0], pairs[:, 1])
 
-    random_stream(request.graph_seed, "random-matching")  # refuses a wrong seed at once
-    return TimeVaryingGraph(draw, None, parameters={"graph_seed": request.graph_seed})
+    random_stream(options.graph_seed, "random-matching")  # refuses a wrong seed at once
+    return TimeVaryingGraph(draw, None, parameters={"graph_seed": options.graph_seed})
 
 
-def fresh_neighbors(request: GraphOptions) -> TimeVaryingGraph:
+def fresh_neighbors(options: GraphOptions) -> TimeVaryingGraph:
     """Each round has a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
-    size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
+    size, degree, seed = options.size, options.fresh_neighbors, options.graph_seed
     check_regular("fresh-neighbors", "K", degree, size)
 
     def draw(number: int) -> EdgeList:
@@ -91,13 +91,13 @@ def fresh_neighbors(request: GraphOptions) -> TimeVaryingGraph:
     return TimeVaryingGraph(draw, None, parameters={"fresh_neighbors": degree, "graph_seed": seed})
 
 
-def fresh_directed(request: GraphOptions) -> TimeVaryingGraph:
+def fresh_directed(options: GraphOptions) -> TimeVaryingGraph:
     """In every round everyone draws `fresh_neighbors` peers to hear; others may hear the same ones.
 
     Rows of the matrix sum to one, columns do not: the average over the peers is not kept. It is how published
     simulations draw neighbors (Dai et al., "DisPFL", 2022, and those that build on its code).
     """
-    size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
+    size, degree, seed = options.size, options.fresh_neighbors, options.graph_seed
     if not 1 <= degree < size:
         raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
@@ -122,7 +122,7 @@ TIME_VARYING: dict[str, Callable[[GraphOptions], TimeVaryingGraph]] = {
 
 
 def _draw_fresh(size: int, degree: int, generator: random.Random) -> EdgeList:
-    """One draw, perhaps not connected, by a quick way where it suits: for many peers with few neighbors each."""
+    """One draw, perhaps not connected; by the pairing model for many peers with few neighbors each."""
     if size < _MANY or 4 * degree > size:
         return EdgeList.of(draw_regular(size, degree, generator))
     return random_cycle(size, generator) if degree == 2 else pairing_model(size, degree, generator)

@@ -1,4 +1,4 @@
-"""A topology: a graph, its weights rule and a mixing matrix for each round, fixed or time-varying."""
+"""`build` and the topologies it makes: a graph, its weights rule and a mixing matrix for each round."""
 
 from __future__ import annotations
 
@@ -13,20 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph
-from dpeer.topology.mixing_matrix import (
-    CirculantMatrix,
-    Matrix,
-    Neighborhoods,
-    as_sparse,
-    check_stochastic,
-    component_count,
-    messages,
-)
+from dpeer.exceptions import TopologyError, UnknownName
+from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
+from dpeer.topology.graphs import GRAPHS
+from dpeer.topology.mixing_matrix import CirculantMatrix, MixingMatrix, check_mixing, check_stochastic, component_count
 from dpeer.topology.neighborhood import Neighborhood, check_rank
-from dpeer.topology.time_varying_graphs import TimeVaryingGraph
-from dpeer.topology.weights import mixing_matrix
+from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
+from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
+from dpeer.topology.weights import WEIGHT_RULES, mixing_matrix
+
+TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
+"""The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
+
+WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
+"""The names of the weights rules `build` knows."""
+
+LARGEST_SIZE = 1_000_000
+
+KEPT_ROUNDS = 64
+"""Rounds kept in memory: peers of one process are a few rounds apart."""
+
+_OWN = "own"
+"""The weights rule of a graph that brings the weights of its edges."""
+
+_PATIENCE = 1000
+_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -36,11 +47,11 @@ class Topology:
     Attributes:
         name: The graph's name, one of `TOPOLOGIES`, `file:NAME`, or `FILE.py:FUNCTION`.
         size: The number of peers.
-        weights_rule: How the matrix was made, one of `WEIGHTS`, or `OWN`.
-        parameters: What else defines the graph, JSON-able and canonical: `{"grid_shape": [2, 4]}`,
+        weights_rule: One of `WEIGHTS`, or "own" for a graph that brings its weights.
+        parameters: The graph's other parameters, JSON-able and canonical: `{"grid_shape": [2, 4]}`,
             `{"degree": 4, "graph_seed": 0}`, or empty.
         directed: Whether peers may send to peers they do not receive from.
-        mixing: The mixing matrix, written down or as a circulant.
+        mixing: The mixing matrix.
     """
 
     name: str
@@ -48,7 +59,7 @@ class Topology:
     weights_rule: str
     parameters: dict[str, Any] = field(hash=False)
     directed: bool
-    mixing: CirculantMatrix | Matrix = field(compare=False, repr=False)
+    mixing: MixingMatrix = field(compare=False, repr=False)
 
     period = 1
     """After how many rounds the graph repeats."""
@@ -56,62 +67,34 @@ class Topology:
     doubly_stochastic = True
     """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
 
-    @cached_property
-    def matrix(self) -> csr_array[np.float64]:
-        """The mixing matrix W, (size, size), sparse and read-only; see `weights`."""
-        return self._exchange.matrix
-
     @property
     def weights(self) -> NDArray[np.float64]:
-        """W as a new dense array, (size, size): W[i, j] multiplies what j sends in receiver i's sum."""
-        return self.matrix.toarray()
+        """W as a new dense array, (size, size): W[i, j] multiplies the body of j in receiver i's sum."""
+        return self.mixing.sparse.toarray()
 
     @property
     def edges(self) -> list[list[int]]:
         """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
-        return self._exchange.edges(directed=self.directed)
+        return self.mixing.edges(directed=self.directed)
 
     @cached_property
     def digest(self) -> str:
         """A short hash of the edges, and of weights that a solver or the user found; it must be equal on all peers."""
-        solved = self.matrix.data.tobytes() if self.weights_rule in ("fastest", OWN) else b""
+        solved = self.mixing.sparse.data.tobytes() if self.weights_rule in ("fastest", _OWN) else b""
         return hashlib.sha256(json.dumps(self.edges).encode() + solved).hexdigest()[:16]
 
-    def mixing_at(self, number: int) -> CirculantMatrix | Matrix:
-        """The mixing matrix of round `number`."""
+    def mixing_at(self, number: int) -> MixingMatrix:
+        """The mixing matrix of round `number`; here the same in every round."""
         return self.mixing
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """The graph of round `number` (from 0) as `rank` sees it; here the same in every round.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
+        """See `Graphs.at`; the same in every round."""
         check_rank(rank, self.size)
-        return self._exchange.of(rank)
+        return self.mixing.neighborhood(rank)
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """Every rank that `rank` sends to or receives from, sorted; the same however many the rounds.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
-        around = self.at(0, rank)
-        return tuple(sorted({*around.in_neighbors, *around.out_neighbors}))
-
-    @cached_property
-    def _exchange(self) -> Neighborhoods:
-        return Neighborhoods(as_sparse(self.mixing))
-
-
-OWN = "own"
-"""The weights rule of a graph that brings the weights of its edges."""
-
-_KEPT = 64
-"""Rounds kept in memory: peers of one process are a few rounds apart."""
-
-_PATIENCE = 1000
-_AT_ONCE = 32
+        """See `Graphs.connections`; the same however many the rounds."""
+        return self.at(0, rank).others
 
 
 @dataclass(frozen=True)
@@ -121,8 +104,8 @@ class TimeVaryingTopology:
     Attributes:
         name: The graph's name, one of `TOPOLOGIES`.
         size: The number of peers.
-        weights_rule: How each round's matrix is made.
-        parameters: What else defines the graphs, JSON-able and canonical.
+        weights_rule: One of `WEIGHTS`.
+        parameters: The graphs' other parameters, JSON-able and canonical.
         graphs: How a round's graph is drawn.
     """
 
@@ -131,16 +114,15 @@ class TimeVaryingTopology:
     weights_rule: str
     parameters: dict[str, Any] = field(hash=False)
     graphs: TimeVaryingGraph = field(compare=False, repr=False)
-    _mixings: dict[int, CirculantMatrix | Matrix] = field(default_factory=dict, compare=False, repr=False)
-    _exchanges: dict[int, Neighborhoods] = field(default_factory=dict, compare=False, repr=False)
-    _union: dict[int, Neighborhoods] = field(default_factory=dict, compare=False, repr=False)
+    _mixings: dict[int, MixingMatrix] = field(default_factory=dict, compare=False, repr=False)
+    _unions: dict[int, MixingMatrix] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.period  # noqa: B018 - refuses wrong weights or graphs now
 
     @cached_property
     def period(self) -> int:
-        """After how many rounds the graphs repeat; where they never do, how many of the first are looked at together.
+        """After how many rounds the graphs repeat; where they never do, how many of the first are taken together.
 
         Those are as many as connect everyone, and as it takes a peer to send log2(size) messages: the fewest after
         which anybody can hold the exact average.
@@ -154,8 +136,8 @@ class TimeVaryingTopology:
         sent = 0.0
         for number in range(_PATIENCE):
             mixing = self.mixing_at(number)
-            together = together + as_sparse(mixing)
-            sent += float(messages(mixing).mean())
+            together = together + mixing.sparse
+            sent += float(mixing.messages()[0].mean())
             if sent >= math.log2(self.size) and component_count(together) == 1:
                 return number + 1
         raise TopologyError(f"{self.name}: {self.size} peers are not connected by {_PATIENCE} rounds together")
@@ -172,74 +154,128 @@ class TimeVaryingTopology:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the edges of a period, which all peers must have drawn alike."""
+        """A short hash of the edges of a period; it must be equal on all peers."""
         edges = [self.edges_at(number) for number in range(self.period)]
         return hashlib.sha256(json.dumps(edges).encode()).hexdigest()[:16]
 
-    def mixing_at(self, number: int) -> CirculantMatrix | Matrix:
+    def mixing_at(self, number: int) -> MixingMatrix:
         """The mixing matrix of round `number`."""
         if self.graphs.period is not None:
             number %= self.graphs.period
         if number not in self._mixings:
             mixing = mixing_matrix(self.graphs.draw(number), self.weights_rule, self.name)
             if not isinstance(mixing, CirculantMatrix):
-                check_stochastic(mixing, columns=self.doubly_stochastic)
-            _keep(self._mixings, number, mixing)
+                check_stochastic(mixing.sparse, columns=self.doubly_stochastic)
+            if len(self._mixings) >= KEPT_ROUNDS:
+                del self._mixings[next(iter(self._mixings))]  # the one kept longest
+            self._mixings[number] = mixing
         return self._mixings[number]
 
     def edges_at(self, number: int) -> list[list[int]]:
         """The edges of round `number`: sorted [i, j] with i < j, or [sender, receiver] when directed."""
-        return self._exchange(number).edges(directed=self.directed)
+        return self.mixing_at(number).edges(directed=self.directed)
 
-    def weights_at(self, number: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def weights_at(self, number: int) -> NDArray[np.float64]:
         """The mixing matrix of round `number` as a new dense array, (size, size)."""
-        return self._exchange(number).matrix.toarray()
+        return self.mixing_at(number).sparse.toarray()
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """The graph of round `number` (from 0) as `rank` sees it.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
+        """See `Graphs.at`."""
         check_rank(rank, self.size)
-        return self._exchange(number).of(rank)
+        return self.mixing_at(number).neighborhood(rank)
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """Every rank that `rank` sends to or receives from in rounds 0 to `rounds` - 1, sorted.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
+        """See `Graphs.connections`."""
         check_rank(rank, self.size)
-        if rounds not in self._union:
-            self._union[rounds] = Neighborhoods(self._union_matrix(rounds))
-        around = self._union[rounds].of(rank)
-        return tuple(sorted({*around.in_neighbors, *around.out_neighbors}))
+        if rounds not in self._unions:
+            self._unions[rounds] = self._union(rounds)
+        return self._unions[rounds].neighborhood(rank).others
 
-    def _union_matrix(self, rounds: int) -> Matrix:
+    def _union(self, rounds: int) -> MixingMatrix:
         """A matrix with an entry for each edge of the rounds."""
         distinct = rounds if self.graphs.period is None else min(rounds, self.graphs.period)
         together = csr_array((self.size, self.size), dtype=np.float64)
         for first in range(0, distinct, _AT_ONCE):
             graphs = [self.graphs.draw(number) for number in range(first, min(first + _AT_ONCE, distinct))]
-            links = [graph.edge_list() if isinstance(graph, CirculantGraph) else graph for graph in graphs]
-            senders, receivers = zip(*(graph.messages() for graph in links), strict=True)
+            edges = [graph.edge_list() if isinstance(graph, CirculantGraph) else graph for graph in graphs]
+            senders, receivers = zip(*(graph.messages() for graph in edges), strict=True)
             ends = np.concatenate(receivers), np.concatenate(senders)
             more = coo_array((np.ones(len(ends[0])), ends), shape=(self.size, self.size))
             together = csr_array(together + more.tocsr())
             if together.nnz == self.size * (self.size - 1):
                 break  # everyone has met everyone
-        return together
-
-    def _exchange(self, number: int) -> Neighborhoods:
-        if self.graphs.period is not None:
-            number %= self.graphs.period
-        if number not in self._exchanges:
-            _keep(self._exchanges, number, Neighborhoods(as_sparse(self.mixing_at(number))))
-        return self._exchanges[number]
+        return MixingMatrix(together)
 
 
-def _keep(kept: dict[int, Any], number: int, value: Any) -> None:
-    kept[number] = value
-    if len(kept) > _KEPT:
-        del kept[next(iter(kept))]  # the one kept longest
+AnyTopology = Topology | TimeVaryingTopology
+
+
+def build(
+    name: str,
+    size: int,
+    *,
+    weights: str = "metropolis",
+    grid_shape: tuple[int, int] | None = None,
+    degree: int = 4,
+    graph_seed: int = 0,
+    rewire: float = 0.1,
+    edge_probability: float | None = None,
+    fresh_neighbors: int = 4,
+) -> AnyTopology:
+    """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
+
+    Args:
+        name: One of `TOPOLOGIES`, `file:PATH` (an edge list or GraphML), or `FILE.py:FUNCTION`, which is called with
+            the size and the graph seed.
+        size: The number of peers, at least 2.
+        weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever the name here: the others are
+            not defined on it; a function's graph whose edges have weights keeps those.
+        grid_shape: (rows, columns), for `grid` and `torus`; the most nearly square one by default.
+        degree: Neighbors of each peer, for `random-regular` and (before rewiring) `small-world`.
+        graph_seed: The seed of random graphs; the same seed gives the same graph.
+        rewire: The probability with which `small-world` moves an edge.
+        edge_probability: Of each edge of `erdos-renyi`; by default 2 ln(size) / size.
+        fresh_neighbors: Neighbors that `fresh-neighbors` draws for each peer in every round.
+
+    Options that a graph does not use are ignored, so that one set of options serves several graphs.
+
+    Raises:
+        UnknownName: If `name` or `weights` is not a valid name.
+        TopologyError: If no such graph of this size exists, or the weights do not suit it.
+    """
+    users = name.startswith(PREFIX) or is_function(name)
+    if name not in TOPOLOGIES and not users:
+        raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
+    if weights not in WEIGHT_RULES:
+        raise UnknownName("weights rule", weights, WEIGHTS)
+    if size < 2:
+        raise TopologyError(f"size {size}: a topology joins at least 2 peers")
+    if size > LARGEST_SIZE:
+        raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
+    options = GraphOptions(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
+    if name in TIME_VARYING:
+        return _time_varying(name, options, weights)
+    graph: Graph
+    if name in GRAPHS:
+        graph = GRAPHS[name](options)
+    elif name.startswith(PREFIX):
+        graph = file_graph(name, size)
+    else:
+        graph = plugin_graph(name, size, graph_seed)
+    label = shown(name) if users else name
+    mixing = mixing_matrix(graph, weights, label)
+    if not isinstance(mixing, CirculantMatrix):  # whose rows are all one row, right by construction
+        check_mixing(mixing.sparse, symmetric=not graph.directed)
+    if isinstance(graph, EdgeList) and graph.weights is not None:
+        weights = _OWN
+    return Topology(label, size, "uniform" if graph.directed else weights, graph.parameters, graph.directed, mixing)
+
+
+def _time_varying(name: str, options: GraphOptions, weights: str) -> TimeVaryingTopology:
+    plan = TIME_VARYING[name](options)
+    directed = plan.draw(0).directed
+    if not directed and not WEIGHT_RULES[weights].changing:
+        raise TopologyError(
+            f"weights {weights}: {name} has another graph every round, and these weights suit one: use metropolis"
+        )
+    return TimeVaryingTopology(name, options.size, "uniform" if directed else weights, plan.parameters, plan)

@@ -6,16 +6,16 @@ import hashlib
 import inspect
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
-from dpeer.topology.graph_types import BuiltGraph, EdgeList
+from dpeer.topology.graph_types import EdgeList
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
@@ -24,7 +24,7 @@ _GRAPHML = (".graphml", ".xml")
 _DIGITS = 9
 
 
-def file_graph(name: str, size: int) -> BuiltGraph:
+def file_graph(name: str, size: int) -> EdgeList:
     """Read the graph of `file:PATH`: GraphML if the path ends so, else two ranks a line (`#` starts a comment).
 
     Raises:
@@ -49,12 +49,10 @@ def function_source(name: str) -> str | None:
         return plugins.source_hash(function)
 
 
-def plugin_graph(name: str, size: int, seed: int) -> tuple[BuiltGraph, NDArray[np.float64] | None]:
+def plugin_graph(name: str, size: int, seed: int) -> EdgeList:
     """Call a user's function `(size, seed) -> networkx.Graph`.
 
-    Returns:
-        The graph, and the weights of its edges in the mixing matrix, (edges,), where the graph's edges have an
-        attribute "weight"; None for those of a weights rule.
+    Where the edges of that graph have an attribute "weight", these are the weights in the mixing matrix.
 
     Raises:
         TopologyError: The function cannot be found, fails, or gives no graph that `file_graph` would take.
@@ -74,10 +72,10 @@ def plugin_graph(name: str, size: int, seed: int) -> tuple[BuiltGraph, NDArray[n
     built = _checked(name, [_edge(name, one, other) for one, other in graph.edges], size)
     weights = [graph.edges[one, other].get("weight") for one, other in _sorted(graph)]
     if all(weight is None for weight in weights):
-        return built, None
+        return built
     if not all(isinstance(weight, int | float) and math.isfinite(weight) for weight in weights):
         raise TopologyError(f"{name}: give each edge a number as its weight, or none of them")
-    return built, np.array(weights, dtype=np.float64)
+    return replace(built, weights=np.array(weights, dtype=np.float64))
 
 
 def shown(name: str) -> str:
@@ -91,7 +89,7 @@ def _sorted(graph: nx.Graph[int]) -> list[list[int]]:
     return sorted(sorted(edge) for edge in graph.edges)
 
 
-def _checked(name: str, edges: list[tuple[int, int]], size: int) -> BuiltGraph:
+def _checked(name: str, edges: list[tuple[int, int]], size: int) -> EdgeList:
     ranks = {rank for edge in edges for rank in edge}
     if max(ranks) != len(ranks) - 1:
         raise TopologyError(
@@ -106,11 +104,11 @@ def _checked(name: str, edges: list[tuple[int, int]], size: int) -> BuiltGraph:
     ordered = _sorted(graph)
     digest = hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
     ends = np.array(ordered, dtype=np.int64)
-    return BuiltGraph(EdgeList(size, ends[:, 0], ends[:, 1]), {"edges_sha256": digest})
+    return EdgeList(size, ends[:, 0], ends[:, 1], parameters={"edges_sha256": digest})
 
 
 def size_of(name: str) -> int:
-    """How many peers the graph of `file:PATH` has: one more than its largest rank.
+    """The number of peers in the graph of `file:PATH`: one more than its largest rank.
 
     Raises:
         TopologyError: If it cannot be read.

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
-    from dpeer.training.building import build_learner, learner_parts
+    from dpeer.training.building import build_learner
     from dpeer.training.codecs import Codec, Undecodable
-    from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
     from dpeer.training.dpsgd.task_checks import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
-    from dpeer.training.hyperparameters import Hyperparameters
     from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
     from dpeer.training.models import MODELS, build_model
+    from dpeer.training.objective import class_counts
+    from dpeer.training.settings import Hyperparameters
     from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
@@ -54,11 +54,10 @@ _PLACES = {
     "Codec": "dpeer.training.codecs",
     "Undecodable": "dpeer.training.codecs",
     "build_learner": "dpeer.training.building",
-    "learner_parts": "dpeer.training.building",
-    "class_counts": "dpeer.training.counts",
+    "class_counts": "dpeer.training.objective",
     "replace_batch_norm": "dpeer.training.dpsgd.task_checks",
     "Evaluation": "dpeer.training.evaluation",
-    "Hyperparameters": "dpeer.training.hyperparameters",
+    "Hyperparameters": "dpeer.training.settings",
     "TorchLearner": "dpeer.training.learner",
     "load_task": "dpeer.training.loading",
     "MODELS": "dpeer.training.models",
@@ -94,7 +93,6 @@ __all__ = [
     "class_counts",
     "find_algorithm",
     "forget",
-    "learner_parts",
     "load_task",
     "make_options",
     "momentum",

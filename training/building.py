@@ -1,12 +1,17 @@
-"""Builds the parts of a learner in the order of their needs: algorithm, trainer, gossip, selection, checkpoints."""
+"""Builds a learner, and its parts in the order of their needs: algorithm, trainer, gossip, selection, checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Literal
 
-from dpeer.exceptions import ConfigurationError, TaskError
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.privacy import ClientSession, SampleSession, Session
+from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
@@ -14,22 +19,58 @@ from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.initial_digest import Beginning
+from dpeer.training.flat import new_vector
 from dpeer.training.kept_model import Keeping
-from dpeer.training.learner import LearnerParts, TorchLearner
+from dpeer.training.learner import TorchLearner
 from dpeer.training.mixing.building import build_gossip
 from dpeer.training.privacy_origin import Origin
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
 from dpeer.training.selection import ModelSelection
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.snapshots import Snapshots, Stateful
-from dpeer.training.split import frozen_alike, split
+from dpeer.training.split import Split, frozen_alike, split
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
 
-def learner_parts(
+class Beginning:
+    """The hash of what is equal on all peers, taken before an algorithm's code has seen the peer's data.
+
+    Args:
+        parts: The model's trainable parameters, divided.
+        frozen: The frozen values that are compared, by name.
+    """
+
+    def __init__(self, parts: Split, frozen: Mapping[str, Tensor]) -> None:
+        self._frozen = frozen
+        self._body = self._hash([parameter.detach().reshape(-1) for _, parameter in parts.body])
+
+    def _hash(self, body: list[Tensor]) -> str:
+        return payload.digest(torch.cat([new_vector(0), *(values.cpu() for values in body)]), self._frozen)
+
+    def digest(self, trainer: Trainer) -> str:
+        """SHA-256 (hex) of the bytes of extras and body, and of the frozen values if any."""
+        return payload.digest(trainer.shared.data, self._frozen)
+
+    def check(self, trainer: Trainer, algorithm: str) -> None:
+        """Refuse an algorithm that has changed any of it before the first round.
+
+        Args:
+            trainer: The trainer that it steers.
+            algorithm: Its name, for messages.
+
+        Raises:
+            AlgorithmError: It has.
+        """
+        if trainer.extras.data.any() or self._hash([trainer.body.data]) != self._body:
+            raise AlgorithmError(
+                f"algorithm {algorithm}: its start has changed the body or extras, or frozen values outside the head, "
+                "which are to begin equal on all peers and would tell of this peer's data: change them in train"
+            )
+
+
+def build_learner(
     task: Task,
     algorithm: str | type[Algorithm],
     hyperparameters: Hyperparameters | None = None,
@@ -45,8 +86,9 @@ def learner_parts(
     compute: Compute = HOST,
     session: Session | None = None,
     options: Any = None,
-) -> LearnerParts:
-    """Build the parts of one peer's learner.
+    kind: type[TorchLearner] = TorchLearner,
+) -> TorchLearner:
+    """Build the learner of one peer.
 
     Args:
         task: The model and the data, as a task factory returned them.
@@ -66,6 +108,7 @@ def learner_parts(
         session: Differential privacy, of messages or of each record in local training, or the record of a run without
             noise; None trains and sends without noise and record.
         options: The algorithm's options, by name; its defaults for those that are not given.
+        kind: The learner's class.
 
     Raises:
         UnknownName: No such algorithm, or option of it.
@@ -125,18 +168,11 @@ def learner_parts(
     if sampled is not None:
         kept["sampled"] = sampled
     checkpoints = Checkpoints(made, trainer, Snapshots(trainer, kept), selection, session)
-    return LearnerParts(
+    return kind(
         facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
         finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session, sampled=sampled,
         digest=digest, patience=patience,
     )  # fmt: skip
-
-
-def build_learner(
-    task: Task, algorithm: str | type[Algorithm], hyperparameters: Hyperparameters | None = None, **more: Any
-) -> TorchLearner:
-    """Build the learner of one peer; the arguments are those of `learner_parts`."""
-    return TorchLearner(learner_parts(task, algorithm, hyperparameters, **more))
 
 
 def _check_validation(task: Task, keep: str, evaluate_on: str) -> None:

@@ -27,17 +27,16 @@ from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import SampleSession
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample_level import Phase
-from dpeer.training.dpsgd.gradient import PrivateGradient
+from dpeer.training.dpsgd.gradient import Met, PrivateGradient
 from dpeer.training.dpsgd.task_checks import check_collate
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.poisson_batches import PoissonBatches
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.task import Task
-from dpeer.training.trainer import Trainer
-from dpeer.training.trainer_counts import Figures, Met
+from dpeer.training.trainer import Figures, Trainer
 
 _ASKS = (
     "asks for `peer.{}`, {}: a step that depends on it would tell others what privacy at sample level hides; leave it "

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from dpeer.exceptions import ConfigurationError
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.predictor_values import Predicted
 from dpeer.training.schedules import factor
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Step, at_rate, projected
 from dpeer.training.split import is_under
 from dpeer.training.trainer import Trainer

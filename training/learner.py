@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +30,6 @@ from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
 
 
-@dataclass(frozen=True)
-class LearnerParts:
-    """The collaborators of a learner; `dpeer.training.building.learner_parts` builds them."""
-
-    facts: Facts
-    algorithm: Algorithm
-    trainer: Trainer
-    generators: GlobalGenerators
-    gossip: Gossip
-    selection: ModelSelection
-    finishing: Finishing
-    keeping: Keeping
-    checkpoints: Checkpoints
-    session: Session | None
-    """The peer's privacy; None trains and sends without noise and record."""
-    sampled: SampledReleases | None
-    """The releases of a run with privacy at sample level."""
-    digest: str
-    """SHA-256 (hex) of what is equal on all peers at the start."""
-    patience: int | None
-    """The number of evaluations without a better validation loss after which a peer that trains alone stops."""
-
-
 class TorchLearner:
     """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
 
@@ -61,15 +37,42 @@ class TorchLearner:
     release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
     Args:
-        parts: Its collaborators.
+        facts: The algorithm's class states these.
+        algorithm: The peer's algorithm.
+        trainer: The trainer that the algorithm steers.
+        generators: The random numbers that the task's and the algorithm's code may draw.
+        gossip: Releases and mixes.
+        selection: Measures, and knows the best model so far.
+        finishing: Trains at home after the last round, as ``finish`` asks.
+        keeping: Evaluates the model that predicts, and writes the one that is kept.
+        checkpoints: Save and load everything that changes.
+        session: The peer's privacy; None trains and sends without noise and record.
+        sampled: The releases of a run with privacy at sample level.
+        digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
+        patience: The number of evaluations without a better validation loss after which a peer that trains alone stops.
     """
 
-    def __init__(self, parts: LearnerParts) -> None:
-        self._facts, self._algorithm, self._trainer = parts.facts, parts.algorithm, parts.trainer
-        self._generators, self._gossip, self._selection = parts.generators, parts.gossip, parts.selection
-        self._finishing, self._keeping, self._checkpoints = parts.finishing, parts.keeping, parts.checkpoints
-        self._session, self._sampled, self._digest = parts.session, parts.sampled, parts.digest
-        self._patience, self._rank, self._model = parts.patience, parts.trainer.rank, parts.trainer.module
+    def __init__(
+        self,
+        *,
+        facts: Facts,
+        algorithm: Algorithm,
+        trainer: Trainer,
+        generators: GlobalGenerators,
+        gossip: Gossip,
+        selection: ModelSelection,
+        finishing: Finishing,
+        keeping: Keeping,
+        checkpoints: Checkpoints,
+        session: Session | None,
+        sampled: SampledReleases | None,
+        digest: str,
+        patience: int | None,
+    ) -> None:
+        self.algorithm, self.session, self.digest = algorithm, session, digest
+        self._facts, self.trainer, self._generators, self.gossip = facts, trainer, generators, gossip
+        self.selection, self.finishing, self.keeping = selection, finishing, keeping
+        self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
         self._mixed = False
 
     @contextmanager
@@ -86,8 +89,8 @@ class TorchLearner:
 
     def start_over(self) -> None:
         """Begin a new run: put aside the record of what an earlier run in the same folder has released."""
-        if self._session is not None and (self.shares or not isinstance(self._session, ClientSession)):
-            self._session.begin()
+        if self.session is not None and (self.shares or not isinstance(self.session, ClientSession)):
+            self.session.begin()
 
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps.
@@ -100,14 +103,14 @@ class TorchLearner:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
             TaskError: The task's model, loss or data raised.
         """
-        self._trainer.begin(number)
+        self.trainer.begin(number)
         self._mixed = False
-        self._finishing.forget()
-        if self._patience is not None and self._selection.worse >= self._patience:
+        self.finishing.forget()
+        if self._patience is not None and self.selection.worse >= self._patience:
             return None
-        with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
-            self._algorithm.train(self._trainer)
-        return self._trainer.figures.loss
+        with self._calling(Purpose.TRAIN, number), blamed(self.algorithm, "train"):
+            self.algorithm.train(self.trainer)
+        return self.trainer.figures.loss
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
@@ -118,11 +121,11 @@ class TorchLearner:
         """
         if not self.shares:
             return None
-        if isinstance(self._session, NoiselessSession):
-            self._session.record()
+        if isinstance(self.session, NoiselessSession):
+            self.session.record()
         if self._sampled is not None:
             self._sampled.before()
-        return self._gossip.release(number)
+        return self.gossip.release(number)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
@@ -132,13 +135,13 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        still = self._trainer.unchanged() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
-        with self._calling(Purpose.EVALUATE, self._trainer.number), still:
-            return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
+        still = self.trainer.unchanged() if isinstance(self.trainer, DPSGDTrainer) else nullcontext()
+        with self._calling(Purpose.EVALUATE, self.trainer.number), still:
+            return self.keeping.evaluate(self.keeping.point(mixed=self._mixed))
 
     def check(self, rank: int, received: Payload) -> str | None:
         """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
-        return self._gossip.check(rank, received)
+        return self.gossip.check(rank, received)
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """Body <- sum over ranks j, in rank order, of row[j] * z_j, the own z being what was released.
@@ -152,7 +155,7 @@ class TorchLearner:
         Raises:
             ValueError: The ranks or sizes do not fit.
         """
-        if row.keys() != received.keys() | {self._rank}:
+        if row.keys() != received.keys() | {self.trainer.rank}:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
 
         def weigh(sound: Collection[int]) -> Mapping[int, float]:
@@ -172,26 +175,26 @@ class TorchLearner:
         Returns:
             The ranks whose payload was left out, and why.
         """
-        refused = self._gossip.mix(received, weigh)
+        refused = self.gossip.mix(received, weigh)
         self._after_mixing()
         return refused
 
     def _after_mixing(self) -> None:
         """Call the algorithm's `mixed`; if that looks at nothing private, the next update starts from what it left."""
         self._mixed = True
-        if type(self._algorithm).mixed is Algorithm.mixed:
+        if type(self.algorithm).mixed is Algorithm.mixed:
             return
-        with self._calling(Purpose.MIXED, self._trainer.number), blamed(self._algorithm, "mixed"):
-            self._algorithm.mixed(self._trainer)
+        with self._calling(Purpose.MIXED, self.trainer.number), blamed(self.algorithm, "mixed"):
+            self.algorithm.mixed(self.trainer)
         if not self._facts.mixed_uses_data:
-            self._gossip.rebase()
+            self.gossip.rebase()
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
-        self._trainer.begin(number)
+        self.trainer.begin(number)
         with self._drawing(Purpose.SIT_OUT, number):
-            self._algorithm.sit_out()
-        self._finishing.forget()
+            self.algorithm.sit_out()
+        self.finishing.forget()
 
     def finish(self, number: int) -> float | None:
         """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
@@ -203,12 +206,12 @@ class TorchLearner:
             Interrupted: `interrupt` was called; nothing has changed.
             TaskError: The task's model, loss or data raised.
         """
-        self._trainer.begin(number)
+        self.trainer.begin(number)
         # Of a class from outside nobody knows whether it trains a copy, so its last steps are protected like others.
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
-        with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"), freely:
-            self._algorithm.finish(self._trainer)
-        return self._trainer.figures.loss
+        with self._calling(Purpose.FINISH, number), blamed(self.algorithm, "finish"), freely:
+            self.algorithm.finish(self.trainer)
+        return self.trainer.figures.loss
 
     def fine_tune(self, number: int) -> Evaluation | None:
         """Train a copy of the model that predicts as ``finish`` asks, after round `number`, the last; evaluate it.
@@ -220,20 +223,20 @@ class TorchLearner:
             Interrupted: `interrupt` was called; nothing has changed.
             TaskError: The task's model, loss, metrics or data raised.
         """
-        if not self._finishing.asked:
+        if not self.finishing.asked:
             return None
-        self._trainer.begin(number)
+        self.trainer.begin(number)
         with self._calling(Purpose.FINE_TUNE, number), self._at_home():
-            self._finishing.train()
+            self.finishing.train()
         return self.evaluate()
 
     def _at_home(self) -> AbstractContextManager[None]:
         """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
-        return self._trainer.freely() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
+        return self.trainer.freely() if isinstance(self.trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
-        self._trainer.interrupt()
+        self.trainer.interrupt()
 
     # Files.
 
@@ -243,8 +246,8 @@ class TorchLearner:
         Returns:
             Writes the copy into an existing, empty folder, whatever the learner does meanwhile. Any thread may call it.
         """
-        with self._drawing(Purpose.SAVE, self._trainer.number):
-            return self._checkpoints.take().save
+        with self._drawing(Purpose.SAVE, self.trainer.number):
+            return self.checkpoints.take().save
 
     def save(self, directory: Path) -> None:
         """Write everything that a resumed run needs, into an existing, empty folder.
@@ -260,8 +263,8 @@ class TorchLearner:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        with self._drawing(Purpose.LOAD, self._trainer.number):
-            self._checkpoints.load(directory)
+        with self._drawing(Purpose.LOAD, self.trainer.number):
+            self.checkpoints.load(directory)
         self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
@@ -272,19 +275,19 @@ class TorchLearner:
         Raises:
             OSError: The file cannot be written.
         """
-        with self._drawing(Purpose.WRITE, self._trainer.number):
-            self._keeping.write(path)
+        with self._drawing(Purpose.WRITE, self.trainer.number):
+            self.keeping.write(path)
 
     def card(self) -> dict[str, Any]:
-        """What there is to say of the model that `write_model` writes: see `dpeer.training.card_entries`.
+        """What there is to say of the model that `write_model` writes: see `dpeer.training.kept_model`.
 
         Raises:
             TaskError: The task's model or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self._trainer.number):
-            found = self._keeping.predictions()
+        with self._calling(Purpose.EVALUATE, self.trainer.number):
+            found = self.keeping.predictions()
         # Outside, for it imports libraries, of which some draw random numbers when they are imported.
-        return self._keeping.about(*found)
+        return self.keeping.about(*found)
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """Measure the model that `write_model` writes, and how it does on each row of what `evaluate` uses.
@@ -292,8 +295,8 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self._trainer.number):
-            return self._keeping.rows()
+        with self._calling(Purpose.EVALUATE, self.trainer.number):
+            return self.keeping.rows()
 
     def measure_training_accuracy(self) -> float | None:
         """The accuracy of the model that `write_model` writes on the training data.
@@ -301,19 +304,14 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self._trainer.number):
-            return self._keeping.training_accuracy()
+        with self._calling(Purpose.EVALUATE, self.trainer.number):
+            return self.keeping.training_accuracy()
 
     def constant_loss(self) -> float | None:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
-        return self._selection.constant_loss(self._trainer.data)
+        return self.selection.constant_loss(self.trainer.data)
 
     # Read-only properties: for the handshake, the logs and the files.
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """The peer's algorithm."""
-        return self._algorithm
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -321,17 +319,12 @@ class TorchLearner:
 
         With "extras", by name how many there are, where the algorithm has any.
         """
-        return self._trainer.shared.manifest
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any."""
-        return self._digest
+        return self.trainer.shared.manifest
 
     @property
     def payload_bytes(self) -> int:
         """The most bytes that one payload may have."""
-        return self._gossip.codec.payload_bytes if self.shares else 0
+        return self.gossip.codec.payload_bytes if self.shares else 0
 
     def room(self) -> memoryview | None:
         """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
@@ -339,7 +332,7 @@ class TorchLearner:
         It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
         thread may call this.
         """
-        return self._gossip.codec.receive_buffer()
+        return self.gossip.codec.receive_buffer()
 
     @property
     def shares(self) -> bool:
@@ -349,71 +342,66 @@ class TorchLearner:
     @property
     def body_parameters(self) -> int:
         """The number of trained parameters that neighbors get."""
-        return self._trainer.body.count
+        return self.trainer.body.count
 
     @property
     def shared_values(self) -> int:
         """The number of values that neighbors get: the body's parameters and the algorithm's extras."""
-        return self._trainer.shared.count
+        return self.trainer.shared.count
 
     @property
     def head_parameters(self) -> int:
         """The number of trained parameters that stay on the peer."""
-        return self._algorithm.at_home(self._trainer)
+        return self.algorithm.at_home(self.trainer)
 
     @property
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
-        return self._trainer.figures.gradients
+        return self.trainer.figures.gradients
 
     @property
     def finite(self) -> bool:
         """Whether all parameters are finite, as they are now, and those of a finished model if there is one."""
-        finished = self._finishing.found
-        values = [self._trainer.model.data] + ([] if finished is None else [finished.values])
+        finished = self.finishing.found
+        values = [self.trainer.model.data] + ([] if finished is None else [finished.values])
         return all_finite(values)
 
     @property
     def best_round(self) -> int | None:
         """The round of the best model so far; None without ``keep="best"`` or before the first."""
-        return self._selection.best_round
+        return self.selection.best_round
 
     @property
     def best_loss(self) -> float | None:
         """The best model's loss on the validation data; None without ``keep="best"`` or before the first."""
-        return None if self._selection.best is None else self._selection.best_loss
+        return None if self.selection.best is None else self.selection.best_loss
 
     @property
     def kept_point(self) -> Point:
         """When in its round the model that is kept was as it is: trained, mixed or finished."""
-        return self._selection.best_point or self._keeping.point(mixed=self._mixed)
+        return self.selection.best_point or self.keeping.point(mixed=self._mixed)
 
     @property
     def finish_rate(self) -> float | None:
         """The learning rate with which the model is finished; None where it is not."""
-        return self._finishing.rate if self._finishing.asked else None
+        return self.finishing.rate if self.finishing.asked else None
 
     @property
     def privacy(self) -> dict[str, Any] | None:
         """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
         if self._sampled is not None:
             return self._sampled.spent
-        return self._gossip.spent if isinstance(self._gossip, PrivateGossip) else None
-
-    @property
-    def session(self) -> Session | None:
-        """The privacy session of the peer."""
-        return self._session
+        return self.gossip.spent if isinstance(self.gossip, PrivateGossip) else None
 
     @property
     def units(self) -> int:
         """How many records, or groups of them, privacy at sample level draws from; without it all training samples."""
-        return self._trainer.figures.units
+        return self.trainer.figures.units
 
     @property
     def trained_together(self) -> int:
         """The most parameters that a step of a round trains."""
-        trainer = self._trainer
+        trainer = self.trainer
         parts = {"body": trainer.body.count, "head": trainer.head.count}
         phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
@@ -421,25 +409,25 @@ class TorchLearner:
     @property
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
-        trainer = self._trainer
+        trainer = self.trainer
         return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
-        return self._trainer.figures.samples
+        return self.trainer.figures.samples
 
     @property
     def body(self) -> Tensor:
         """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
-        return host(self._trainer.body.data)
+        return host(self.trainer.body.data)
 
     @property
     def compute(self) -> Compute:
         """The device, precision and memory layout that the peer computes with."""
-        return self._trainer.compute
+        return self.trainer.compute
 
     @property
     def has_images(self) -> bool:
         """Whether the model's inputs are images, which `Compute.channels_last` is about."""
-        return self._trainer.data.has_images
+        return self.trainer.data.has_images

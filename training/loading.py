@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
@@ -17,8 +20,24 @@ from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
-from dpeer.training.torch_defaults import defaults_kept
 from dpeer.training.validation import with_validation
+
+
+@contextmanager
+def defaults_kept() -> Iterator[None]:
+    """Whatever is set within it, afterwards torch's default type and device are as they were, and so are gradients.
+
+    What a file sets when it is imported, which happens once in a process, is there before.
+    """
+    kind, device, gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(kind)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if device.type == "cpu" else device)
+        torch.set_grad_enabled(gradients)
+
 
 PLUGIN = plugins.Kind("task", "factory", "task", TaskError, inspect.isfunction)
 

@@ -19,9 +19,9 @@ from dpeer.training import build_learner
 from dpeer.training.algorithms.local import Local
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.learner import TorchLearner
 from dpeer.training.per_row_metrics import Rows
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 

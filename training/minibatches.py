@@ -15,7 +15,7 @@ from dpeer.exceptions import Interrupted
 from dpeer.training.augmentation import augmented
 from dpeer.training.batch_loader import Batches, augmenting, batch_order
 from dpeer.training.flat import Phase
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 
 

@@ -1,13 +1,16 @@
-"""Training loss: the task's own, or cross-entropy with optional class weights."""
+"""Training loss (the task's own, or cross-entropy with optional class weights), its checks, and counts of classes."""
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import torch
-from torch import Tensor
+from torch import Size, Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batch_loader import Batches
+from dpeer.training.metrics import predicts_values
 from dpeer.training.settings import ClassWeights
 from dpeer.training.task import Loss, Task
 
@@ -78,3 +81,89 @@ def counted(data: Batches, who: str) -> Tensor:
         found[: len(counts)] += counts
         counts = found
     return counts
+
+
+def check_broadcast(loss: Loss, outputs: Any, targets: Any) -> None:
+    """Refuse a loss that compares each output with the targets of all examples.
+
+    Whether a loss brings the two into one shape itself is seen from what it makes of two made-up examples.
+
+    Args:
+        loss: The task's.
+        outputs: A batch's outputs.
+        targets: Its targets.
+
+    Raises:
+        TaskError: It does.
+    """
+    if not _paired(outputs, targets):
+        return
+    one, other = outputs.shape[1:], targets.shape[1:]
+    if predicts_values(loss) or _broadcasts(loss, one, other, outputs.device):
+        advice = "targets as .unsqueeze(1)" if len(one) > len(other) else "targets as .squeeze(1)"
+        raise TaskError(
+            f"the task's loss compares each output with all targets: the outputs have shape {tuple(outputs.shape)} and "
+            f"the targets {tuple(targets.shape)}, which torch broadcasts to one table: give {advice}"
+        )
+
+
+def _paired(outputs: Any, targets: Any) -> bool:
+    """Whether these are numbers and their targets, as many of each, in shapes that become a table of all pairs."""
+    if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
+        return False
+    if not outputs.is_floating_point() or not outputs.ndim or not targets.ndim or len(outputs) != len(targets):
+        return False
+    one, other = Size((2, *outputs.shape[1:])), Size((2, *targets.shape[1:]))
+    if one == other or one.numel() != other.numel():
+        return False
+    # As many values in other places: where the two can be broadcast at all, there is more than one for each pair.
+    short, long = sorted((one, other), key=len)
+    padded = (1,) * (len(long) - len(short)) + tuple(short)
+    return all(1 in sides or sides[0] == sides[1] for sides in zip(padded, long, strict=True)) and padded != tuple(long)
+
+
+def _broadcasts(loss: Loss, one: Size, other: Size, device: torch.device) -> bool:
+    """Whether the mean over two examples is that of their losses in one shape, and another in the shapes they have."""
+    outputs = torch.full((2, *one), 0.25, dtype=torch.float32, device=device)
+    targets = torch.full((2, *other), 0.75, dtype=torch.float32, device=device)
+    outputs[1], targets[1] = 0.75, 0.25
+    try:
+        with torch.no_grad():
+            same = outputs.reshape(targets.shape)
+            alone = (loss(same[:1], targets[:1]) + loss(same[1:], targets[1:])) / 2
+            together, aligned = loss(outputs, targets), loss(same, targets)
+            return bool(torch.isclose(aligned, alone)) and not bool(torch.isclose(together, alone))
+    except Exception:  # the task's code, which need not know such shapes
+        return False
+
+
+Part = Literal["train", "validation", "test"]
+
+
+def class_counts(task: Task, part: Part) -> list[int] | None:
+    """The number of a part's samples of each class; None where that cannot be told without reading them all.
+
+    Lists of peers with the same model are equally long, whichever classes a peer has.
+    """
+    targets = _class_numbers(task, part)
+    if targets is None:
+        return None
+    counts: list[int] = torch.bincount(targets, minlength=_classes(task)).tolist()
+    return counts
+
+
+def _classes(task: Task) -> int:
+    """The outputs of the model's last linear layer, or as many as this peer's numbers need, if that is more."""
+    outputs = [module.out_features for module in task.model.modules() if isinstance(module, nn.Linear)][-1:]
+    parts: tuple[Part, ...] = ("train", "validation", "test")
+    numbers = [found for part in parts if (found := _class_numbers(task, part)) is not None]
+    return max([*outputs, *(int(found.max()) + 1 for found in numbers)])
+
+
+def _class_numbers(task: Task, part: Part) -> Tensor | None:
+    """The part's targets, where they are class numbers that lie in one tensor."""
+    dataset = getattr(task, part)
+    targets = None if dataset is None else Batches(part, dataset, task.collate).targets()
+    if targets is None or targets.dtype != torch.int64 or targets.ndim != 1 or not len(targets):
+        return None
+    return targets if int(targets.min()) >= 0 else None

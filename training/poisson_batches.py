@@ -18,8 +18,8 @@ from dpeer.training.augmentation import augmented
 from dpeer.training.batch_loader import Batches
 from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 
 Pay = Callable[[int], int]

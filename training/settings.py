@@ -1,4 +1,4 @@
-"""The settings of data and training; imports no torch, so that commands can list them at once."""
+"""Settings of data and training; imports no torch, so that commands can list them at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
@@ -394,3 +394,16 @@ class TrainingPart(MixingSettings, WireSettings, OptionSettings, StepSettings, M
     def batch_seed(self) -> int:
         """The seed of the batch order."""
         return self.seed if self.seed_batches is None else self.seed_batches
+
+
+class Hyperparameters(MixingSettings, StepSettings, WireSettings):
+    """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
+
+    The sections say each value's type, default, limits and meaning. What only some algorithms use
+    is in their `Options`. The defaults suit small models; the papers' values are presets.
+
+    Raises:
+        pydantic.ValidationError: A value is of another type or beyond its limits.
+    """
+
+    model_config = ConfigDict(frozen=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
-from dpeer.cli.privacy.levels import options_of_both, planned, require_of_client
-from dpeer.cli.privacy.options import count, require
-from dpeer.cli.privacy.printing import print_facts, print_lines, protected, short
-from dpeer.cli.topology.options import json_option
+from dpeer.cli.privacy.options import count, options_of_both, planned, require
+from dpeer.cli.privacy.printing import Rows, print_result, short
+from dpeer.cli.tables import json_option
+from dpeer.privacy import SampleGuarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.plan import ClientPlan, SamplePlan
-
-Fact = tuple[str, str, str]
 
 _SAMPLE_EXAMPLES = {"noise_multiplier": "1", "sampling_rate": "0.25", "steps": "4", "rounds": "2"}
 
@@ -27,13 +25,9 @@ _REFUTED = (
 @click.command(short_help="Attack the mechanism as a neighbor could.")
 @options_of_both("target_epsilon", "accountant", "dp_adversary", "dp_min_honest", "size", "records")
 @click.option(
-    "--runs",
-    type=count("--runs", 1000, least=20),
-    metavar="N",
-    default="1000",
-    show_default=True,
+    "--runs", type=count("--runs", 1000, least=20), metavar="N", default="1000", show_default=True,
     help="Runs on each of the two data sets.",
-)
+)  # fmt: skip
 @json_option
 def audit(as_json: bool, runs: int, **options: Any) -> None:
     """Attack the mechanism as a neighbor could, in the worst case, and print a lower bound on the privacy loss.
@@ -47,18 +41,20 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
       dpeer privacy audit --noise-multiplier 4 --rounds 9
       dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2
     """  # noqa: D301 - \b is click's
-    plan = planned("audit", options)
-    found, words, facts = _sample(plan, runs) if isinstance(plan, SamplePlan) else _client(plan, runs)
-    if as_json:
-        click.echo(json.dumps(found, allow_nan=False))
-    else:
-        _print(words, facts, found)
+    plan = planned(options)
+    attacked = _attack_sample(plan, runs) if isinstance(plan, SamplePlan) else _attack_client(plan, runs)
+    guarantee, found, rows = attacked
+    rows += [
+        ("false positives", f"{found['false_positives']:.1%}", f"of {found['runs']} runs on the first data set"),
+        ("false negatives", f"{found['false_negatives']:.1%}", f"of {found['runs']} runs on the second"),
+    ]
+    print_result(as_json, found, guarantee, rows, ["The claim stands." if found["held"] else _REFUTED])
     if not found["held"]:
         sys.exit(1)
 
 
-def _sample(plan: SamplePlan, runs: int) -> tuple[dict[str, Any], str, list[Fact]]:
-    require(plan, "audit --privacy sample", _SAMPLE_EXAMPLES, *_SAMPLE_EXAMPLES)
+def _attack_sample(plan: SamplePlan, runs: int) -> tuple[SampleGuarantee, dict[str, Any], Rows]:
+    require(plan, "audit", "noise_multiplier", examples=_SAMPLE_EXAMPLES)
     guarantee, rounds = plan.guarantee(), plan.planned
 
     from dpeer.federation.audit import attack_sample, check_sample  # torch is imported only now
@@ -67,14 +63,14 @@ def _sample(plan: SamplePlan, runs: int) -> tuple[dict[str, Any], str, list[Fact
     with click.progressbar(length=2 * runs * guarantee.compositions(rounds), label="steps", file=sys.stderr) as bar:
         report = attack_sample(guarantee, rounds, runs, bar.update)
     found = report.described(guarantee, rounds)
-    return found, f"Protected: {guarantee.words}.", [
+    return guarantee, found, [
         ("epsilon claimed", short(report.claimed), f"at delta {guarantee.delta:g}, after {found['steps']:,} steps"),
         ("epsilon proven", short(report.bound.epsilon), "at least, with 95 % confidence"),
     ]  # fmt: skip
 
 
-def _client(plan: ClientPlan, runs: int) -> tuple[dict[str, Any], str, list[Fact]]:
-    require_of_client(plan, "audit", "noise_multiplier", "rounds")
+def _attack_client(plan: ClientPlan, runs: int) -> tuple[Guarantee, dict[str, Any], Rows]:
+    require(plan, "audit", "noise_multiplier", "rounds")
     guarantee, rounds = plan.guarantee(), plan.planned
 
     from dpeer.federation.audit import attack_client, check_client
@@ -84,19 +80,7 @@ def _client(plan: ClientPlan, runs: int) -> tuple[dict[str, Any], str, list[Fact
         report = attack_client(guarantee, rounds, runs, bar.update)
     found = report.described(guarantee, rounds)
     claimed, proven = (short(found[key]) for key in ("epsilon_claimed", "epsilon_lower_bound"))
-    return found, protected(guarantee), [
+    return guarantee, found, [
         ("mu claimed", short(report.claimed), f"epsilon {claimed} at delta {guarantee.delta:g}"),
         ("mu proven", short(report.bound.mu), f"at least, with 95 % confidence: epsilon {proven}"),
     ]  # fmt: skip
-
-
-def _print(words: str, facts: list[Fact], found: dict[str, Any]) -> None:
-    print_lines([words])
-    print_facts(
-        [
-            *facts,
-            ("false positives", f"{found['false_positives']:.1%}", f"of {found['runs']} runs on the first data set"),
-            ("false negatives", f"{found['false_negatives']:.1%}", f"of {found['runs']} runs on the second"),
-        ]
-    )
-    print_lines(["The claim stands." if found["held"] else _REFUTED])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from dpeer.cli.privacy import sample_level
-from dpeer.cli.privacy.levels import options_of_both, planned, require_of_client
-from dpeer.cli.privacy.printing import facts, print_facts, print_lines, protected, short, upwards, which_is_which
-from dpeer.cli.topology.options import json_option
+from dpeer.cli.privacy.options import options_of_both, planned, require
+from dpeer.cli.privacy.printing import PERSONS, facts, print_result, short, upwards, which_is_which
+from dpeer.cli.tables import json_option
+from dpeer.privacy import SampleGuarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.plan import SamplePlan
 
 
@@ -25,30 +25,24 @@ def calibrate(as_json: bool, **options: Any) -> None:
       dpeer privacy calibrate --target-epsilon 10 --rounds 20
       dpeer privacy calibrate --privacy sample --target-epsilon 3 --sampling-rate 0.05 --steps 20 --rounds 20
     """  # noqa: D301 - \b is click's
-    plan = planned("calibrate", options)
+    plan = planned(options)
+    require(plan, "calibrate", "target_epsilon", "rounds")
+    warnings = plan.warnings()
+    guarantee: Guarantee | SampleGuarantee
     if isinstance(plan, SamplePlan):
-        sample_level.calibrate(plan, as_json)
-        return
-    require_of_client(plan, "calibrate", "target_epsilon", "rounds")
-    warnings, guarantee = plan.warnings(), plan.guarantee()
-    numbers = plan.both(guarantee)
-    if as_json:
+        guarantee = plan.guarantee()
+        found = {**plan.described(guarantee), "noise_std": guarantee.noise_std}
+        over, whole, lines = "noise on a sum", "the sum", [PERSONS]
+    else:
+        guarantee = plan.guarantee()
+        numbers = plan.both(guarantee)
         found = {"noise_multiplier": guarantee.noise_multiplier, "noise_std": guarantee.noise_std, **numbers}
-        click.echo(json.dumps(found, allow_nan=False))
-        return
-    print_lines([protected(guarantee)])
-    print_facts(
-        [
-            ("noise multiplier", upwards(guarantee.noise_multiplier), "noise that protects / clip norm, rounded up"),
-            (
-                "noise std",
-                upwards(guarantee.noise_std),
-                f"on each coordinate of a message, clip norm {plan.clip_norm:g}",
-            ),
-            ("target epsilon", short(plan.target_epsilon), "after all rounds"),
-            *facts(guarantee, plan),
-        ]
-    )
-    if numbers:
-        print_lines([which_is_which(numbers, guarantee)])
-    print_lines(warnings)
+        over, whole = "noise that protects", "a message"
+        lines = [which_is_which(numbers, guarantee)] if numbers else []
+    rows = [
+        ("noise multiplier", upwards(guarantee.noise_multiplier), f"{over} / clip norm, rounded up"),
+        ("noise std", upwards(guarantee.noise_std), f"on each coordinate of {whole}, clip norm {plan.clip_norm:g}"),
+        ("target epsilon", short(plan.target_epsilon), "after all rounds"),
+        *facts(guarantee, plan),
+    ]
+    print_result(as_json, found, guarantee, rows, lines + warnings)

@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import click
-from rich import box
-from rich.table import Table
 
-from dpeer.cli.privacy.options import EXAMPLES, privacy_options, require
+from dpeer.cli.privacy.options import client_options, require
 from dpeer.cli.privacy.printing import print_lines, short, upwards, which_is_which
-from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
+from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.topology.options import build_one, graph_options, size_option, topology_option
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.pairwise_leakage import by_distance, epsilon_of_pairs, views, work
@@ -34,11 +33,9 @@ NOTES = (
 
 @click.command(short_help="Print who can learn how much of whom.")
 @topology_option
-@click.option(
-    "--size", type=one_size, metavar="N", default=None, help="Number of peers.  [default: 8, or that of file:PATH]"
-)
+@size_option
 @graph_options
-@privacy_options("size")
+@client_options
 @click.option("--pairs", is_flag=True, help="A row for each source and observer instead of each distance.")
 @json_option
 def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **options: Any) -> None:
@@ -49,7 +46,7 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
       dpeer privacy matrix --topology ring --size 16 --noise-multiplier 5 --rounds 20
     """  # noqa: D301 - \b is click's
     fields = {field: options.pop(field) for field in list(options) if field in ClientPlan.__dataclass_fields__}
-    require(ClientPlan(**fields), "matrix", EXAMPLES, "target_epsilon|noise_multiplier", "rounds")
+    require(ClientPlan(**fields), "matrix", "target_epsilon|noise_multiplier", "rounds")
     if None not in (fields["noise_multiplier"], fields["target_epsilon"]):
         raise ConfigurationError(
             f"--target-epsilon {fields['target_epsilon']:g} with --noise-multiplier {fields['noise_multiplier']:g}: "
@@ -60,7 +57,7 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
     warnings, guarantee = asked.warnings(), asked.guarantee()
     weights, rounds = topology.weights, asked.planned
     _check_work(topology, work(weights, rounds), rounds)
-    # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
+    # In aggregate mode, too, a peer of the graph receives messages, with the noise that is on each.
     found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
     rows = epsilon_of_pairs(found, asked.chosen_delta, asked.accountant)
     rows = rows if pairs else by_distance(rows)
@@ -104,21 +101,12 @@ def _heading(topology: Topology, guarantee: Guarantee, asked: ClientPlan) -> lis
 
 
 def _print_rows(rows: list[dict[str, Any]], pairs: bool) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    headings = {
-        "source": "source",
-        "observer": "observer",
-        "distance": "distance",
-        "pairs": "pairs",
-        "eps_guaranteed": "eps_guaranteed",
-        "eps_openloop": "eps_openloop\n(estimate)",
-        "mu2_openloop": "mu2_openloop\n(estimate)",
-    }
-    keys = [key for key in headings if key in rows[0]]
-    for key in keys:
-        table.add_column(headings[key], justify="right", no_wrap=True)
+    table = plain_table()
+    for key in rows[0]:
+        heading = f"{key}\n(estimate)" if key.endswith("openloop") else key
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(_cell(key, row[key]) for key in keys))
+        table.add_row(*(_cell(key, value) for key, value in row.items()))
     print_table(table)
     if not pairs:
         print_lines(["Means over the pairs of a distance; --pairs has each."])

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from dpeer.cli.click_from_setting import stated
-from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
+from dpeer.cli.tables import json_option, plain_table
+from dpeer.cli.topology.options import DEFAULT_SIZE, one_size
 from dpeer.exceptions import ConfigurationError
 from dpeer.results import units
 from dpeer.results.units import size as as_size
@@ -41,34 +41,24 @@ def _most(text: str) -> int:
     "--body-bytes", metavar="BYTES", help="Size of one body, e.g. 45MB or 43MiB: float32 takes 4 bytes a parameter."
 )
 @click.option(
-    "--bandwidth",
-    metavar="RATE",
+    "--bandwidth", metavar="RATE",
     help="Bandwidth of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
-)
+)  # fmt: skip
 @click.option(
     "--train-seconds", metavar="TIME", default="0", show_default=True, help="How long a peer trains in every round."
 )
 @click.option(
-    "--latency",
-    metavar="TIME",
-    default="0",
-    show_default=True,
+    "--latency", metavar="TIME", default="0", show_default=True,
     help="Added to every round: how long a message is under way, e.g. 20ms.",
-)
+)  # fmt: skip
 @click.option(
-    "--max-degree",
-    type=_most,
-    metavar="K",
-    default=None,
+    "--max-degree", type=_most, metavar="K",
     help="The most bodies that a peer may send or receive in one round.  [default: any number]",
-)
+)  # fmt: skip
 @click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
+    "--rounds", type=click.IntRange(min=1), default=20, show_default=True,
     help="Rounds of the planned run: a graph that changes gives a peer other partners in them, which are counted.",
-)
+)  # fmt: skip
 @stated(GraphSettings, "weights", "graph_seed")
 @json_option
 def advise(
@@ -79,14 +69,13 @@ def advise(
     latency: str,
     max_degree: int | None,
     rounds: int,
-    weights: str,
-    graph_seed: int,
     as_json: bool,
+    **graph: Any,
 ) -> None:
     """Rank graphs by the time that gossip takes to reduce disagreement 1000-fold.
 
     A round takes the training, the latency, and the time of the busiest peer: the bodies that it sends or receives,
-    whichever are more, at its bandwidth; it does both at once, and nobody goes on before the busiest is done.
+    whichever are more, at its bandwidth; it does both at once, and no peer goes on before the busiest is done.
     The time of a graph is that of its slowest round times its rounds to 1e-3.
 
     \b
@@ -105,9 +94,8 @@ def advise(
         train_seconds=units.read_duration("--train-seconds", train_seconds),
         latency=units.read_duration("--latency", latency),
         max_degree=max_degree,
-        weights=weights,
-        graph_seed=graph_seed,
         rounds=rounds,
+        **graph,
     )
     ranked, left_out = rank_graphs(terms)
     if as_json:
@@ -160,7 +148,7 @@ def _heading(terms: Requirements) -> str:
 
 
 def _table(ranked: list[Ranked]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    table = plain_table(gap=0)
     table.add_column("topology", overflow="fold")
     survival = any(one.survives is not None for one in ranked)
     headings = ("sends", "part-\nners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends")

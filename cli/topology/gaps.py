@@ -6,23 +6,15 @@ import json
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from dpeer.cli.topology.options import (
-    build_all,
-    graph_options,
-    json_option,
-    print_table,
-    sizes_option,
-    topologies_option,
-)
+from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.topology.options import build_all, graph_options, sizes_option, topologies_option
 from dpeer.topology import TIME_VARYING, Analysis, analyse
 from dpeer.topology.connectivity import survivable_losses
 
 ROUNDS = 20
-"""Of a run, for what the edges of a graph that changes join together."""
+"""Of a run: the graphs of so many rounds together are searched for survivable losses."""
 
 NOTES = {
     "ring": "ring: the papers' formula is 4 times (4/3) sin^2(pi/m), the gap with weights 1/3 (m large).",
@@ -49,7 +41,6 @@ def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool,
 
 
 def _losses(found: list[Analysis], lost: list[int | None]) -> list[str]:
-    """How many losses each graph survives, as a remark."""
     limited: dict[int, list[str]] = {}
     for analysis, most in zip(found, lost, strict=True):
         if most is not None:
@@ -62,7 +53,7 @@ def _losses(found: list[Analysis], lost: list[int | None]) -> list[str]:
 
 
 def _print_gaps(found: list[Analysis], losses: list[str]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = plain_table(gap=1)
     table.add_column("topology", no_wrap=True, max_width=24)
     for heading in ("peers", "gap", "rounds\nto 1e-3", "sends", "gap per\nmessage", "papers'\ngap", "differ-\nence"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -75,11 +66,11 @@ def _print_gaps(found: list[Analysis], losses: list[str]) -> None:
         table.add_row(
             analysis.topology,
             str(analysis.size),
-            short(analysis.spectral_gap),
+            _short(analysis.spectral_gap),
             f"{analysis.rounds}" if analysis.rounds < 10**7 else f"{analysis.rounds:.1e}",
             str(most) if fewest == most else f"{fewest}-{most}",
-            short(analysis.gap_per_message),
-            "-" if value is None else short(value),
+            _short(analysis.gap_per_message),
+            "-" if value is None else _short(value),
             "-" if value is None else _signed(analysis.spectral_gap, value),
         )
     console = Console(highlight=False)
@@ -89,7 +80,6 @@ def _print_gaps(found: list[Analysis], losses: list[str]) -> None:
 
 
 def _remarks(found: list[Analysis]) -> list[str]:
-    """Remarks that help to read the table."""
     lines = []
     by_name = {name: [a for a in found if a.topology == name] for name in dict.fromkeys(a.topology for a in found)}
     periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in TIME_VARYING]
@@ -109,8 +99,7 @@ def _periods(found: list[Analysis]) -> str:
     return ", ".join(f"{a.period} ({a.size} peers)" for a in found)
 
 
-def short(value: float) -> str:
-    """A gap as a short text."""
+def _short(value: float) -> str:
     return f"{value:.4f}" if abs(value) >= 0.001 else f"{value:.1e}"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
@@ -15,7 +13,7 @@ from dpeer.topology.settings import GraphSettings, fresh_topology
 
 DEFAULT_SIZE = 8
 
-_SLOW = 64
+SLOW = 64
 
 
 def grid_shape(text: str) -> tuple[int, int]:
@@ -50,28 +48,15 @@ NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
 
 topology_option = click.option("--topology", "name", default=None, help=f"{NAMES}.  [default: ring]")
 topologies_option = click.option(
-    "--topology",
-    "asked",
-    type=names,
-    metavar="NAME[,NAME...]",
-    default=None,
-    help=f"One or more of {NAMES}.  [default: ring]",
+    "--topology", "asked", type=names, metavar="NAME[,NAME...]", help=f"One or more of {NAMES}.  [default: ring]"
 )
 size_option = click.option(
-    "--size",
-    type=one_size,
-    metavar="N",
-    default=None,
-    help=f"Number of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]",
+    "--size", type=one_size, metavar="N", help=f"Number of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]"
 )
 sizes_option = click.option(
-    "--size",
-    type=sizes,
-    metavar="N[,N...]",
-    default=None,
+    "--size", type=sizes, metavar="N[,N...]",
     help=f"One or more numbers of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+)  # fmt: skip
 
 
 def graph_options(command: F) -> F:
@@ -82,10 +67,10 @@ def graph_options(command: F) -> F:
 
 
 def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> AnyTopology:
-    """The topology that was asked for.
+    """The topology of a name, a size and a graph's details.
 
     Raises:
-        ConfigurationError: There is none like that.
+        ConfigurationError: No such topology exists.
     """
     fresh = options.pop("fresh_neighbors")
     if fresh is not None:
@@ -94,12 +79,12 @@ def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> An
 
 
 def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[str, Any]) -> list[AnyTopology]:
-    """Every topology that was asked for, in every size; `--fresh-neighbors` adds one.
+    """Every topology of these names in every size; `--fresh-neighbors` adds one.
 
     Everything is built before anything is analysed: a wrong name or size is an error at once.
 
     Raises:
-        ConfigurationError: There is none like that.
+        ConfigurationError: One of them does not exist.
     """
     fresh = options.pop("fresh_neighbors")
     wanted = asked or ([] if fresh else ["ring"])
@@ -113,14 +98,9 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[st
 def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
     if size is None:
         size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
-    if options.get("weights") == "fastest" and size > _SLOW:
+    if options.get("weights") == "fastest" and size > SLOW:
         click.echo(f"solving for the fastest weights of {size} peers, which may take minutes", err=True)
     return build(name, size, **options)
-
-
-def print_table(table: Table) -> None:
-    """Print a table at least 80 columns wide: a narrower terminal may break its lines, but must not cut numbers."""
-    Console(highlight=False, width=max(80, Console().width)).print(table)
 
 
 def _is_number(text: str) -> bool:

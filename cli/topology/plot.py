@@ -18,26 +18,18 @@ GRAPHS_LIMIT = 12
 SIZE_LIMIT = 1000
 """The largest size that is drawn: beyond, dots merge and eigenvalues take minutes."""
 
-_SUFFIXES = (".png", ".svg")
-
 
 @click.command(short_help="Draw graphs and how fast they agree.")
 @topologies_option
 @size_option
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("topology.png"),
-    metavar="FILE",
-    show_default=True,
+    "--out", type=click.Path(path_type=Path), default=Path("topology.png"), metavar="FILE", show_default=True,
     help="Picture to write, .png or .svg.",
-)
+)  # fmt: skip
 @click.option(
-    "--rounds",
-    type=click.IntRange(1, 100_000),
-    metavar="N",
+    "--rounds", type=click.IntRange(1, 100_000), metavar="N",
     help="Rounds of gossip to show.  [default: as most of the graphs need]",
-)
+)  # fmt: skip
 @graph_options
 def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | None, **options: Any) -> None:
     """Draw graphs, their spectra and how fast they agree, by rounds and by messages."""
@@ -47,10 +39,14 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)
-    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, which not everybody has
+    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, an optional library
 
     measured = measure(graphs, rounds)
-    _write(out, picture(measured, out.suffix.lower().removeprefix(".")))
+    image = picture(measured, out.suffix.lower().removeprefix("."))
+    try:
+        out.write_bytes(image)
+    except OSError as error:
+        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
     many, theirs = ("1 graph", "its spectrum") if len(graphs) == 1 else (f"{len(graphs)} graphs", "their spectra")
     click.echo(f"{out}: {many} of {graphs[0].size} peers, {theirs} and {measured.rounds} rounds of gossip")
 
@@ -78,14 +74,7 @@ def _check_built(graphs: list[AnyTopology]) -> None:
 
 
 def _check_path(out: Path) -> None:
-    if out.suffix.lower() not in _SUFFIXES:
+    if out.suffix.lower() not in (".png", ".svg"):
         raise ConfigurationError(f"--out {str(out)!r}: name a file that ends in .png or .svg")
     if not out.parent.is_dir():
         raise OutputError(f"--out {str(out)!r}: no such folder: {str(out.parent)!r}")
-
-
-def _write(out: Path, image: bytes) -> None:
-    try:
-        out.write_bytes(image)
-    except OSError as error:
-        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error

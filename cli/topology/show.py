@@ -12,14 +12,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.topology.options import (
-    build_one,
-    graph_options,
-    json_option,
-    print_table,
-    size_option,
-    topology_option,
-)
+from dpeer.cli.tables import json_option, print_table
+from dpeer.cli.topology.options import build_one, graph_options, size_option, topology_option
 from dpeer.exceptions import ConfigurationError
 from dpeer.topology import AnyTopology, TimeVaryingTopology
 

@@ -1,7 +1,7 @@
 """Inbox and outbox: the bodies that were received and released, by round. No I/O.
 
-Two rounds are enough in each. A peer completes a round only once everybody who needs the body of the round before has
-used it. So after a stop nobody can need any body but the last completed round's, and the checkpoint keeps that one.
+Two rounds are enough in each. A peer completes a round only once every receiver of the body of the round before has
+used it. So after a stop only the last completed round's body can still be needed; the checkpoint keeps it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PayloadFingerprint:
     costs the event loop no more than a small one. It does not matter how the bytes are cut into buffers.
 
     This finds accidents: a body that was trained or noised anew differs practically everywhere. It is no defence
-    against somebody who alters a few bytes where no window is.
+    against a change of a few bytes where no window is.
 
     Args:
         nbytes: How many bytes the payload has.
@@ -196,7 +196,7 @@ class Outbox:
     sent: dict[int, set[int]] = field(default_factory=dict)
 
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
-        """Keep round `number`'s body, for these ranks; forget bodies that nobody can need any more."""
+        """Keep round `number`'s body, for these ranks; forget bodies that are needed no more."""
         self.frames[number] = frames
         self.receivers[number] = receivers
         self.unsent[number], self.sent[number] = set(), set()

@@ -188,15 +188,15 @@ class Reassembly:
         """
         partial = self._partial.get(link)
         if partial is None or chunk.tag != partial.body.tag:
-            raise ProtocolError("stray", "a piece of a body that was not announced")
+            raise ProtocolError("stray", "a chunk of a body that was not announced")
         end = chunk.offset + chunk.nbytes
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
-            raise ProtocolError("stray", f"a piece at byte {chunk.offset}, expected at {partial.got}")
+            raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
         if chunk.nbytes < self._least and end < partial.body.payload_bytes:
             raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
         if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
-            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than there are buffers in them")
+            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
         partial.put(chunk)
         partial.last = now
         if partial.complete:

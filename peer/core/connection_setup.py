@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import Reassembly
-from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Dial, Effect
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
@@ -25,8 +25,83 @@ _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
 
+_LONGEST = 60.0
+"""Seconds between two attempts to dial a rank that stays silent, at most."""
+
+
+@dataclass
+class Dialled:
+    """A link that this peer has dialled.
+
+    Attributes:
+        rank: The rank that should answer.
+        since: Clock time at which it was dialled.
+        patience: Seconds of silence after which the rank is dialled again.
+        unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
+            established; infinity while it is not established; None once it was answered.
+    """
+
+    rank: int
+    since: float
+    patience: float
+    unanswered: float | None = math.inf
+
+
+class Dialling:
+    """All dialled links.
+
+    A connection can die without a word, for example because a box on the way that translates addresses has forgotten
+    it, and the operating system may take a quarter of an hour to notice. And a rank's name may stand for another
+    address by now. So a rank that has been silent for long is dialled anew.
+
+    Args:
+        patience: Seconds of silence after which a rank is dialled again, the first time.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._links: dict[Link, Dialled] = {}
+        self._waits: dict[int, float] = {}
+
+    def add(self, rank: int, link: Link, now: float) -> None:
+        """Note that the rank is dialled on this link."""
+        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
+
+    def get(self, link: Link) -> Dialled | None:
+        """The link, if this peer has dialled it."""
+        return self._links.get(link)
+
+    def all(self) -> list[tuple[Link, Dialled]]:
+        """All links."""
+        return list(self._links.items())
+
+    def answered(self, link: Link) -> None:
+        """Note the hello of the other side."""
+        if link in self._links:
+            self._links[link].unanswered = None
+
+    def welcome(self, rank: int) -> None:
+        """Note that the rank takes part: the next silence is judged like the first one."""
+        self._waits.pop(rank, None)
+
+    def overdue(self, link: Link, heard_at: float, now: float) -> bool:
+        """Whether the rank behind this link should be dialled anew; the link is forgotten then.
+
+        Args:
+            link: A link that was dialled.
+            heard_at: Clock time of the rank's last message.
+            now: Clock time.
+        """
+        one = self._links[link]
+        if now - max(one.since, heard_at) < one.patience:
+            return False
+        self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))
+        del self._links[link]
+        return True
+
+
 class ConnectionSetup:
-    """Introduces this peer, and takes in its neighbors.
+    """Sends and answers hellos: which rank speaks on which link.
 
     Args:
         config: This peer's place in the federation.
@@ -207,7 +282,7 @@ class ConnectionSetup:
         until = now + _PROBE
         earlier = self._contenders.get(hello.rank)
         if earlier is not None:
-            # Counted, so that one who says hello without end is not read for a while.
+            # Counted, so that a sender of endless hellos is not read for a while.
             self._drop(earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it"))
             until = earlier[2] if earlier[0] == link else until
         self._contenders[hello.rank] = link, hello, until
@@ -227,7 +302,7 @@ class ConnectionSetup:
         """End the wait for neighbors, because one that we dialled turns us away."""
         dialled = self.dialling.get(link)
         if dialled is None or dialled.rank != refusal.rank:
-            raise ProtocolError("stranger", "a refusal from somebody who was not asked")
+            raise ProtocolError("stranger", "a refusal from a peer that was not asked")
         dialled.unanswered = now  # later it may be another answer: ask with the next beat
         # A process that was restarted at once is taken for a second one until the end of the first has shown. A
         # neighbor that was silent in between, because it stood still itself, has not looked for that long.
@@ -240,7 +315,7 @@ class ConnectionSetup:
             self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
 
     def contender(self, rank: int | None) -> tuple[Link, wire.Hello] | None:
-        """The process that wants this rank, whose link has just broken; None if there is none."""
+        """The process that wants this rank, whose link has just broken; None without one."""
         if rank is None or rank not in self._contenders:
             return None
         link, hello, _ = self._contenders.pop(rank)
@@ -253,18 +328,18 @@ class ConnectionSetup:
     # -- strangers ---------------------------------------------------------------------------------------------
 
     def stranger(self, link: Link, what: str, now: float) -> ProtocolError:
-        """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
+        """Ask a sender for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
             self._send_queues[link].add("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
         return ProtocolError("stranger", f"{what} before the handshake")
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
-        """Say hello again to somebody who has forgotten us, or took another process for us."""
+        """Send the hello again to a peer that has forgotten this one, or took another process for it."""
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else neighbor.rank if neighbor is not None else None
         if expected != unknown.rank:
-            raise ProtocolError("stranger", "asked for a hello by somebody who is not a neighbor")
+            raise ProtocolError("stranger", "asked for a hello by a peer that is not a neighbor")
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
             self.introduce(link, now)

@@ -14,7 +14,7 @@ from dpeer.peer.transport import Link
 
 @dataclass
 class _Stranger:
-    """A stranger who sends messages of no use.
+    """A stranger that sends messages of no use.
 
     Attributes:
         logged: The reasons that have been logged.
@@ -28,8 +28,8 @@ class _Stranger:
 
 
 _OTHERS = "see who dials this peer's address: it takes part in another run, or with other settings"
-_VERSIONS = "see that both sides run the same version of dpeer, and that nobody else reaches this peer's port"
-_FLOOD = "it sends much more than a peer has to say: see what runs there"
+_VERSIONS = "see that both sides run the same version of dpeer, and that no other program reaches this peer's port"
+_FLOOD = "it sends much more than a peer needs to: see what runs there"
 _ITS_LOG = "see that peer's own log.jsonl"
 
 _ADVICE: Mapping[str, str] = {
@@ -61,14 +61,14 @@ class DropCounter:
         self._strangers: dict[Link, _Stranger] = {}
 
     def count(self, rank: int, error: ProtocolError) -> None:
-        """Count a neighbor's message that was dropped, and say so if it is the first for this reason."""
+        """Count a neighbor's message that was dropped, and log the first one for each reason."""
         self.counts[error.reason] += 1
         if (rank, error.reason) not in self._logged:
             self._logged.add((rank, error.reason))
             self._report(f"rank {rank}", error, neighbor=rank)
 
     def count_stranger(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
-        """Count a message of somebody who is no neighbor, or none yet; `identity` is the rank whose key it proved."""
+        """Count a message of a sender that is no neighbor yet; `identity` is the rank whose key it proved."""
         self.counts[error.reason] += 1
         if error.reason == "muted":
             return
@@ -89,7 +89,7 @@ class DropCounter:
                 self._report(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
 
     def count_turned_away(self, place: str, reason: str, times: int) -> None:
-        """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""
+        """Count connections from this host that did not prove a listed key."""
         self.counts[reason] += times
         if (place, reason) in self._turned_away or len(self._turned_away) >= LINES_OF_STRANGERS:
             return
@@ -98,7 +98,7 @@ class DropCounter:
         self._log(
             "warning", "turned-away",
             f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
-            "a peer with a new key, or without keys, or nobody of this federation",
+            "a peer with a new key, or without keys, or no peer of this federation",
             reason=reason, place=place,
         )  # fmt: skip
 

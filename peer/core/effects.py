@@ -1,6 +1,6 @@
 """Effects: the orders of a peer's core. `Core` returns them, and its driver carries them out, in this order.
 
-An effect says what, never how: the core knows no sockets, clocks, tasks or logs.
+An effect names the action, never its means: the core knows no sockets, clocks, tasks or logs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpeer.peer.transport import Link
 
 @dataclass(frozen=True)
 class Dial:
-    """Connect to the rank, and tell the core by `Core.dialled` which link that is."""
+    """Connect to the rank, and pass the link to `Core.dialled`."""
 
     rank: int
 

@@ -17,7 +17,6 @@ from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
-from dpeer.topology import Neighborhood
 
 
 class Exchange:
@@ -35,9 +34,9 @@ class Exchange:
     Attributes:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
-        paused: Whether this peer pauses, as its heartbeats say.
+        paused: Whether this peer pauses; its heartbeats carry it.
         hops: While this peer sits rounds out because it was left behind: how many hops it is from those who went on;
-            its heartbeats say it. 0 otherwise.
+            its heartbeats carry it. 0 otherwise.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Exchange:
         self.outbox = Outbox()
         self._rank = rank
         self._federation = federation
-        self._schedule = schedule
+        self.schedule = schedule
         self._members = members
         self._send_queues = send_queues
         self._round_clock = round_clock
@@ -64,14 +63,14 @@ class Exchange:
     # -- bodies go out -----------------------------------------------------------------------------------------
 
     def begin(self, number: int) -> None:
-        """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
+        """Make round `number` this peer's current round, and send it to the neighbors that wait for it."""
         self._members.current_round = number
         self._round_clock.reached(self._rank, number)
         self.inbox.open(number)
-        listeners = self._schedule.listeners(number)
-        if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
-            listeners.update(self._schedule.at(number - 1).out_neighbors)
-        # Bodies wait for one that was left behind, and then say an earlier round: so it would think itself hardly
+        listeners = self.schedule.listeners(number)
+        if number - 1 not in self.outbox.frames:  # sat out: no body brings the out-neighbors this news
+            listeners.update(self.schedule.at(number - 1).out_neighbors)
+        # Bodies wait for a peer that was left behind, and then carry an earlier round: it would think itself hardly
         # behind, and train and release rounds that are over for the others.
         listeners.update(one.rank for one in self._members.all() if one.left_behind)
         self.send_heartbeats(sorted(listeners))
@@ -80,10 +79,10 @@ class Exchange:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
 
         So no inbox has to keep bodies of more than the next round. On a mutual edge that stays, this is known already:
-        the neighbor's body of the round before is here. A peer that releases nothing in the round says at least that it
-        has reached it.
+        the neighbor's body of the round before is here. A peer that releases nothing in the round sends its
+        new round alone.
         """
-        receivers = self._schedule.at(number).out_neighbors
+        receivers = self.schedule.at(number).out_neighbors
         if payload is None:
             self.send_heartbeats(receivers)
             return
@@ -93,8 +92,8 @@ class Exchange:
         self.deliver()
 
     def too_late(self, number: int) -> bool:
-        """Whether all out-neighbors have completed round `number` before its body is released: nobody mixes it."""
-        receivers = self._schedule.at(number).out_neighbors
+        """Whether all out-neighbors have completed round `number` before its body is released: no peer mixes it."""
+        receivers = self.schedule.at(number).out_neighbors
         return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
 
     def deliver(self) -> None:
@@ -102,7 +101,7 @@ class Exchange:
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round
-            if there > number and not self._schedule.fits(number, rank, there):
+            if there > number and not self.schedule.fits(number, rank, there):
                 self.outbox.unsent[number].discard(rank)  # it went on without this peer
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
@@ -144,7 +143,7 @@ class Exchange:
         """The ranks whose body of round `number` is not here and may still come."""
         return [
             rank
-            for rank in self._schedule.at(number).in_neighbors
+            for rank in self.schedule.at(number).in_neighbors
             if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
         ]
 
@@ -155,7 +154,7 @@ class Exchange:
         completed that one. From then on, of all that this peer released, only the body that goes into the checkpoint
         can still be needed. A neighbor that is not waited for does not count.
         """
-        earlier = self._schedule.at(number - 1).out_neighbors
+        earlier = self.schedule.at(number - 1).out_neighbors
         behind = {rank for rank in earlier if self._members.holds_up(rank, number, now)}
         unsent = {rank for rank in self.outbox.unsent.get(number, ()) if self._members.waited_for(rank, number, now)}
         return sorted(behind | unsent)
@@ -175,19 +174,19 @@ class Exchange:
         """Whether the others went on without this peer, so that it should sit round `number` out; sets `hops`.
 
         It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
-        has completed the round. In every other case this peer runs the round, and whoever is ahead waits. (A neighbor
+        has completed the round. In every other case this peer runs the round, and neighbors ahead wait. (A neighbor
         that is merely one round ahead may have used this round's body before both were stopped, and its own still
         comes.) Once it has begun, it goes on until no neighbor has gone past the round, so that it comes back in the
         round in which the others are.
 
-        Inside a group that was cut off nobody sees the others: there a peer follows a neighbor that sits rounds out, if
+        Inside a group that was cut off no peer sees the others: it follows a neighbor that sits rounds out, if
         that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
 
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
         """
-        graph = self._schedule.at(number)
+        graph = self.schedule.at(number)
         near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
-        near = [one for one in near if one.current_round < self._schedule.rounds] or near
+        near = [one for one in near if one.current_round < self.schedule.rounds] or near
         found = [one.hops + 1 for one in near if self._is_past(number, one) or self._leads(number, one)]
         if not found or not (self.hops or self._members.passed(number)):
             self.hops = 0
@@ -197,7 +196,7 @@ class Exchange:
 
     def _is_past(self, number: int, neighbor: Neighbor) -> bool:
         there = neighbor.current_round
-        return there > number and (self.hops > 0 or not self._schedule.fits(number, neighbor.rank, there))
+        return there > number and (self.hops > 0 or not self.schedule.fits(number, neighbor.rank, there))
 
     def _leads(self, number: int, neighbor: Neighbor) -> bool:
         """Whether the neighbor sits this round out, too, and is nearer to the others."""
@@ -206,16 +205,12 @@ class Exchange:
 
     def over(self, number: int) -> bool:
         """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
-        if not self._members.all() or any(one.current_round < self._schedule.rounds for one in self._members.all()):
+        if not self._members.all() or any(one.current_round < self.schedule.rounds for one in self._members.all()):
             return False
         bodies = any(self.inbox.has(one.rank, number) for one in self._members.all())
         return not bodies and not any(
-            self._schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
+            self.schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
         )
-
-    def at(self, number: int) -> Neighborhood:
-        """The graph of round `number`, as this peer sees it."""
-        return self._schedule.at(number)
 
     def _heartbeat(self, link: Link) -> wire.Heartbeat:
         return wire.Heartbeat(

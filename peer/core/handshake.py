@@ -43,8 +43,8 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         here, there = ours.fingerprint.get(field, ABSENT), theirs.fingerprint.get(field, ABSENT)
-        said = difference(field, here, there, them, names.get(field))
-        return f"{said}: {_ADVICE.get(field, 'use the same settings on both')}"
+        found = difference(field, here, there, them, names.get(field))
+        return f"{found}: {_ADVICE.get(field, 'use the same settings on both')}"
     if ours.manifest != theirs.manifest:
         return _manifest_difference(ours.manifest, theirs.manifest, them)
     if ours.digest != theirs.digest:
@@ -70,7 +70,7 @@ def in_short(ours: Hello, theirs: Hello) -> str:
         return f"{field} differs" if field in ours.fingerprint else "a setting differs that is not known here"
     if ours.manifest != theirs.manifest:
         return "the parameters of the body differ"
-    return "the initial body differs" if ours.digest != theirs.digest else "it has run more rounds than there are"
+    return "the initial body differs" if ours.digest != theirs.digest else "it has run more rounds than this run has"
 
 
 def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:

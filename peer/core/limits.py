@@ -1,10 +1,11 @@
-"""Limits: every bound on what others may ask of a peer, with its reason.
+"""Limits: every bound on what others may ask of a peer, with its reason; and the token bucket that holds rates.
 
 A bound is beyond what an honest peer comes to. What is beyond it is dropped and counted, or not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 # -- one message -----------------------------------------------------------------------------------------------------
@@ -39,8 +40,8 @@ LEAST_CHUNK = 2**16
 way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
 
 CHUNK = 2**22
-"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones say
-less often that a neighbor is there."""
+"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones
+show less often that a neighbor is alive."""
 
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ large ones (below). A heartbeat a second is usual; a body that is used pays for 
 quick as they like."""
 
 AT_ONCE = 1000.0
-"""What may be spent at once: all that has waited while this peer stood still, or a large hello from everybody."""
+"""What may be spent at once: all that has waited while this peer stood still, or a large hello from every peer."""
 
 FOR_A_BODY = 8.0
 """What a body that is used pays back: its header, and heartbeats on account of it."""
@@ -62,25 +63,25 @@ FRAMES_UNIT = 16
 """For each so many frames of a message one more is spent."""
 
 HELLO_AGAIN = 100.0
-"""What a hello costs a neighbor that has said hello on this link before. It is answered, and has bodies sent again; an
-honest one says it so after a silence of `dead_after`."""
+"""Cost of a second hello on a neighbor's link. It is answered, and has bodies sent again; an honest neighbor repeats
+its hello after a silence of `dead_after`."""
 
 USELESS_BODIES = 4.0
-"""How many bodies of no use one neighbor may send in pieces at once: after a broken link one or two come again."""
+"""How many bodies of no use one neighbor may send in chunks at once: after a broken link one or two come again."""
 
 USELESS_BODIES_A_SECOND = 0.2
 """The same in the long run. Those beyond it come as late as other messages (`REST`)."""
 
 LINES_AT_ONCE = 100.0
 LINES_A_SECOND = 0.01
-"""Lines of the log that one neighbor may cause by what it says: at once, and in the long run (864 a day). Further ones
+"""Lines of the log that one neighbor may cause by its messages: at once, and in the long run (864 a day). Further ones
 are left out."""
 
 REST = 0.001
 REST_AFTER = 2
 """After so many messages for which nothing was left, nothing is read for so many seconds: small ones are late then, and
 lost is only what is dear. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
-their turns meanwhile: beside a flood 2000 pieces a second, 130 MB of the shortest and 8 GB of the longest."""
+their turns meanwhile: beside a flood 2000 chunks a second, 130 MB of the shortest and 8 GB of the longest."""
 
 # -- a message whose end has not come ------------------------------------------------------------------------------
 
@@ -103,13 +104,13 @@ HANDSHAKE = 5.0
 """Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
 
 PROVE_WITHIN = 10.0
-"""Seconds in which a connection has to prove a key and to say something."""
+"""Seconds in which a connection has to prove a key and to send a message."""
 
 KEEPALIVE_IDLE = 30
 """Seconds without a word on a connection after which the operating system asks whether the other end is there."""
 
 UNREPORTED = 8
-"""How many events that somebody was turned away may wait to be read; what else happens is added to the next one."""
+"""How many events of refused connections may wait to be read; what else happens is added to the next one."""
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ ASKED = 1024
 """How many strangers are remembered that were asked for a hello; one is asked once in `ASK_AGAIN` seconds."""
 
 ASK_AGAIN = 5.0
-"""Seconds after which somebody who has not said hello is asked for it again."""
+"""Seconds after which a sender without a hello is asked for it again."""
 
 UNREAD = 8
 """How many messages may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
@@ -156,3 +157,45 @@ the operating system buffers."""
 
 HELD_BYTES = 2**23
 """Bytes of those that have come already, which are small ones, and of the headers of those that were announced."""
+
+# -- the token bucket ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Bucket:
+    left: float
+    since: float
+
+
+class RateLimiter:
+    """Token bucket for each sender: its tokens grow with time, up to a bound.
+
+    An honest neighbor's messages are few, or bodies that are used; endless useless ones would keep the event loop busy.
+
+    Args:
+        a_second: Tokens that each sender gets a second.
+        at_most: Tokens at the start, and the most.
+        senders: How many are remembered; those silent for longest are forgotten.
+    """
+
+    def __init__(self, a_second: float, at_most: float, senders: int) -> None:
+        self._a_second, self._at_most, self._senders = a_second, at_most, senders
+        self._buckets: dict[Hashable, _Bucket] = {}
+
+    def spend(self, who: Hashable, cost: float, now: float) -> bool:
+        """Take this from a sender's tokens, if it has as many; return whether it had."""
+        bucket = self._buckets.pop(who, None) or _Bucket(self._at_most, now)
+        self._buckets[who] = bucket  # the last one of all
+        if len(self._buckets) > self._senders:
+            del self._buckets[next(iter(self._buckets))]
+        bucket.left = min(self._at_most, bucket.left + max(now - bucket.since, 0.0) * self._a_second)
+        bucket.since = max(bucket.since, now)
+        if bucket.left < cost:
+            return False
+        bucket.left -= cost
+        return True
+
+    def earn(self, who: Hashable, gain: float) -> None:
+        """Give a sender tokens back."""
+        if who in self._buckets:
+            self._buckets[who].left = min(self._at_most, self._buckets[who].left + gain)

@@ -1,7 +1,7 @@
 """Membership: which neighbors are alive, suspect, dead or gone. The time is passed in; no I/O.
 
 A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
-when it said goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other
+after its goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other
 words for a peer's progress and absence are in the glossary of docs/design.md.
 """
 
@@ -33,17 +33,17 @@ class Neighbor:
         link: Where to send to; None before the handshake.
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
-        current_round: Its current round, as far as anything it ever said tells; it may be further by now.
+        current_round: Its current round, the highest in its messages; it may be further by now.
         mentioned: The highest round it mentioned since its last handshake; at first the round before the one that it
             named then. A body of an earlier round can no longer arrive, because links keep order.
         why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
-        trouble: Why it is about to leave, if it has said that it cannot train with another peer; else empty.
+        trouble: Why it is about to leave, if it cannot train with another peer; else empty.
         trouble_dialling: Why it cannot be dialled at present; else empty.
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
-        paused: Whether it said last that it pauses.
-        hops: How many hops it is from those who went on without it, if it said last that it sits rounds out; else 0.
+        paused: Whether it pauses, by its last message.
+        hops: While it sits rounds out, how many hops it is from those who went on without it; else 0.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
@@ -120,7 +120,7 @@ class Membership:
         neighbor.why_away = neighbor.why_away or "did not appear"
 
     def by_link(self, link: Link) -> Neighbor | None:
-        """The neighbor that completed a handshake on this link; None if nobody did."""
+        """The neighbor that completed a handshake on this link; None without one."""
         return self._links.get(link)
 
     def greet(self, rank: int, link: Link, number: int, now: float) -> bool:
@@ -138,7 +138,7 @@ class Membership:
         # It still has the bodies of its current round and of the one before, and no others.
         neighbor.mentioned = max(number - 1, -1)
         neighbor.trouble = ""
-        # It may be a process that was restarted and has lost rounds: it is where it says, not where it was.
+        # It may be a process that was restarted and has lost rounds: its hello counts, not its past.
         neighbor.current_round = number
         self._reached(neighbor, number)
         return away
@@ -168,7 +168,7 @@ class Membership:
             neighbor.overdue = ""
 
     def goodbye(self, neighbor: Neighbor, reason: str, now: float) -> None:
-        """Note that the neighbor said goodbye."""
+        """Note the neighbor's goodbye."""
         neighbor.status = Status.GONE
         neighbor.why_away = reason
         neighbor.gone_at = now
@@ -186,7 +186,7 @@ class Membership:
             if neighbor.status not in (Status.ALIVE, Status.SUSPECT):
                 continue
             if stall > self._config.suspect_after / 2:
-                # What came meanwhile may have been read before this: nobody is heard in the future.
+                # Messages that came meanwhile may have been read before this: `heard_at` is never in the future.
                 neighbor.heard_at = min(neighbor.heard_at + stall, now)
             silence = now - neighbor.heard_at
             if silence >= self._config.dead_after:
@@ -223,8 +223,8 @@ class Membership:
         """Whether round `number` should wait for this rank if it needs something of it.
 
         A neighbor that was away and is more than one round back is not waited for if a quorum has passed its round: it
-        sits out the rounds in between, whose bodies nobody can use any more. If no quorum has, it runs them, and
-        whoever is ahead waits.
+        sits out the rounds in between, whose bodies are of no use any more. If no quorum has, it runs them, and
+        neighbors ahead wait.
 
         A neighbor that was stopped is waited for a moment longer. When a whole federation is being stopped, each peer's
         own stop must come before the peer concludes anything from its neighbors' stops.

@@ -5,11 +5,11 @@ driver does them over a `Transport`. So a peer's behavior is a function of its e
 
     core.open, dialled                              the start
     core.connected, disconnected, receive           events of a link
-    core.tick                                       time passes; `next_tick` says when it matters
+    core.tick                                       time passes; `next_tick` is when it matters
     core.meet, begin, pause, release, collect, settle, linger, leave     wishes of the round loop
     core.outgoing, taken                            messages to be written on a link
 
-docs/design.md has a picture of a neighbor's states and says what each message does.
+docs/design.md has a picture of a neighbor's states and the purpose of each message.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
+from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.core.membership import Membership, Neighbor, Status
-from dpeer.peer.core.rate_limiter import RateLimiter
 from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.transfer_progress import TransferProgress
-from dpeer.peer.core.waiting import Pauses, Waiting
+from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transport import Link
-from dpeer.topology import Graphs, Neighborhood, temporal_diameter
+from dpeer.topology import Graphs, temporal_diameter
 
 _LATE = 3
-"""Bodies in a row that were too late for everybody, before a line of the log warns of it."""
+"""Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
 
 Goodbyes = Literal["done", "stopped", "failed", "isolated"]
-"""Why a peer says goodbye."""
+"""Why a peer leaves."""
 
 
 class Core:
@@ -64,12 +64,14 @@ class Core:
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
         connection_setup: The ranks at the ends of the links.
+        schedule: The neighbors of each round.
+        waiting: The round loop's wait.
         drops: Counts the messages that were dropped.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
-        alone = config.liveness.heartbeat == 0  # nobody can be cut off
+        alone = config.liveness.heartbeat == 0  # no peer can be cut off
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
         self.round_clock.silent = alone
         self.members = Membership(
@@ -77,7 +79,7 @@ class Core:
         )  # fmt: skip
         self.drops = DropCounter(self._log)
         self._config = config
-        self._schedule = Schedule(topology, config.rank, config.rounds)
+        self.schedule = Schedule(topology, config.rank, config.rounds)
         self.handshake = Handshake(config, learner, self.members, topology.size)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
@@ -85,7 +87,7 @@ class Core:
         self.exchange = Exchange(
             config.rank,
             self._federation,
-            self._schedule,
+            self.schedule,
             self.members,
             self.send_queues,
             self.round_clock,
@@ -99,11 +101,11 @@ class Core:
         self._hearing: float | None = None
         slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
-        self._waiting = Waiting(
+        self.waiting = Waiting(
             config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
-            config, self.members, self._schedule, self.send_queues, self.exchange, self.reassembly, self._waiting,
+            config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
             self.handshake, self.round_clock, self.note, self._log, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
@@ -151,7 +153,7 @@ class Core:
         return self._after(now)
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
-        """Somebody wanted to connect, so many times, and was not let in."""
+        """Connections were refused, so many times."""
         self.drops.count_turned_away(place, reason, times)
         return self._after(now)
 
@@ -194,39 +196,17 @@ class Core:
 
     def meet(self, now: float) -> list[Effect]:
         """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
-        self._waiting.meet(now)
+        self.waiting.meet(now)
         return self._after(now)
-
-    def at(self, number: int) -> Neighborhood:
-        """The graph of round `number`, as this peer sees it."""
-        return self._schedule.at(number)
-
-    def behind(self, number: int) -> bool:
-        """Whether the others have gone past round `number` without this peer: it sits the round out."""
-        return self._waiting.behind(number)
-
-    @property
-    def left_behind(self) -> int:
-        """How many rounds this peer has sat out because the others had gone past them."""
-        return self._waiting.left_behind
-
-    @property
-    def pauses(self) -> Pauses:
-        """The pauses of this peer, because it was cut off."""
-        return self._waiting.pauses
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: what came before is on disk."""
         self.exchange.begin(number)
         return self._after(now)
 
-    def holds(self, number: int) -> bool:
-        """Whether this peer must pause before round `number`."""
-        return self._waiting.holds(number)
-
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
-        self._waiting.pause(number, now)
+        self.waiting.pause(number, now)
         return self._after(now)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
@@ -237,7 +217,7 @@ class Core:
         return self._after(now)
 
     def _note_lateness(self, number: int) -> None:
-        """Count bodies that come too late for everybody, and say when they go on coming so."""
+        """Count bodies that come too late for all neighbors, and warn when several in a row do."""
         if not self.exchange.too_late(number):
             self._late_at_once = 0
             return
@@ -247,7 +227,7 @@ class Core:
             self._log(
                 "warning", "too-slow",
                 f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
-                "completed the round, so nobody mixes them: its rounds take longer than the neighbors wait (their "
+                "completed the round, so no peer mixes them: its rounds take longer than the neighbors wait (their "
                 "--deadline); let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or "
                 "the neighbors wait longer",
                 round=number,
@@ -255,25 +235,25 @@ class Core:
 
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
-        self._waiting.collect(number, now)
+        self.waiting.collect(number, now)
         return self._after(now)
 
     def settle(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may be completed: ends in a Wake."""
-        self._waiting.settle(number, now)
+        self.waiting.settle(number, now)
         return self._after(now)
 
     def linger(self, now: float) -> list[Effect]:
-        """Wait, after the last round, until nobody needs this peer any more: ends in a Wake."""
+        """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
         self.members.current_round = self._config.rounds
         self.round_clock.reached(self._config.rank, self._config.rounds)
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
-        self._waiting.linger(now)
+        self.waiting.linger(now)
         return self._after(now)
 
     def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
-        """Say goodbye to everybody; nothing is waited for any more."""
-        self._waiting.over()
+        """Send every neighbor a goodbye; nothing is waited for any more."""
+        self.waiting.over()
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
@@ -285,10 +265,6 @@ class Core:
         error = ProtocolError(reason, "its weight goes to the diagonal this round")
         self.drops.count(rank, error)
         return self._after(now)
-
-    def waited_for(self, now: float) -> list[int]:
-        """The ranks that this peer waits for at present."""
-        return self._waiting.ranks(now)
 
     # -- messages to be written --------------------------------------------------------------------------------
 
@@ -361,8 +337,8 @@ class Core:
 
     def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
         if neighbor is not None:
-            self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # it is there, whatever it says
-        return ProtocolError("too-many", "the sender has sent more than there can be to say")
+            self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # any message is a sign of life
+        return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
 
     def _on_message(
         self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
@@ -399,12 +375,12 @@ class Core:
         news = self.round_clock.merge(table)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
-            self._waiting.news(now)
+            self.waiting.news(now)
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
-            raise self.connection_setup.stranger(link, "a piece of a body", now)
+            raise self.connection_setup.stranger(link, "a chunk of a body", now)
         self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.reassembly.add(link, chunk, now)
         if (queue := self.send_queues.get(link)) is not None:
@@ -502,7 +478,7 @@ class Core:
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self._waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(beat, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
         self._log(
@@ -525,7 +501,7 @@ class Core:
     def _after(self, now: float) -> list[Effect]:
         """See what has become possible, and give out all effects."""
         self.exchange.deliver()
-        self._effects += self._waiting.look(now)
+        self._effects += self.waiting.look(now)
         self._effects += [Write(link) for link in self.send_queues.fresh]
         self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []

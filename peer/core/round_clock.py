@@ -1,7 +1,7 @@
 """Round clock: the presence table of rounds that each rank has completed, and the quorum. No wall time, no I/O.
 
-A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, everybody
-else takes the maximum of what it hears. An old entry is merely low, so one-way loss, delays and islands cannot
+A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
+others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot
 make it wrong, and no timer enters it.
 """
 
@@ -55,7 +55,7 @@ class RoundClock:
         return self.quorum > number
 
     def reached(self, rank: int, number: int) -> bool:
-        """Note that the rank itself says that it has completed `number` rounds; returns whether that is news."""
+        """Note that the rank itself reports `number` completed rounds; returns whether that is news."""
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number
@@ -68,7 +68,7 @@ class RoundClock:
         Entries of others for this rank are ignored: it knows better.
 
         Raises:
-            ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than there are.
+            ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run.
         """
         heard = self._parse(table)
         if heard is None or not (heard > self._completed).any():
@@ -83,7 +83,7 @@ class RoundClock:
         return heard is None or bool((self._completed > heard).any())
 
     def _parse(self, table: bytes) -> np.ndarray | None:
-        """The entries with this peer's own in its place; None if there are none."""
+        """The entries with this peer's own in its place; None for an empty table."""
         if not table:
             return None
         if len(table) != self._completed.nbytes:

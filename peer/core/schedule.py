@@ -1,4 +1,4 @@
-"""Schedule of a run's graphs: who exchanges bodies in a round, and how far apart two peers may be. No I/O."""
+"""Schedule of a run's graphs: the neighbors of each round, and how far apart two peers may be. No I/O."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Schedule:
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
 
     def listeners(self, number: int) -> set[int]:
-        """The ranks that must be told that this peer has reached round `number`, because no body of it tells them.
+        """The ranks that need a heartbeat when this peer reaches round `number`, because no body of it goes to them.
 
         Ranks that sent to us in the round before cannot complete this one before they know; ranks that will send to us
-        in the next round may do so from then on. Where edges are mutual and stay, nobody has to be told.
+        in the next round may do so from then on. Where edges are mutual and stay, no rank needs one.
         """
         before, now, after = self.at(number - 1), self.at(number), self.at(number + 1)
         return {*before.in_neighbors, *after.in_neighbors} - {*now.out_neighbors}

@@ -17,8 +17,8 @@ from dpeer.peer.transport import Link
 class SendQueue:
     """The messages that wait to be written on one link.
 
-    Small messages go first, then the bodies, the oldest first, then a heartbeat: it would tell the neighbor that
-    no body of an earlier round comes any more. A goodbye is the last word.
+    Small messages go first, then the bodies, the oldest first, then a heartbeat: after it the neighbor expects
+    no body of an earlier round any more. A goodbye is the last word.
 
     Attributes:
         chunk_bytes: How many bytes a chunk may have on this link.

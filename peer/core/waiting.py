@@ -14,8 +14,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.round_deadline import RoundDeadline
-from dpeer.peer.core.transfer_progress import LONGEST, Transfer, TransferProgress
+from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -156,13 +155,13 @@ class Waiting:
         self._wait = self._patient("settle", number, now)
 
     def linger(self, now: float) -> None:
-        """Wait until nobody needs this peer any more."""
+        """Wait until no neighbor needs this peer any more."""
         self._wait = self._patient("linger", self._config.rounds, now)
 
     def join(self, now: float) -> None:
         """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
 
-        When a whole federation is resumed nobody can complete a round before its neighbors are there, so nobody has.
+        When a whole federation is resumed, no peer can complete a round before its neighbors are there.
         """
         if not self.began:
             self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
@@ -180,7 +179,7 @@ class Waiting:
         return True
 
     def behind(self, number: int) -> bool:
-        """Whether the others have gone past round `number` without this peer; says so."""
+        """Whether the others have gone past round `number` without this peer; logs it."""
         if self._exchange.behind(number):
             if self._since is None:
                 self._since = number
@@ -223,7 +222,7 @@ class Waiting:
     # -- whether it has come -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
-        """The effect that ends the wait, if there is one."""
+        """The effect that ends the wait, if it is over."""
         wait = self._wait
         if wait is None:
             return []
@@ -282,7 +281,7 @@ class Waiting:
                 return self._exchange.unfinished(wait.number, now)
 
     def _deliver(self, number: int) -> Deliver:
-        in_neighbors = self._exchange.at(number).in_neighbors
+        in_neighbors = self._exchange.schedule.at(number).in_neighbors
         bodies = self._exchange.inbox.take(number, in_neighbors)
         if in_neighbors:
             self._mixed_nothing = not bodies
@@ -303,9 +302,9 @@ class Waiting:
         return Deliver(number, bodies)
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
-        everybody = {neighbor.rank for neighbor in self._members.all()}
+        every = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
-            if self._handshake.apart and not self.met >= everybody and now < self._leave_at:
+            if self._handshake.apart and not self.met >= every and now < self._leave_at:
                 return []
             self._wait = None
             return [Fail(self._refusal)]

@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
-"""The sender's table of `RoundClock`: how many rounds each rank has completed at least; empty where it tells none."""
+"""The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -112,7 +112,7 @@ class Heartbeat(_Message):
     round: _Round
     presence: _Presence = b""
     paused: bool = False
-    """Whether the sender pauses: the receiver tells it at once when it hears of rounds that others have completed."""
+    """Whether the sender pauses: the receiver passes news of completed rounds on to it at once."""
     hops: _Rank = 0
     """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
     got: Annotated[int, Field(ge=0)] = 0
@@ -154,7 +154,7 @@ class Chunk(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes there are."""
+        """Bytes of all parts together."""
         return sum(len(part) for part in self.data)
 
 
@@ -165,7 +165,7 @@ _MARK = b"\xc1"
 
 
 def federation_id(fingerprint: Fingerprint) -> bytes:
-    """16 bytes that tell the messages of one federation from those of another."""
+    """The federation's id in its messages: 16 bytes, other ones for other settings."""
     canonical = json.dumps(fingerprint, sort_keys=True, separators=(",", ":")).encode()
     return hashlib.sha256(canonical).digest()[:16]
 
@@ -235,12 +235,12 @@ def is_chunk(frames: Frames) -> bool:
 
 def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
     if len(data) > limits.buffers:
-        raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
+        raise ProtocolError("oversized", f"a chunk of {len(data)} buffers")
     lengths = [memoryview(part).nbytes for part in data]
     if len(header) != _CHUNK.size or not all(lengths):
-        raise ProtocolError("malformed", f"a piece of {len(header)} and {sum(lengths)} bytes")
+        raise ProtocolError("malformed", f"a chunk of {len(header)} and {sum(lengths)} bytes")
     if sum(lengths) > limits.payload_bytes:
-        raise ProtocolError("oversized", f"a piece of {sum(lengths)} bytes, at most {limits.payload_bytes}")
+        raise ProtocolError("oversized", f"a chunk of {sum(lengths)} bytes, at most {limits.payload_bytes}")
     _, mark, offset = _CHUNK.unpack(header)
     return Chunk(mark, offset, tuple(data))
 
@@ -269,7 +269,7 @@ def _validated(fields: dict[str, Any]) -> Message:
 
 
 def unpack(header: Buffer) -> dict[str, Any]:
-    """The fields of a message that anybody may have made, not validated: tables with keys of text, lists, plain values.
+    """The fields of an untrusted message, not validated: tables with keys of text, lists, plain values.
 
     A byte of msgpack can stand for a container of a hundred bytes of memory, for an error report as long, or for four
     thousand million entries that do not follow. So a header has bounds of its own, and is looked at once without making
@@ -283,11 +283,11 @@ def unpack(header: Buffer) -> dict[str, Any]:
         skim.feed(header)
         skim.skip()  # nothing is allocated: whatever is announced below has come
         made = _Made()
-        # A timestamp, of which there is none in a header, becomes a number: its own objects are slow to make.
+        # A timestamp, which no header has, becomes a number: its own objects are slow to make.
         fields = msgpack.unpackb(
             header, raw=False, object_pairs_hook=made.table, list_hook=made.sequence, ext_hook=_refuse, timestamp=1
         )
-    except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
+    except Exception as error:  # msgpack raises many kinds, which all mean "not msgpack"
         raise ProtocolError("malformed", f"header is not msgpack as expected: {type(error).__name__}") from error
     if not isinstance(fields, dict) or len(fields) > HEADER_FIELDS or not _is_flat(fields, HEADER_DEPTH):
         raise ProtocolError("malformed", "header is not a message's")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.transport import Transport
+from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.inprocess import InProcessTransport, Network
-from dpeer.peer.transports.keys import Keyring
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 
 __all__ = [

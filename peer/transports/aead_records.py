@@ -1,7 +1,7 @@
 """AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round. No I/O.
 
 A record holds at most `RECORD` bytes, and is `TAG` bytes longer than these. Each direction of a connection has a key of
-its own: 32 random bytes, which the sender tells over CURVE and uses for nothing else. The nonce of a record is its
+its own: 32 random bytes, which the sender passes over CURVE and uses for nothing else. The nonce of a record is its
 number, from zero on, as 12 bytes, the highest first. No nonce is used twice, and a record that is changed, missing,
 doubled or in another's place cannot be opened. tests/peer/transports/test_aead_records.py has vectors.
 """

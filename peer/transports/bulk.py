@@ -129,7 +129,7 @@ class BulkLink:
             ProtocolError: reason "too-many" as above, or "malformed": the link has no channel.
         """
         if not self.coming:
-            raise ProtocolError("malformed", "a message is announced on a connection that there is not")
+            raise ProtocolError("malformed", "a message is announced without a second connection")
         announced = _Announced(arrival, Incoming(lengths), len(lengths))
         self._hold(announced, announced.nbytes)
         if self.channel is not None:

@@ -1,6 +1,6 @@
 """The second connection of a link: plain TCP, on which buffers travel as encrypted records.
 
-`bulk` has the whole protocol. Here is its half on TCP: how both ends show that they were told their keys over CURVE
+`bulk` has the whole protocol. Here is its half on TCP: how both ends prove the keys that went over CURVE
 (`BulkConnector`), and how the buffers of announced messages come and go afterwards (`BulkChannel`).
 """
 
@@ -26,7 +26,7 @@ from dpeer.peer.transports.aead_records import RECORD, TAG, Decryptor, Encryptor
 TOKEN_BYTES = 16
 
 _AGAIN = 1.0
-"""Seconds after which connections are accepted again when that has failed: too many files are open, say."""
+"""Seconds after which connections are accepted again when that has failed (too many open files, for example)."""
 
 _AT_ONCE = 8
 """Records that are read or written before others of the event loop have their turn."""
@@ -37,7 +37,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Offer:
-    """A listener's offer of a connection, as it was told over CURVE.
+    """A listener's offer of a connection, as it went over CURVE.
 
     Attributes:
         link: The link on which it was asked for.
@@ -61,7 +61,7 @@ class Proved(NamedTuple):
 
 
 class BulkConnector:
-    """Accepts and makes connections. Whoever cannot show the key of an offer is turned away.
+    """Accepts and makes connections. One that does not prove the key of an offer is closed.
 
     Args:
         use: Called with a link and its connection; returns whether it is wanted still.
@@ -69,7 +69,7 @@ class BulkConnector:
 
     Attributes:
         port: Where connections are accepted; None if nowhere.
-        offers: The last offer to each, until somebody takes it.
+        offers: The last offer to each, until it is taken.
         unproved: Connections that have not shown a key yet, the oldest first.
     """
 
@@ -157,7 +157,7 @@ class BulkConnector:
         for identity, offer in self.offers.items():
             if secrets.compare_digest(offer.token, token):
                 return identity, offer
-        raise ProtocolError("stranger", "nobody was offered this")
+        raise ProtocolError("stranger", "no offer has this token")
 
     def connect(self, host: str, port: int, offer: Offer, failed: Callable[[str], None]) -> None:
         """Connect to where a listener has offered it; if that fails, `failed` is called with the reason."""
@@ -200,7 +200,7 @@ class BulkConnector:
 def _set_up(connection: socket.socket, give_up: float) -> None:
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A firewall on the way must not forget a connection that is idle while everybody trains (libzmq's has heartbeats).
+    # A firewall on the way must not forget a connection that is idle during training (libzmq's has heartbeats).
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):  # not on macOS before Python 3.13
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)

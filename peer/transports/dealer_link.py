@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
+import re
+import socket
+import threading
 from collections import Counter
 
 import zmq
@@ -11,8 +16,7 @@ from dpeer.exceptions import AddressError
 from dpeer.peer.transport import Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
-from dpeer.peer.transports.keys import Keyring
-from dpeer.peer.transports.resolving import endpoint, is_literal, resolve, split
+from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.sockets import Parts, Sockets
 
 _FLUSHED = 0.05
@@ -42,7 +46,7 @@ _WATCHED = sum(_FAILED) | EVENTS | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CON
 class DealerLink:
     """Connects, notices that the connection breaks, and connects again.
 
-    As long as nobody listens, libzmq tries again by itself; of a name that stands for several addresses the next one is
+    Without a listener libzmq tries again by itself; of a name that stands for several addresses the next one is
     tried, because often only one of them is right.
 
     Args:
@@ -57,7 +61,7 @@ class DealerLink:
 
     Attributes:
         up: Whether the connection is established.
-        socket: The present DEALER; None while there is none.
+        socket: The present DEALER; None between two.
 
     Raises:
         AddressError: this is no address.
@@ -128,7 +132,7 @@ class DealerLink:
         try:
             dealer = self._sockets.open(zmq.DEALER, address)
             monitor = self._sockets.monitor(dealer, _WATCHED, self._happened)
-        except zmq.ZMQError as error:  # too many open files, say
+        except zmq.ZMQError as error:  # too many open files, for example
             if dealer is not None:
                 dealer.close(linger=0)
             self._fail(f"no socket can be opened: {error.strerror}")
@@ -234,3 +238,71 @@ class DealerLink:
         self._sockets.close(self._monitor)
         self._sockets.close(self.socket, linger)
         self.socket = self._monitor = None
+
+
+# -- names of hosts
+
+_TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
+
+
+def split(address: str) -> tuple[str, int] | None:
+    """Host and port of an address; None if it is no TCP address and has nothing to resolve.
+
+    Raises:
+        AddressError: this is no address.
+    """
+    if re.match(r"(ipc|inproc)://.", address):
+        return None
+    found = _TCP.fullmatch(address)
+    if found is None or int(found[2]) > 65535:
+        raise AddressError(f"address {address!r} cannot be dialled: expected tcp://HOST:PORT or ipc:///PATH")
+    return found[1].strip("[]"), int(found[2])
+
+
+def is_literal(host: str) -> bool:
+    """Whether this is an IP address, and so nothing to resolve."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def endpoint(host: str, port: int) -> str:
+    """The address for libzmq."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The endpoints that a name stands for, the one to be tried first in front.
+
+    The operating system's resolver can take minutes, and cannot be interrupted: it runs on a thread for which nothing
+    waits, not even the end of the process.
+
+    Raises:
+        OSError: the name cannot be resolved at present.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[str]] = loop.create_future()
+
+    def look_up() -> None:
+        try:
+            hosts = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+            outcome: list[str] | OSError = list(dict.fromkeys(hosts))
+        except OSError as error:
+            outcome = error
+        except UnicodeError as error:
+            outcome = OSError(f"not a host name: {error}")
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, outcome)
+
+    def settle(outcome: list[str] | OSError) -> None:
+        if found.done():
+            return
+        if isinstance(outcome, OSError):
+            found.set_exception(outcome)
+        else:
+            found.set_result(outcome)
+
+    threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
+    return [endpoint(host, port) for host in await found]

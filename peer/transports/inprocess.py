@@ -54,7 +54,7 @@ class InProcessTransport:
         return address
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
-        """Connect now, or as soon as somebody listens there."""
+        """Connect now, or as soon as a peer listens there."""
         link: Link = next(self._network.links)
         listener = self._network.listeners.get(address)
         if listener is None:

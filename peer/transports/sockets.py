@@ -29,7 +29,7 @@ class Reader:
     Of a message with too many frames the first ones are handed over, enough to show that; the others are skipped.
 
     Args:
-        socket: The socket; nobody else reads it.
+        socket: The socket; it has no other reader.
         handle: Called with each message.
         ready: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
         emptied: Called when the socket has no further message at present.
@@ -164,7 +164,7 @@ class Sockets:
         """Have these events of a socket's connections handled, each with its value, often a descriptor.
 
         Raises:
-            zmq.ZMQError: There are too many open files, for example.
+            zmq.ZMQError: too many open files, for example.
         """
         pair = monitored(socket, events)
 
@@ -210,7 +210,7 @@ class Sockets:
 
     async def terminate(self) -> None:
         """Wait until the closed sockets are flushed."""
-        # The event loop (other peers of this process, say) must not wait. The thread is not one of the loop's own pool:
+        # The event loop (of other peers, too) must not wait. The thread is not one of the loop's own pool:
         # that starts another one when it is shut down.
         thread = ThreadPoolExecutor(1, "closing")
         try:
@@ -267,7 +267,7 @@ def monitored(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
     connections would hang for ever. So nothing is limited; the reader reads until the end, and the rest is dropped.
 
     Raises:
-        zmq.ZMQError: There are too many open files, for example.
+        zmq.ZMQError: too many open files, for example.
     """
     address = f"inproc://dpeer.monitor.{socket.FD}"
     socket.monitor(address, events)

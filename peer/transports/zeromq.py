@@ -1,6 +1,6 @@
 """ZeroMQ over tcp:// and ipc://: a ROUTER that listens, a DEALER for each dialled address.
 
-DEALERs are anonymous: the ROUTER names each connection itself, so nobody can take over another's name. The speaker is
+DEALERs are anonymous: the ROUTER names each connection itself, so no peer can take over another's name. The speaker is
 settled by the key that it has proved, or, without keys, by the handshake above. A connection that breaks gets a new
 DEALER: the old one would send what was queued for the old connection.
 """
@@ -20,27 +20,25 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Arrival, Broken, Endless, Event, Identity, Link, Sent, Writable
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
-from dpeer.peer.transports.curve_auth import FAILED, CurveAuth
-from dpeer.peer.transports.dealer_link import DealerLink
-from dpeer.peer.transports.keys import Keyring
-from dpeer.peer.transports.resolving import split
+from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
+from dpeer.peer.transports.dealer_link import DealerLink, split
 from dpeer.peer.transports.sockets import Parts, Sockets
 
 _ADVICE = {
     zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",
     errno.EADDRNOTAVAIL: "is not one of this host's: start this rank on the host that has it; if others reach this "
-    "host by it all the same, through a router, say with `bind` where to listen here, such as tcp://0.0.0.0:7700",
+    "host by it all the same, through a router, set `bind` to the address to listen at here, such as tcp://0.0.0.0:7700",
 }
 
 _CURVE_BYTES = 64
 """Bytes by which encryption makes a frame longer, at most."""
 
 _LATE = 1.0
-"""Seconds after which a link that is gone is given up although the ROUTER was never empty: somebody may flood it."""
+"""Seconds after which a link that is gone is given up although the ROUTER was never empty: a sender may flood it."""
 
 _MORE = 3
-"""Frames that a message may have beside its buffers: the name of its connection, its header, and one that shows that
-there are too many."""
+"""Frames that a message may have beside its buffers: the name of its connection, its header, and one beyond the
+most that are allowed."""
 
 _RETRY = 0.001
 _SELDOM = 0.02
@@ -137,7 +135,7 @@ class ZeroMQTransport:
     def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect a DEALER."""
         if self.keyring is not None and identity not in self.keyring.listed:
-            raise ValueError(f"identity {identity}: with keys, dial somebody whose key is listed")
+            raise ValueError(f"identity {identity}: with keys, only ranks whose key is listed can be dialled")
         link: Link = self._dialled
         self._dialled += 1
         self._dealers[link] = DealerLink(

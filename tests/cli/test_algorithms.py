@@ -1,9 +1,5 @@
-"""`dpeer algorithms`: what is listed, and with which numbers."""
+"""`dpeer algorithms`: what is listed, and with which numbers; and what of an algorithm all peers must share."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,55 +13,33 @@ from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
 from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
-
-Command = Callable[..., Any]
+from tests.cli.command import parsed, text, words
 
 GRADIENTS = {
     "local": 5, "dfedavgm": 5, "dfedsam": 10, "dfedmdc": 6, "dfedsmdc": 11, "dis-pfl": 5, "fedavg": 5, "fedsam": 10,
     "fedper": 5, "fedrep": 15, "fedbabu": 5, "ditto": 10, "fedrod": 5, "scaffold": 5, "fedavg-ls": 5, "fedopt": 5,
     "fafed": 10, "fedlada": 5, "localadamw": 5, "fedadamw": 5,
 }  # fmt: skip
-"""With 5 epochs for the body and 1 for the head; fedrep has 10 for the head where nobody says otherwise."""
+"""With 5 epochs for the body and 1 for the head; fedrep has 10 for the head by default."""
 
 
-@pytest.fixture
-def listed(dpeer: Command) -> Callable[..., dict[str, dict[str, Any]]]:
-    """What `dpeer algorithms --json ARGUMENTS` says, by name."""
-
-    def run(*arguments: object) -> dict[str, dict[str, Any]]:
-        ended = dpeer("algorithms", "--json", *arguments)
-        assert (ended.code, ended.err) == (0, "")
-        entries = json.loads(ended.out)
-        assert isinstance(entries, list)
-        return {entry["name"]: entry for entry in entries}
-
-    return run
+def gradients(*arguments: object) -> dict[str, float]:
+    return {entry["name"]: entry["gradients"] for entry in parsed("algorithms", *arguments)}
 
 
-def numbers(listed: dict[str, dict[str, Any]]) -> dict[str, float]:
-    return {name: entry["gradients"] for name, entry in listed.items()}
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def test_every_algorithm_has_its_gradients_here() -> None:
+def test_json_lists_every_algorithm_as_it_describes_itself() -> None:
     assert GRADIENTS.keys() == ALGORITHMS.keys()
-
-
-def test_json_lists_every_algorithm_as_it_describes_itself(listed: Command) -> None:
-    found = listed()
-    assert list(found) == list(ALGORITHMS)
-    for name, entry in found.items():
-        algorithm = ALGORITHMS[name]
+    found = parsed("algorithms")
+    assert [entry["name"] for entry in found] == list(ALGORITHMS)
+    for entry in found:
+        algorithm = ALGORITHMS[entry["name"]]
         assert entry == {
-            "name": name,
+            "name": algorithm.name,
             "summary": algorithm.summary,
             "paper": algorithm.paper,
             "leaves": algorithm.leaves,
-            "messages": 0 if name == "local" else 1,
-            "gradients": GRADIENTS[name],
+            "messages": 0 if algorithm.name == "local" else 1,
+            "gradients": GRADIENTS[algorithm.name],
             "defaults": dict(algorithm.defaults),
             "options": list(algorithm.settings()),
         }
@@ -74,8 +48,6 @@ def test_json_lists_every_algorithm_as_it_describes_itself(listed: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "changed"),
     [
-        ((), {}),
-        (("--body-epochs", 5), {}),
         (("--head-epochs", 1), {"fedrep": 6}),
         (("--head-epochs", 3), {"dfedmdc": 8, "dfedsmdc": 13, "fedrep": 8}),
         (("--sam", "both"), {"dfedsmdc": 12}),
@@ -86,89 +58,37 @@ def test_json_lists_every_algorithm_as_it_describes_itself(listed: Command) -> N
     ],
 )
 def test_gradients_are_those_of_the_epochs_given(
-    arguments: tuple[object, ...], changed: dict[str, int], listed: Command
+    arguments: tuple[object, ...], changed: dict[str, int], in_tmp_path: Path
 ) -> None:
-    assert numbers(listed(*arguments)) == GRADIENTS | changed
+    (in_tmp_path / "dpeer.toml").write_text("body_epochs = 2")  # of no effect: a listing reads no file
+    assert gradients(*arguments) == GRADIENTS | changed
 
 
-def test_gradients_of_another_number_of_epochs(listed: Command) -> None:
-    assert numbers(listed("--body-epochs", 2, "--head-epochs", 4, "--sam", "both")) == {
+def test_gradients_of_another_number_of_epochs() -> None:
+    assert gradients("--body-epochs", 2, "--head-epochs", 4, "--sam", "both") == {
         "local": 2, "dfedavgm": 2, "dfedsam": 4, "dfedmdc": 6, "dfedsmdc": 12, "dis-pfl": 2, "fedavg": 2, "fedsam": 4,
         "fedper": 2, "fedrep": 6, "fedbabu": 2, "ditto": 4, "fedrod": 2, "scaffold": 2, "fedavg-ls": 2, "fedopt": 2,
         "fafed": 4, "fedlada": 2, "localadamw": 2, "fedadamw": 2,
     }  # fmt: skip
 
 
-def test_the_table_says_the_same_and_with_which_epochs(dpeer: Command, listed: Command) -> None:
-    ended = dpeer("algorithms")
-    assert (ended.code, ended.err) == (0, "")
-    rows = {row[0]: row[1:] for row in map(str.split, ended.out.partition("Gradients:")[0].splitlines()) if row}
-    for name, entry in listed().items():
-        assert rows[name][:2] == [str(GRADIENTS[name]), str(entry["messages"])]
-    text = words(ended.out)
-    assert "at body-epochs 5, head-epochs 1, sam body; fedrep's own: head-epochs 10." in text
+def test_the_table_says_the_same_and_with_which_epochs() -> None:
+    printed = text("algorithms")
+    rows = {row[0]: row[1:] for row in map(str.split, printed.partition("Gradients:")[0].splitlines()) if row}
+    found = words("algorithms")
+    assert "at body-epochs 5, head-epochs 1, sam body; fedrep's own: head-epochs 10." in found
     for name, algorithm in ALGORITHMS.items():
-        assert f"{name} {algorithm.summary} {algorithm.paper}" in text
-        assert algorithm.leaves in text
+        assert rows[name][:2] == [str(GRADIENTS[name]), "0" if name == "local" else "1"]
+        assert f"{name} {algorithm.summary} {algorithm.paper}" in found
+        assert algorithm.leaves in found
     for name, preset in PRESETS.items():
-        assert f"{name} " in text
-        assert preset.remark in text
+        assert f"{name} " in found
+        assert preset.remark in found
         for key, value in preset.values.items():
-            assert f"{key.replace('_', '-')} {0 if value is None else value}" in text
-
-    text = words(dpeer("algorithms", "--body-epochs", 2, "--head-epochs", 3).out)
-    assert "at body-epochs 2, head-epochs 3, sam body. " in text
-
-
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_no_line_is_wider_than_the_terminal_and_no_word_is_cut(
-    width: int, dpeer: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    ended = dpeer("algorithms")
-    assert max(map(len, ended.out.splitlines())) <= width
-    assert "…" not in ended.out
-
-
-def test_a_file_in_the_folder_changes_nothing(dpeer: Command, listed: Command, tmp_path: Path) -> None:
-    (tmp_path / "dpeer.toml").write_text("body_epochs = 2")
-    assert numbers(listed()) == GRADIENTS
-    (tmp_path / "dpeer.toml").write_text("not toml")
-    assert dpeer("algorithms").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--body-epochs", 0), ("--body-epochs", "0", "greater than or equal to 1")),
-        (("--body-epochs", "five"), ("--body-epochs", "five", "integer")),
-        (("--head-epochs", -1), ("--head-epochs", "-1", "greater than or equal to 1")),
-        (("--sam", "bdy"), ("--sam", "bdy", "body", "head", "both")),
-        (("--preset", "paper-cifr"), ("unknown preset 'paper-cifr'", "did you mean 'paper-cifar'?")),
-        (("--rho", 0.1), ("--rho",)),
-        (("dfedavgm",), ("dfedavgm",)),
-    ],
-)
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
-def test_a_wrong_option_is_one_line(
-    form: tuple[str, ...], arguments: tuple[object, ...], message: tuple[str, ...], dpeer: Command
-) -> None:
-    ended = dpeer("algorithms", *form, *arguments)
-    assert (ended.code, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith("dpeer: ")
-    for part in message:
-        assert part in line
-
-
-@pytest.mark.slow
-def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Path) -> None:
-    assert "algorithms" in dpeer("--help").out
-    code = "import sys; import dpeer.cli.algorithms; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=200, check=False).returncode == 0
-
-
-# -- what of an algorithm all peers must share -----------------------------------------------------------------------
+            assert f"{key.replace('_', '-')} {0 if value is None else value}" in found
+    other = words("algorithms", "--body-epochs", 2, "--head-epochs", 3)
+    assert "at body-epochs 2, head-epochs 3, sam body. " in other
+    assert text("algorithms", columns=140)
 
 
 def hello(rank: int, **values: Any) -> Hello:

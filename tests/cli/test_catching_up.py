@@ -6,16 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("command", ["simulate", pytest.param("cluster", marks=pytest.mark.long)])
-def test_one_with_an_older_folder_sits_out_what_it_missed(
-    command: str, dpeer: Callable[..., Any], in_tmp_path: Path
-) -> None:
-    options = (command, "--size", 4, "--task", "digits", "--body-epochs", 1, "--privacy", "client")
+def test_a_peer_with_an_older_folder_sits_out_what_it_missed(dpeer: Callable[..., Any], small_task: Path) -> None:
+    options = ("simulate", "--size", 4, "--task", "mine.py:task", "--body-epochs", 1, "--privacy", "client")
     options = (*options, "--noise-multiplier", 4, "--alone", "never", "--out", "run")
     assert dpeer(*options, "--rounds", 2).code == 0
     shutil.copytree("run/rank-2", "older")

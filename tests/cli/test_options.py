@@ -1,7 +1,7 @@
 """What the help of the commands says, and which options there are."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -39,21 +39,17 @@ def headings(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_the_help_names_every_model() -> None:
-    text = Settings.model_fields["model"].description or ""
-    assert text.rpartition(": ")[2].split(", ") == sorted(MODELS)
-
-
-def test_the_help_names_every_task() -> None:
-    text = Settings.model_fields["task"].description or ""
-    named = text.removeprefix("what to learn: ").partition(", or a function")[0].split(", ")
-    assert sorted(named) == sorted(BUILTIN_TASKS)
-
-
-def test_the_help_names_every_codec() -> None:
-    text = Settings.model_fields["codec"].description or ""
-    named = text.removeprefix("how bodies become bytes: ").partition(" (")[0].split(", ")
-    assert sorted(named) == sorted(CODECS)
+@pytest.mark.parametrize(
+    ("setting", "before", "after", "names"),
+    [
+        ("model", ": ", "", MODELS),
+        ("task", "what to learn: ", ", or a function", BUILTIN_TASKS),
+        ("codec", "how bodies become bytes: ", " (", CODECS),
+    ],
+)
+def test_the_help_names_every_one(setting: str, before: str, after: str, names: Iterable[str]) -> None:
+    text = (Settings.model_fields[setting].description or "").rpartition(before)[2]
+    assert sorted(text.partition(after or "\n")[0].split(", ")) == sorted(names)
 
 
 def test_the_help_names_every_partition() -> None:

@@ -1,139 +1,103 @@
-"""`dpeer privacy epsilon`, `calibrate` and `plan`."""
+"""`dpeer privacy epsilon`, `calibrate` and `plan` at both levels."""
 
-import json
 import math
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from scipy.stats import norm
 
-from dpeer.cli.privacy import privacy
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu
+from tests.cli.command import parsed, text, words
+from tests.privacy.step_losses import epsilon_of as epsilon_of_steps
 
 ROOT = Path(__file__).parents[2]
 
-
-def run(*arguments: object, columns: int = 80) -> Result:
-    return CliRunner().invoke(privacy, list(map(str, arguments)), env={"COLUMNS": str(columns)})
-
-
-def parsed(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exception is None, result.output
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is not JSON")
-
-    return json.loads(result.output, parse_constant=refuse)
-
-
-def words(result: Result) -> str:
-    assert result.exception is None, result.output
-    return " ".join(result.output.split())
-
-
 AGGREGATE = ("--dp-adversary", "aggregate", "--dp-min-honest", 16)
+EPSILON = ("privacy", "epsilon", "--noise-multiplier", 5, "--rounds", 20)
+CALIBRATE = ("privacy", "calibrate", "--rounds", 20, "--target-epsilon", 10)
+PLAN = ("privacy", "plan", "--size", 8, "--parameters", 10, "--rounds", 100, "--noise-multiplier", 5)
+
+STEPS = ("--privacy", "sample", "--sampling-rate", 0.05, "--steps", 20)
+EPSILON_OF_SAMPLE = ("privacy", "epsilon", *STEPS, "--rounds", 15, "--noise-multiplier")
+SITES = ("--size", 8, "--parameters", 60_000, "--records", 2000, "--accountant", "rdp")
+PLAN_OF_SAMPLE = ("privacy", "plan", *STEPS, "--rounds", 20, *SITES)
 
 
-def test_epsilon_json_against_a_neighbor() -> None:
-    found = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 100, "--delta", "1e-5", "--dp-adjacency", "zero-out")
+# -- client level ----------------------------------------------------------------------------------------------------
+
+
+def test_epsilon_against_a_neighbor_as_json() -> None:
+    found = parsed(*EPSILON, "--rounds", 100, "--delta", "1e-5", "--dp-adjacency", "zero-out")
     assert found.pop("epsilon") == pytest.approx(9.997, abs=5e-4)
     assert found == {
-        "delta": 1e-5,
-        "mode": "client",
-        "adversary": "neighbor",
-        "adjacency": "zero-out",
-        "noise_multiplier": 5.0,
-        "rounds": 100,
-        "accountant": "exact",
-    }
+        "delta": 1e-5, "mode": "client", "adversary": "neighbor", "adjacency": "zero-out", "noise_multiplier": 5.0,
+        "rounds": 100, "accountant": "exact",
+    }  # fmt: skip
 
 
-def test_epsilon_json_of_aggregate_mode_has_both_numbers() -> None:
-    found = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 100, *AGGREGATE)
+def test_epsilon_of_aggregate_mode_has_both_numbers() -> None:
+    found = parsed(*EPSILON, "--rounds", 100, *AGGREGATE)
     assert found["epsilon_neighbor"] == pytest.approx(195, abs=0.5)
     assert found["epsilon"] == found["epsilon_aggregate"] == pytest.approx(24.38, abs=0.005)
     assert (found["adversary"], found["adjacency"]) == ("aggregate", "replace")
 
 
 def test_clip_norm_changes_no_epsilon_and_the_noise_in_proportion() -> None:
-    arguments = ("--rounds", 20, "--target-epsilon", 10)
-    one, fifth = parsed("calibrate", *arguments), parsed("calibrate", *arguments, "--clip-norm", 0.2)
+    one, fifth = parsed(*CALIBRATE), parsed(*CALIBRATE, "--clip-norm", 0.2)
     assert list(one) == ["noise_multiplier", "noise_std"]
     assert one["noise_multiplier"] == fifth["noise_multiplier"] == one["noise_std"] == pytest.approx(4.47114, abs=5e-6)
     assert fifth["noise_std"] == pytest.approx(0.2 * one["noise_std"])
-    epsilons = [
-        parsed("epsilon", "--noise-multiplier", 3, "--rounds", 9, "--clip-norm", clip)["epsilon"] for clip in (0.1, 7)
-    ]
-    assert epsilons[0] == pytest.approx(epsilons[1], rel=1e-12)
+    assert parsed(*EPSILON, "--clip-norm", 0.1)["epsilon"] == pytest.approx(parsed(*EPSILON)["epsilon"], rel=1e-12)
+    half = parsed(*CALIBRATE, "--dp-adjacency", "zero-out")["noise_multiplier"]
+    assert one["noise_multiplier"] == pytest.approx(2.0 * half, rel=1e-8)
 
 
-def test_zero_out_needs_half_the_noise() -> None:
-    arguments = ("calibrate", "--rounds", 20, "--target-epsilon", 10)
-    replace, zero = parsed(*arguments), parsed(*arguments, "--dp-adjacency", "zero-out")
-    assert replace["noise_multiplier"] == pytest.approx(2.0 * zero["noise_multiplier"], rel=1e-8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("accountant", ["exact", "pld", "rdp"])
-@pytest.mark.parametrize("adversary", [(), AGGREGATE])
-def test_what_calibrate_prints_is_enough_when_typed_again(accountant: str, adversary: tuple[object, ...]) -> None:
-    rest = ("--rounds", 37, "--accountant", accountant, "--delta", "1e-6", *adversary)
-    printed = words(run("calibrate", "--target-epsilon", 3, *rest))
-    multiplier = re.search(r"noise multiplier ([\d.]+)", printed)
-    assert multiplier
-    assert 2.99 < parsed("epsilon", "--noise-multiplier", multiplier[1], *rest)["epsilon"] <= 3.0
-    exactly = parsed("calibrate", "--target-epsilon", 3, *rest)
-    assert parsed("epsilon", "--noise-multiplier", exactly["noise_multiplier"], *rest)["epsilon"] <= 3.0
-    assert ("epsilon_neighbor" in exactly) == bool(adversary)
-
-
-def test_in_aggregate_mode_every_command_says_which_number_is_which() -> None:
-    for arguments in (
-        ("epsilon", "--noise-multiplier", 5, "--rounds", 100),
-        ("calibrate", "--target-epsilon", "24.382", "--rounds", 100),
-        ("plan", "--size", 16, "--parameters", 100, "--rounds", 100, "--noise-multiplier", 5),
-        ("matrix", "--size", 16, "--topology", "full", "--rounds", 100, "--noise-multiplier", 5),
-    ):
-        printed = words(run(*arguments, *AGGREGATE))
-        assert (
-            "Epsilon is 24.38 only for an outsider that sees only averages of at least 16 honest peers, and 195.4 for "
-            "every neighbor, which sees each message by itself."
-        ) in printed
+@pytest.mark.parametrize("more", [(), ("--accountant", "rdp", *AGGREGATE)])
+def test_what_calibrate_prints_is_enough_when_typed_again(more: tuple[object, ...]) -> None:
+    printed = re.search(r"noise multiplier ([\d.]+)", words(*CALIBRATE, *more))
+    assert printed
+    assert 9.96 < parsed(*EPSILON, *more, "--noise-multiplier", printed[1])["epsilon"] <= 10.0
+    exactly = parsed(*CALIBRATE, *more)
+    assert parsed(*EPSILON, *more, "--noise-multiplier", exactly["noise_multiplier"])["epsilon"] <= 10.0
+    assert ("epsilon_neighbor" in exactly) == (AGGREGATE[0] in more)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        ((), "one peer's whole data set, against a neighbor, replace-one"),
-        (("--dp-adjacency", "zero-out"), "one peer's whole data set, against a neighbor, zero-out"),
-        (AGGREGATE, "against an outsider that sees only averages of at least 16 honest peers, replace-one"),
+        (*EPSILON, "--rounds", 100),
+        (*CALIBRATE, "--target-epsilon", "24.382", "--rounds", 100),
+        (*PLAN, "--size", 16),
+        ("privacy", "matrix", "--size", 16, "--topology", "full", "--rounds", 100, "--noise-multiplier", 5),
     ],
+    ids=lambda arguments: arguments[1],
 )
-def test_unit_adversary_and_adjacency_are_said_in_words(arguments: tuple[object, ...], message: str) -> None:
-    assert message in words(run("epsilon", "--noise-multiplier", 5, "--rounds", 20, *arguments))
-    assert message in words(run("calibrate", "--target-epsilon", 5, "--rounds", 20, *arguments))
-    plan = ("plan", "--size", 16, "--parameters", 100, "--rounds", 20, "--noise-multiplier", 5)
-    assert message in words(run(*plan, *arguments))
+def test_every_command_says_what_is_protected_and_which_number_is_which(arguments: tuple[object, ...]) -> None:
+    found = words(*arguments, *AGGREGATE)
+    assert (
+        "Epsilon is 24.38 only for an outsider that sees only averages of at least 16 honest peers, and 195.4 for "
+        "every neighbor, which sees each message by itself."
+    ) in found
+    assert words(*arguments, *AGGREGATE, "--privacy", "client") == found
+    if arguments[1] != "matrix":
+        outsider = "an outsider that sees only averages of at least 16 honest peers, replace-one"
+        assert f"one peer's whole data set, against {outsider}" in found
+        assert "one peer's whole data set, against a neighbor, replace-one" in words(*arguments)
+        zero_out = words(*arguments, "--dp-adjacency", "zero-out")
+        assert "one peer's whole data set, against a neighbor, zero-out" in zero_out
 
 
 def test_plan_of_eight_hospitals_says_what_to_do() -> None:
-    arguments = ("plan", "--size", 8, "--parameters", 60_000, "--rounds", 20, "--target-epsilon", 10)
+    arguments = ("privacy", "plan", "--size", 8, "--parameters", 60_000, "--rounds", 20, "--target-epsilon", 10)
     found = parsed(*arguments)
     assert found["noise_norm_over_clip_norm"] == pytest.approx(4.4712 * math.sqrt(60_000), rel=1e-4)
     assert found["noise_over_longest_way"] == pytest.approx(4.4712 * math.sqrt(60_000 / (8 * 20)), rel=1e-4)
     assert (found["releases"], found["releases_that_fit"], found["survives"]) == (20, 20, False)
     assert found["epsilon"] <= 10.0
-    printed = words(run(*arguments))
+    printed = words(*arguments)
     assert "noise norm / clip norm 1,095" in printed
     assert "Training cannot survive this" in printed
     assert "fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds" in printed
@@ -141,192 +105,165 @@ def test_plan_of_eight_hospitals_says_what_to_do() -> None:
 
 
 def test_plan_warns_only_where_noise_outruns_training() -> None:
+    arguments = (*PLAN, "--size", 4, "--rounds", 25, "--noise-multiplier", 1, "--parameters")
     # ratio / sqrt(n T) = sqrt(p / (n T)) for sigma 1.
-    arguments = ("plan", "--size", 4, "--rounds", 25, "--noise-multiplier", 1, "--parameters")
-    assert "cannot survive" not in words(run(*arguments, 100))
-    assert "cannot survive" in words(run(*arguments, 101))
+    assert "cannot survive" not in words(*arguments, 100)
+    assert "cannot survive" in words(*arguments, 101)
 
 
 def test_plan_with_a_budget_that_ends_early() -> None:
-    arguments = (
-        "plan",
-        "--size",
-        8,
-        "--parameters",
-        10,
-        "--rounds",
-        100,
-        "--noise-multiplier",
-        5,
-        "--target-epsilon",
-        10,
-    )
-    found = parsed(*arguments)
+    asked = (*PLAN, "--target-epsilon", 10)
+    found = parsed(*asked)
     assert (found["rounds"], found["releases"], found["releases_that_fit"]) == (100, 25, 25)
-    again = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 25)["epsilon"]
-    assert found["epsilon"] == again <= 10.0 < parsed("epsilon", "--noise-multiplier", 5, "--rounds", 26)["epsilon"]
-    assert "The budget lasts 25 of 100 rounds" in words(run(*arguments))
+    again, one_more = (parsed(*EPSILON, "--rounds", rounds)["epsilon"] for rounds in (25, 26))
+    assert found["epsilon"] == again <= 10.0 < one_more
+    assert "The budget lasts 25 of 100 rounds" in words(*asked)
+    assert parsed(*asked, "--accountant", "rdp")["releases"] < 25
+    none = words(*asked, "--noise-multiplier", 0.1, "--target-epsilon", 1)
+    assert "Not one release fits into the budget: a run with it ends with exit code 5." in none
 
 
-def test_plan_without_room_for_one_release() -> None:
-    printed = words(run("plan", "--size", 8, "--parameters", 10, "--rounds", 9, "--noise-multiplier", 0.1,
-                        "--target-epsilon", 1))  # fmt: skip
-    assert "Not one release fits into the budget" in printed
-    assert "exit code 5" in printed
+def test_delta_follows_the_number_of_peers() -> None:
+    assert parsed(*PLAN)["delta"] == 1e-5
+    assert parsed(*PLAN, "--size", 50_000)["delta"] == pytest.approx(2e-6)
+    warning = "delta 0.02 is above 1/(10 N) = 0.0125 of 8 peers: choose that or less"
+    assert parsed(*PLAN, "--delta", 0.02)["warnings"] == [warning]
+    assert warning in words(*EPSILON, "--delta", 0.02, "--size", 8)
+    assert "above 1/(10 N)" not in words(*EPSILON, "--delta", 0.02)
 
 
-def test_plan_by_another_accountant_fits_fewer() -> None:
-    arguments = (
-        "plan",
-        "--size",
-        8,
-        "--parameters",
-        10,
-        "--rounds",
-        100,
-        "--noise-multiplier",
-        5,
-        "--target-epsilon",
-        10,
-    )
-    assert parsed(*arguments, "--accountant", "rdp")["releases"] < parsed(*arguments)["releases"]
-    made = parsed("plan", "--size", 8, "--parameters", 10, "--rounds", 7, "--target-epsilon", 10, "--accountant", "rdp")
-    assert made["releases"] == 7
-    assert made["epsilon"] <= 10.0
+# -- sample level ----------------------------------------------------------------------------------------------------
 
 
-def test_delta_by_size() -> None:
-    plan = ("plan", "--parameters", 10, "--rounds", 9, "--noise-multiplier", 5)
-    assert parsed(*plan, "--size", 8)["delta"] == 1e-5
-    assert parsed(*plan, "--size", 50_000)["delta"] == pytest.approx(2e-6)
-    assert parsed(*plan, "--size", 8, "--delta", 0.02)["warnings"] == [
-        "delta 0.02 is above 1/(10 N) = 0.0125 of 8 peers: choose that or less"
-    ]
-    epsilon = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
-    assert "above 1/(10 N) = 0.0125 of 8 peers" in words(run(*epsilon, "--delta", 0.02, "--size", 8))
-    assert "above 1/(10 N)" not in words(run(*epsilon, "--delta", 0.02))
+@pytest.mark.slow
+def test_epsilon_of_a_record_as_json() -> None:
+    found = parsed(*EPSILON_OF_SAMPLE, 1)
+    assert found.pop("epsilon") == pytest.approx(5.795, abs=5e-4)
+    assert found == {
+        "delta": 1e-5, "mode": "sample", "adversary": "everyone", "adjacency": "add-or-remove",
+        "noise_multiplier": 1.0, "sampling_rate": 0.05, "dp_head": "joint", "rounds": 15, "steps": 300,
+        "accountant": "pld",
+    }  # fmt: skip
+    assert parsed(*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp")["epsilon"] == pytest.approx(6.464, abs=5e-4)
+    with_all = (*EPSILON_OF_SAMPLE, 2, "--sampling-rate", 1, "--steps", 10, "--rounds", 1)
+    exact = parsed(*with_all, "--accountant", "exact")["epsilon"]
+    assert exact == pytest.approx(7.5113, abs=5e-5)
+    assert parsed(*with_all)["epsilon"] == pytest.approx(exact, abs=1e-4)
 
 
-EPSILON = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
+@pytest.mark.slow
+def test_a_patient_with_several_records() -> None:
+    found = parsed(*EPSILON_OF_SAMPLE, 4, "--patient-records", 5)
+    expected = epsilon_of_steps([(0.05, 4.0, 300)], 1e-5, 5e-4, records=5)
+    assert found["patient_records"] == 5
+    assert found["epsilon_of_patient"] == pytest.approx(expected, rel=3e-4)
+    assert found["epsilon"] == pytest.approx(0.826, abs=5e-4)
+    assert parsed(*EPSILON_OF_SAMPLE, 4, "--patient-records", 1)["epsilon_of_patient"] == found["epsilon"]
+    printed = words(*EPSILON_OF_SAMPLE, 4, "--patient-records", 5)
+    assert "epsilon 0.8260 of one record, against everyone epsilon of a patient 5.037 with 5 records" in printed
+    assert "A person with several records" not in printed
+    both = ("--dp-head", "alternate", "--steps", 12, "--head-steps", 8, "--patient-records", 5)
+    assert parsed(*EPSILON_OF_SAMPLE, 4, *both)["epsilon_of_patient"] == found["epsilon_of_patient"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("epsilon",), r"^--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-mul"),
-        (("epsilon", "--rounds", 4), r"^--noise-multiplier must be given"),
-        (("calibrate", "--rounds", 4), r"^--target-epsilon must be given"),
-        (("matrix", "--rounds", 4), r"^--noise-multiplier or --target-epsilon must be given"),
-        (("plan", "--rounds", 4, "--noise-multiplier", 1), r"^--size, --parameters must be given"),
-        ((*EPSILON, "--dp-adversary", "aggregate"), r"for example --dp-min-honest 16$"),
-        ((*EPSILON, "--dp-min-honest", 4), r"belongs to --dp-adversary aggregate$"),
-        ((*EPSILON, "--dp-adversary", "aggregate", "--dp-min-honest", 1), r"--dp-min-honest '1': write .* from 2 on"),
-        ((*EPSILON, *AGGREGATE, "--size", 8), r"--dp-min-honest 16: there are 8 peers"),
-        ((*EPSILON, "--delta", 0.125, "--size", 8), r"delta 0.125 with 8 peers.*at most 0.0125$"),
-        ((*EPSILON, "--delta", 0), r"--delta '0': write a number from .* for example 1e-5$"),
-        ((*EPSILON, "--delta", "1e-20", "--accountant", "pld"), r"delta 1e-20: accountant pld"),
-        (("epsilon", "--noise-multiplier", "nan", "--rounds", 4), r"--noise-multiplier 'nan': write a number"),
-        (("epsilon", "--noise-multiplier", "five", "--rounds", 4), r"--noise-multiplier 'five'.*for example 5$"),
-        (("epsilon", "--noise-multiplier", -5, "--rounds", 4), r"--noise-multiplier '-5'"),
-        (("epsilon", "--noise-multiplier", 1e-6, "--rounds", 4, "--accountant", "pld"), r"use exact$"),
-        (("epsilon", "--noise-multiplier", 5, "--rounds", 0), r"--rounds '0': write a whole number from 1 on"),
-        (("epsilon", "--noise-multiplier", 5, "--rounds", 2.5), r"--rounds '2.5'"),
-        (("calibrate", "--target-epsilon", 0, "--rounds", 4), r"--target-epsilon '0'"),
-        ((*EPSILON, "--clip-norm", "inf"), r"--clip-norm 'inf'"),
-        (("plan", "--parameters", "60k"), r"--parameters '60k': write a whole number"),
-    ],
-)
-def test_what_is_wrong_or_missing(arguments: tuple[object, ...], message: str) -> None:
-    result = run(*arguments)
-    assert isinstance(result.exception, ConfigurationError)
-    assert result.exception.exit_code == 2
-    assert re.search(message, str(result.exception)), result.exception
-    assert "\n" not in str(result.exception)
-    assert result.output == ""
+def test_an_alternate_head_is_charged_for_both_counts() -> None:
+    rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp")
+    both = (*rdp, "--dp-head", "alternate", "--steps", 12, "--head-steps", 8)
+    found = parsed(*both)
+    assert (found["steps"], found["dp_head"]) == (300, "alternate")
+    assert "8 local steps of the head and 12 of the body" in words(*both)
+    for head in ("joint", "frozen", "post"):
+        assert parsed(*rdp, "--dp-head", head)["epsilon"] == found["epsilon"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("epsilon", "--noise-multiplier", 5, "--rounds", 20),
-        ("calibrate", "--target-epsilon", 5, "--rounds", 20),
-        ("plan", "--size", 8, "--parameters", 100, "--rounds", 20, "--noise-multiplier", 5),
-        ("matrix", "--size", 8, "--topology", "ring", "--rounds", 4, "--noise-multiplier", 5),
-    ],
-)
-def test_what_is_protected_may_be_said_as_in_a_run(arguments: tuple[object, ...]) -> None:
-    assert words(run(*arguments, "--privacy", "client")) == words(run(*arguments))
+@pytest.mark.slow
+def test_what_calibrate_prints_is_enough_for_records_too() -> None:
+    calibrate = ("privacy", "calibrate", *STEPS, "--rounds", 15, "--target-epsilon", 3)
+    printed = re.search(r"noise multiplier ([\d.]+)", words(*calibrate))
+    assert printed
+    assert 2.99 < parsed(*EPSILON_OF_SAMPLE, printed[1])["epsilon"] <= 3.0
+    found = parsed(*calibrate, "--clip-norm", 0.5)
+    assert found["epsilon"] <= 3.0
+    assert found["noise_multiplier"] <= float(printed[1])
+    assert found["noise_std"] == pytest.approx(0.5 * found["noise_multiplier"])
+    assert (found["mode"], found["steps"]) == ("sample", 300)
 
 
-def test_words_that_are_no_choice_end_with_2(dpeer: Callable[..., Any]) -> None:
-    for option, valid in (
-        ("--accountant", "'exact', 'pld', 'rdp'"),
-        ("--dp-adversary", "'neighbor', 'aggregate'"),
-        ("--privacy", "'client'"),
-    ):
-        ended = dpeer("privacy", *EPSILON, option, "server")
-        assert ended.code == 2
-        assert ended.err.count("\n") == 1
-        assert valid in ended.err
-        assert option in ended.err
+def test_delta_follows_the_number_of_records() -> None:
+    rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp", "--records")
+    assert parsed(*rdp, 50_000)["delta"] == pytest.approx(2e-6)
+    assert parsed(*rdp, 200)["delta"] == 1e-5
+    assert "delta 0.001 is above 1/(10 N) = 0.0005 of 200 records" in words(*rdp, 200, "--delta", 0.001)
+
+
+@pytest.mark.slow
+def test_the_plan_of_eight_hospitals_for_records() -> None:
+    found = parsed(*PLAN_OF_SAMPLE, "--target-epsilon", 8, "--accountant", "pld")
+    assert found["batch_size"] == pytest.approx(100)
+    assert found["noise_multiplier"] == pytest.approx(0.916, abs=0.001)
+    assert found["noise_norm_over_clip_norm"] == pytest.approx(found["noise_multiplier"] * math.sqrt(60_000) / 100)
+    assert found["noise_over_longest_way"] == pytest.approx(0.04, abs=0.001)
+    assert (found["rounds_used"], found["rounds_that_fit"], found["steps"], found["survives"]) == (20, 20, 400, True)
+    others = found["other_epsilons"]
+    assert [other["target_epsilon"] for other in others] == [1.0, 3.0, 8.0]
+    assert [other["noise_over_longest_way"] for other in others] == pytest.approx([0.168, 0.070, 0.040], abs=0.001)
+    assert others[2]["noise_multiplier"] == found["noise_multiplier"]
+
+
+def test_a_plan_for_records_says_what_is_protected_and_what_to_do() -> None:
+    printed = words(*PLAN_OF_SAMPLE, "--noise-multiplier", 1)
+    assert "Protected: one record of a peer's data, against everyone, neighbors included, add-or-remove." in printed
+    assert "A person with several records is protected less than one with a single record." in printed
+    assert "batch size 100.0 expected, of 2,000 records" in printed
+    assert "cannot survive" not in printed
+    few = (*PLAN_OF_SAMPLE, "--noise-multiplier", 1, "--size", 2, "--records", 10, "--parameters", 10**6)
+    assert parsed(*few)["survives"] is False
+    printed = words(*few)
+    assert "Training cannot survive this: the noise left in the average of 2 bodies after 20 rounds is" in printed
+    assert "use larger batches in as many steps (more records, or a higher --sampling-rate), fewer shared" in printed
+    assert "Most batches are empty" in printed
+
+
+def test_a_plan_for_records_with_a_budget_that_ends_early() -> None:
+    asked = (*PLAN_OF_SAMPLE, "--noise-multiplier", 1, "--target-epsilon", 5)
+    found = parsed(*asked)
+    used = found["rounds_used"]
+    assert found["rounds"] == 20 > used == found["rounds_that_fit"] > 0
+    assert found["steps"] == 20 * used
+    rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp", "--rounds")
+    assert parsed(*rdp, used)["epsilon"] == found["epsilon"] <= 5.0 < parsed(*rdp, used + 1)["epsilon"]
+    assert f"The budget lasts {used} of 20 rounds." in words(*asked)
+    none = words(*asked, "--noise-multiplier", 0.5, "--target-epsilon", 0.1)
+    assert "Not one round fits into the budget." in none
+
+
+# -- width, imports, pages --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_lines_fit(columns: int) -> None:
+    alternate = ("--dp-head", "alternate", "--head-steps", 10**4, "--accountant", "rdp")
+    large = ("--size", 10**6, "--parameters", 10**12, "--records", 10**12)
     for arguments in (
         (*EPSILON, *AGGREGATE, "--accountant", "rdp"),
-        ("calibrate", "--target-epsilon", "1e6", "--rounds", 10**9, *AGGREGATE),
-        ("plan", "--size", 16, "--parameters", 10**12, "--rounds", 10**6, "--target-epsilon", 0.001, *AGGREGATE),
-        ("matrix", "--size", 12, "--noise-multiplier", 0.01, "--rounds", 9, "--pairs"),
+        (*CALIBRATE, "--target-epsilon", "1e6", "--rounds", 10**9, *AGGREGATE),
+        (*PLAN[:6], *AGGREGATE, "--size", 16, "--parameters", 10**12, "--rounds", 10**6, "--target-epsilon", 0.001),
+        ("privacy", "matrix", "--size", 12, "--noise-multiplier", 0.01, "--rounds", 9, "--pairs"),
+        (*EPSILON_OF_SAMPLE, 10**6, *alternate),
+        (*PLAN_OF_SAMPLE, *alternate, *large, "--noise-multiplier", 1, "--target-epsilon", 0.001),
     ):
-        result = run(*arguments, columns=columns)
-        assert result.exception is None
-        assert max(len(line.rstrip()) for line in result.output.splitlines()) <= columns
-        assert "…" not in result.output
-
-
-def loaded(*arguments: str) -> set[str]:
-    code = (
-        "import sys\nfrom dpeer.cli import main\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    assert not ended.code\n"
-        "print('loaded:', *{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=200
-    )
-    return set(done.stdout.partition("loaded:")[2].split())
-
-
-@pytest.mark.slow
-def test_the_closed_form_waits_for_neither_torch_nor_dp_accounting() -> None:
-    asked = ("privacy", "epsilon", "--noise-multiplier", "5", "--rounds", "20", "--accountant")
-    assert loaded(*asked, "exact") & {"torch", "dp_accounting"} == set()
-    assert loaded(*asked, "rdp") & {"torch", "dp_accounting"} == {"dp_accounting"}
-
-
-@pytest.mark.slow
-def test_importing_the_package_waits_for_neither() -> None:
-    code = "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {"torch", "dp_accounting"}.isdisjoint(done.stdout.split())
+        text(*arguments, columns=columns)
 
 
 def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
     """The table of docs/privacy.md: of two normal distributions mu apart, the nearer one is guessed."""
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
-    table = re.findall(
-        r"^\| (\d+) \| (\d+) % \|",
-        page.partition("## What epsilon and delta mean")[2].partition("## ")[0],
-        flags=re.MULTILINE,
-    )
+    section = page.partition("## What epsilon and delta mean")[2].partition("## ")[0]
+    table = re.findall(r"^\| (\d+) \| (\d+) % \|", section, flags=re.MULTILINE)
     assert [int(epsilon) for epsilon, _ in table] == [0, 1, 3, 5, 10, 15, 24]
     for epsilon, right in table:
         apart = mu(float(epsilon), 1e-5) if epsilon != "0" else 0.0
         assert round(100 * norm.cdf(apart / 2)) == int(right)
-
-
-def test_what_two_runs_in_a_folder_come_to_is_as_the_documentation_says() -> None:
-    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     first = Guarantee(1.0, 1.0, 1e-5).calibrated(10.0, 20)
     both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
     assert f"| {epsilon_of(both, 1e-5):.1f}, of both runs |" in page
@@ -338,7 +275,7 @@ def test_the_program_of_the_page_prints_what_its_comments_say(capsys: pytest.Cap
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(program, "docs/privacy-reference.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
-    message = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
-    assert len(printed) == len(message) == 6
-    for text, number in zip(printed, message, strict=True):
-        assert not number or float(text) == pytest.approx(float(number), rel=2e-3)
+    comments = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
+    assert len(printed) == len(comments) == 6
+    for line, number in zip(printed, comments, strict=True):
+        assert not number or float(line) == pytest.approx(float(number), rel=2e-3)

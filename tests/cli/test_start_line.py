@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.start import _ended, _last_line
+from dpeer.cli.start import last_line, print_end
 from dpeer.cli.terminal import Terminal
 from dpeer.federation.settings import Settings
 from dpeer.peer import Outcome
@@ -21,33 +21,22 @@ def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
     worth = as_entry(measure="accuracy", on="test", rows=9, joined=0.5, rounds=2, planned=3, why="no time")
     (folder / "summary.json").write_text(json.dumps({"worth": worth}))
     with Terminal() as terminal:
-        _ended(Outcome("done", 3, {}, {}), Settings(out=tmp_path), 1, terminal, as_json=False)
+        print_end(Outcome("done", 3, {}, {}), Settings(out=tmp_path), 1, terminal, as_json=False)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"dpeer: no comparison with local only: no time; dpeer worth {folder} makes it later"
 
 
-def line(summary: dict[str, Any], last: dict[str, Any] | None = None, *, shares: bool = True) -> str:
-    return _last_line(Outcome("done", 3, last or {}, {}), 3, Path("run"), summary, shares=shares)
-
-
-def test_a_tasks_own_metrics_stand_in_it() -> None:
-    summary = {"accuracy": 0.5, "metrics": {"accuracy": 0.5, "dice": 0.25, "r2": None}}
-    assert line(summary) == "dpeer: done after 3 rounds, accuracy 0.5000, dice 0.2500; files in run"
-
-
-def test_a_regression_has_its_errors() -> None:
-    summary = {"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}}
-    assert line(summary) == "dpeer: done after 3 rounds, MAE 1.2500, R2 0.5000; files in run"
-
-
-def test_its_figures_are_those_of_the_kept_model_alone() -> None:
-    """Whatever the last round's were, and the finished model's."""
-    last = {"accuracy": 0.75, "accuracy_finished": 0.8, "metrics": {"accuracy": 0.75, "dice": 0.125}}
-    summary = {"accuracy": 0.5, "accuracy_mixed": 0.75, "metrics": {"accuracy": 0.5, "dice": 0.25}}
-    assert line(summary, last) == "dpeer: done after 3 rounds, accuracy 0.5000, dice 0.2500; files in run"
-
-
-def test_it_says_in_how_many_rounds_bodies_were_mixed() -> None:
-    assert "3 rounds; bodies mixed in 1 of them, accuracy" in line({"accuracy": 0.5, "rounds_mixed": 1})
-    assert "mixed" not in line({"accuracy": 0.5, "rounds_mixed": 3})
-    assert "mixed" not in line({"accuracy": 0.5, "rounds_mixed": 0}, shares=False)
+@pytest.mark.parametrize(
+    ("summary", "shares", "figures"),
+    [
+        ({"accuracy": 0.5, "metrics": {"dice": 0.25, "r2": None}}, True, ", accuracy 0.5000, dice 0.2500"),
+        ({"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}}, True, ", MAE 1.2500, R2 0.5000"),
+        ({"accuracy": 0.5, "rounds_mixed": 1}, True, "; bodies mixed in 1 of them, accuracy 0.5000"),
+        ({"accuracy": 0.5, "rounds_mixed": 3}, True, ", accuracy 0.5000"),
+        ({"accuracy": 0.5, "rounds_mixed": 0}, False, ", accuracy 0.5000"),
+    ],
+)
+def test_the_figures_are_those_of_the_kept_model_alone(summary: dict[str, Any], shares: bool, figures: str) -> None:
+    last_round = {"accuracy": 0.75, "accuracy_finished": 0.8, "metrics": {"accuracy": 0.75, "dice": 0.125}}
+    found = last_line(Outcome("done", 3, last_round, {}), 3, Path("run"), summary, shares=shares)
+    assert found == f"dpeer: done after 3 rounds{figures}; files in run"

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from dpeer.cli.progress_bar import Bar
+from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal, one_line
 
 ENTRY = {
@@ -82,7 +82,7 @@ def unread():
     pipe.close()
 
 
-def test_an_unread_stderr_is_not_waited_for_and_told_what_it_lacks_when_it_is_read(unread, monkeypatch):
+def test_an_unread_stderr_is_not_waited_for_and_later_shows_how_much_it_lacks(unread, monkeypatch):
     monkeypatch.setattr(sys, "stderr", unread.file)
     terminal = Terminal(patience=0.01)
     terminal.say("first")
@@ -96,7 +96,7 @@ def test_an_unread_stderr_is_not_waited_for_and_told_what_it_lacks_when_it_is_re
     assert first == "first"
     assert [line.rpartition(": ")[2] for line in lines[:offered]] == [f"line {number}" for number in range(offered)]
     assert lines[offered:] == [
-        "(1 line was not printed here, because nobody read; the run's files have it all)",
+        "(1 line was not printed here, because stderr was not read; the run's files have all lines)",
         "last",
     ]
     assert terminal.flush()

@@ -1,7 +1,6 @@
 """`dpeer topology plot`: the picture, and what is said where there can be none."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,6 @@ from dpeer.topology import TOPOLOGIES, Topology, build
 
 Command = Callable[..., Any]
 
-BRIEF = ("--topology", "ring,grid,one-peer-exponential,full", "--size", "8")
-
 
 def texts(path: Path) -> list[str]:
     """Every text in an SVG."""
@@ -30,10 +27,9 @@ def texts(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_png_is_written_and_said(dpeer: Command) -> None:
-    ended = dpeer("topology", "plot", *BRIEF)
+    ended = dpeer("topology", "plot", "--topology", "ring,full,ring")
     assert (ended.code, ended.err) == (0, "")
-    assert re.fullmatch(r"topology\.png: 4 graphs of 8 peers, their spectra and \d+ rounds of gossip\n", ended.out)
-    assert Path("topology.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert re.fullmatch(r"topology\.png: 2 graphs of 8 peers, their spectra and \d+ rounds of gossip\n", ended.out)
     with Image.open("topology.png") as image:
         image.load()
         assert image.format == "PNG"
@@ -44,17 +40,16 @@ def test_a_png_is_written_and_said(dpeer: Command) -> None:
 
 @pytest.mark.slow
 def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
-    assert dpeer("topology", "plot", *BRIEF, "--out", "a.SVG").code == 0
-    found = texts(Path("a.SVG"))
-    assert {"ring", "grid", "one-peer-exponential", "full"} <= set(found)
-    assert {"singular value, from the largest", "rounds of gossip", "messages sent per peer (mean)", "1e-3"} <= set(
-        found
-    )
-    assert "8 peers, metropolis weights (uniform where directed)" in found
-    assert "ring: gap 0.1953, 2 messages a round, 1e-3 after 32 rounds" in found
-    assert "one-peer-exponential: gap 1.0000 of 3 rounds, 1 message a round, 1e-3 after 3 rounds" in found
-    assert "exactly the average from here on" in found
-    assert "rounds 0-2, then again from 0" in found
+    brief = ("--topology", "ring,grid,one-peer-exponential,full", "--grid-shape", "4x2", "--fresh-neighbors", 3)
+    ended = dpeer("topology", "plot", *brief, "--rounds", 7, "--graph-seed", 5, "--out", "a.SVG")
+    assert ended.out == "a.SVG: 5 graphs of 8 peers, their spectra and 7 rounds of gossip\n"
+    assert {
+        "ring", "grid", "one-peer-exponential", "full", "singular value, from the largest", "rounds of gossip",
+        "messages sent per peer (mean)", "1e-3", "8 peers, metropolis weights (uniform where directed)",
+        "ring: gap 0.1953, 2 messages a round, 1e-3 after 32 rounds",
+        "one-peer-exponential: gap 1.0000 of 3 rounds, 1 message a round, 1e-3 after 3 rounds",
+        "exactly the average from here on", "rounds 0-2, then again from 0", "4 x 2", "fresh neighbors 3, graph seed 5",
+    } <= set(texts(Path("a.SVG")))  # fmt: skip
 
 
 @pytest.mark.slow
@@ -75,44 +70,14 @@ def test_every_graph_is_drawn(dpeer: Command, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_peers(dpeer: Command) -> None:
-    names = "ring,grid,exponential,exponential-directed,one-peer-exponential,random-matching,star,full"
-    assert dpeer("topology", "plot", "--topology", names, "--size", "100", "--out", "a.svg").code == 0
+def test_many_peers_have_no_numbers_and_not_all_of_very_many_edges(dpeer: Command) -> None:
+    graphs = "exponential-directed,random-matching,full"
+    assert dpeer("topology", "plot", "--topology", graphs, "--size", "300", "--out", "a.svg").code == 0
     found = texts(Path("a.svg"))
-    assert {"4,950 edges", "700 directed edges"} <= set(found)
+    assert {"44,850 edges, 20,000 of them drawn at random", "2,700 directed edges"} <= set(found)
     assert "rounds 0-3, drawn anew in every round" in found
-    assert "99" not in found  # peers are not numbered
-
-
-@pytest.mark.slow
-def test_very_many_edges_are_not_all_drawn(dpeer: Command) -> None:
-    assert dpeer("topology", "plot", "--topology", "full", "--size", "300", "--out", "a.svg").code == 0
-    assert "44,850 edges, 20,000 of them drawn at random" in texts(Path("a.svg"))
-    assert Path("a.svg").stat().st_size < 2_000_000
-
-
-@pytest.mark.slow
-def test_options_reach_the_graph(dpeer: Command) -> None:
-    command = (
-        "topology",
-        "plot",
-        "--topology",
-        "grid",
-        "--grid-shape",
-        "4x2",
-        "--fresh-neighbors",
-        "3",
-        "--rounds",
-        "7",
-    )
-    ended = dpeer(*command, "--size", "8", "--weights", "metropolis", "--graph-seed", "5", "--out", "a.svg")
-    assert ended.out == "a.svg: 2 graphs of 8 peers, their spectra and 7 rounds of gossip\n"
-    assert {"4 x 2", "fresh neighbors 3, graph seed 5"} <= set(texts(Path("a.svg")))
-
-
-@pytest.mark.slow
-def test_a_name_given_twice_is_drawn_once(dpeer: Command) -> None:
-    assert dpeer("topology", "plot", "--topology", "ring,full,ring").out.startswith("topology.png: 2 graphs of 8 ")
+    assert "99" not in found
+    assert Path("a.svg").stat().st_size < 2_500_000
 
 
 @pytest.mark.slow
@@ -124,49 +89,10 @@ def test_a_graph_from_a_file(dpeer: Command, in_tmp_path: Path) -> None:
     assert "file:a$very$long name of a …" in texts(in_tmp_path / "a.svg")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "a.pdf"], "--out 'a.pdf': name a file that ends in .png or .svg"),
-        (["--out", "a"], "--out 'a': name a file that ends in .png or .svg"),
-        (["--out", "no/such/a.png"], "--out 'no/such/a.png': no such folder: 'no/such'"),
-        (["--out", "folder.png"], "--out 'folder.png' cannot be written: Is a directory"),
-        (["--topology", ",".join(["ring"] * 13)], "--topology: 13 graphs; a picture shows at most 12"),
-        (["--size", "1001"], "--size 1001: pictures are drawn of at most 1000 peers; `dpeer topology spectral-gap` "),
-        (["--size", "0"], "size 0: a topology joins at least 2 peers"),
-        (["--size", "8,16"], "--size '8,16': write one whole number, for example 8"),
-        (["--rounds", "0"], "Invalid value for '--rounds': 0 is not in the range 1<=x<=100000."),
-        (["--topology", "rng"], "unknown topology 'rng': did you mean 'ring'?"),
-        (["--topology", "file:5.txt,ring"], "file:5.txt has 3 peers and ring 8: a picture shows graphs of one size"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_drawn_is_said_in_a_line(
-    dpeer: Command, in_tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    (in_tmp_path / "folder.png").mkdir()
-    (in_tmp_path / "5.txt").write_text("0 1\n1 2\n")
-    ended = dpeer("topology", "plot", *arguments)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"dpeer: {message}")
-    assert ended.err.count("\n") == 1
-    assert not (in_tmp_path / "topology.png").exists()
-
-
 def test_without_matplotlib_the_extra_is_named(dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ended = dpeer("topology", "plot")
     assert (ended.code, ended.err) == (2, "dpeer: dpeer topology plot needs matplotlib: pip install 'dpeer[plot]'\n")
-
-
-@pytest.mark.slow
-def test_only_drawing_imports_matplotlib_and_never_pyplot(tmp_path: Path) -> None:
-    code = (
-        "import sys; from dpeer.cli.topology import topology; assert 'matplotlib' not in sys.modules\n"
-        f"topology(['plot', '--out', {str(tmp_path / 'a.png')!r}], standalone_mode=False)\n"
-        "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

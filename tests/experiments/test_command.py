@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.comparison_output import ProgressLines, print_compared
+from dpeer.cli.compare import ProgressLines, print_compared
 from dpeer.experiments.comparison import Comparison
 from dpeer.experiments.experiment import load
 

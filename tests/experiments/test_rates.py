@@ -50,8 +50,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, loss: Callable[[dict[str, Any]], f
     """Training comes to this loss."""
 
     def trained(learner: Any, rank: int, rounds: int) -> tuple[float, float | None]:
-        h = learner._trainer.hyperparameters
-        values = {"body_lr": h.body_lr, "head_lr": h.head_lr, "rho": getattr(learner._algorithm.options, "rho", None)}
+        h = learner.trainer.hyperparameters
+        values = {"body_lr": h.body_lr, "head_lr": h.head_lr, "rho": getattr(learner.algorithm.options, "rho", None)}
         return loss(values), None
 
     monkeypatch.setattr(rates, "_trained", trained)

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from dpeer.cli.comparison_output import show_table
+from dpeer.cli.compare import show_table
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import load

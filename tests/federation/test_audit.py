@@ -13,7 +13,7 @@ from dpeer.privacy import Guarantee, Ledger, SampleGuarantee, mechanism
 from dpeer.privacy.sample_level import Head, phases_of
 from tests.federation.defects import scaled
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_private_bits")]
 
 CLIENT = ("privacy", "audit", "--noise-multiplier", 4, "--rounds", 9)
 SAMPLE = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "--sampling-rate", 0.25, "--steps", 4,

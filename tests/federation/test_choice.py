@@ -8,7 +8,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.build import PeerParts, build
-from dpeer.federation.config import VALIDATION, resolve, with_choice
+from dpeer.federation.config import VALIDATION, resolve
 from dpeer.federation.settings import Settings, as_run
 
 PRIVATE = {"privacy": "client", "noise_multiplier": 2.0}
@@ -49,13 +49,13 @@ def task(rank, size, seed, samples=200, brings=False):
 def test_the_best_model_is_kept_where_nothing_speaks_against_it(
     given: dict[str, Any], keep: str, validation: float
 ) -> None:
-    found = with_choice(as_run(Settings(**given)))
-    assert (found.keep, found.validation) == (keep, validation)
+    found = resolve(as_run(Settings(**given)), 0)
+    assert (found.run.keep, found.data.validation) == (keep, validation)
 
 
 def test_what_is_no_run_of_a_user_keeps_the_last_as_before() -> None:
-    found = with_choice(Settings())
-    assert (found.keep, found.validation) == ("last", 0.0)
+    found = resolve(Settings(), 0)
+    assert (found.run.keep, found.data.validation) == ("last", 0.0)
 
 
 def made(tmp_path: Path, **values: Any) -> PeerParts:
@@ -73,7 +73,7 @@ def message(parts: PeerParts) -> list[str]:
 @pytest.mark.parametrize("own", [True, False])
 def test_training_samples_are_held_out_of_every_task(own: bool, tmp_path: Path) -> None:
     plain, parts = made(tmp_path, own=own, keep="last"), made(tmp_path, own=own)
-    whole, held = plain.learner.num_samples, len(parts.learner._trainer.task.validation)
+    whole, held = plain.learner.num_samples, len(parts.learner.trainer.task.validation)
     assert parts.learner.num_samples == whole - held
     assert held == pytest.approx(VALIDATION * whole, rel=0.3)
     assert message(plain) == []
@@ -91,7 +91,7 @@ def test_too_few_samples_are_all_trained_on_and_it_is_said(tmp_path: Path) -> No
     for values in ({"own": True, "task_options": {"samples": 24}}, {"size": 60, "partition": "iid"}):
         parts = made(tmp_path, **values)
         count = parts.learner.num_samples
-        assert parts.learner._trainer.task.validation is None
+        assert parts.learner.trainer.task.validation is None
         assert message(parts) == [
             f"nothing is held out for validation, so the last round's model is kept: 15% of {count} training samples "
             "are fewer than 5, or part what belongs together"

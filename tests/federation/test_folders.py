@@ -8,7 +8,7 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.federation.folders import behind, check
-from dpeer.federation.ledger_crosscheck import sent_unrecorded
+from dpeer.federation.privacy import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.simulation.run import simulate

@@ -11,7 +11,7 @@ from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import bulk_port, listen_address
 from dpeer.federation.keys import keyring, keyrings, public_keys, read_secret, write_secret
 from dpeer.federation.settings import Settings
-from dpeer.peer.transports.keys import public_of
+from dpeer.peer.transports.curve import public_of
 
 
 @pytest.fixture(autouse=True)

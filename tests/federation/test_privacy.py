@@ -14,8 +14,7 @@ from dpeer import privacy
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.ledger_crosscheck import account, check_ledger
-from dpeer.federation.privacy import planned_rounds, privacy_config
+from dpeer.federation.privacy import account, check_ledger, planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ from dpeer.federation import build
 from dpeer.federation.checks import check_hostile
 from dpeer.federation.settings import Settings
 from dpeer.topology.settings import build_graph
-from dpeer.training import TorchLearner
+from dpeer.training import TorchLearner, build_learner
 from tests.thinning import only
 
 Command = Callable[..., Any]
@@ -117,7 +118,7 @@ def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path
         class Hostile(TorchLearner):
             def release(self, number: int) -> Any:
                 sent = super().release(number)
-                if sent is None or self._rank != 4:
+                if sent is None or self.trainer.rank != 4:
                     return sent
                 body = np.frombuffer(b"".join(sent), "<f4")
                 return [np.clip(body * np.float64(factor), -3e38, 3e38).astype("<f4").tobytes()]
@@ -126,7 +127,7 @@ def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path
             task="digits", size=5, topology="full", partition="iid", algorithm="dfedavgm", rounds=4, local_steps=5,
             finish="none", evaluate_every=4, workers=1, robust=robust, keep="last", alone="never", out=tmp_path / "run",
         )  # fmt: skip
-        with patch.object(build, "TorchLearner", Hostile):
+        with patch.object(build, "build_learner", partial(build_learner, kind=Hostile)):
             return dpeer.run(settings, overwrite=True).summary
 
     clean, ruined = run("none", 1.0), run("none", -10.0)

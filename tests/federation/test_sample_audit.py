@@ -28,7 +28,7 @@ from tests.federation.audit_suite.sample_attacks import examine, steps
 from tests.federation.audit_suite.told import Setting, view
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_private_bits")]
 
 ROUNDS = 2
 CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, phases_of(4))
@@ -115,6 +115,10 @@ def without_the_empty(batches: PoissonBatches, *arguments: Any) -> Iterator[Any]
     return (batch for batch in OF(batches, *arguments) if batch.size)
 
 
+def drawn_privately() -> np.random.Generator:
+    return np.random.default_rng(Keystream().words(0, 4))
+
+
 def never_empty(poisson: Poisson) -> Any:
     while not len(found := DRAW(poisson)):
         pass
@@ -123,7 +127,7 @@ def never_empty(poisson: Poisson) -> Any:
 
 def of_a_fixed_size(poisson: Poisson) -> Any:
     size = max(1, round(poisson.rate * poisson.units))
-    return np.sort(np.random.default_rng().permutation(poisson.units)[:size])
+    return np.sort(drawn_privately().permutation(poisson.units)[:size])
 
 
 def shuffled(poisson: Poisson) -> Any:
@@ -131,7 +135,7 @@ def shuffled(poisson: Poisson) -> Any:
     left = getattr(poisson, "left", None)
     if left is None or not len(left):
         parts = round(1 / poisson.rate)
-        whose = np.random.default_rng().integers(parts, size=poisson.units)
+        whose = drawn_privately().integers(parts, size=poisson.units)
         left = [np.flatnonzero(whose == part) for part in range(parts)]
     poisson.left = left[1:]
     return left[0]
@@ -210,7 +214,7 @@ def whatever_the_looks(mechanism: SampleGuarantee, steps: int, looks: int = 1) -
 
 
 def in_float32(mechanism: ClippedSum, total: np.ndarray, threads: int = 1) -> np.ndarray:
-    drawn = np.random.default_rng().standard_normal(total.size, dtype=np.float32) * np.float32(mechanism.noise_std)
+    drawn = drawn_privately().standard_normal(total.size, dtype=np.float32) * np.float32(mechanism.noise_std)
     return ((total.astype(np.float32) + drawn) / np.float32(mechanism.expected)).astype(np.float32)
 
 

@@ -20,7 +20,7 @@ def scales(folder: Path, **values: Any) -> bool:
         options = {}
     settings = Settings(**{"task": "csv", "task_options": options, "size": 2, "out": folder / "run", **values})
     parts = build(resolve(settings, 0))
-    found = any(name.endswith("input_mean") for name, _ in parts.learner._model.named_buffers())
+    found = any(name.endswith("input_mean") for name, _ in parts.learner.trainer.module.named_buffers())
     assert parts.fingerprint["standardize"] is found
     return found
 

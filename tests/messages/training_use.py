@@ -148,7 +148,7 @@ MESSAGES = {
         module=build_model("mlp", (3,), 2, {"width": 9})),
     "a model without a head": left(
         f"'{{folder}}/model.safetensors' has 'head.bias', which the model has not: {OTHER}",
-        module=nn.ModuleDict({"features": MLP.features}),  # type: ignore[dict-item]
+        module=nn.ModuleDict({"features": MLP.features}),
     ),
     "a model of more layers": left(f"'{{folder}}/model.safetensors' lacks '0.bias': {OTHER}",
         module=nn.Sequential(nn.Linear(3, 3))),

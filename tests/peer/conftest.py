@@ -15,6 +15,8 @@ from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
 from dpeer.peer.transports.bulk_channel import BulkConnector
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 
@@ -67,15 +69,19 @@ class VectorLearner:
         if number == self.fail:
             raise RuntimeError("the data went away")
         if number == self.hold:
-            self.held.set()
-            while not self.go.wait(0.005):
-                if self._stop.is_set():
-                    self.body[:] = -1e9  # half-trained: must not last
-                    raise Interrupted("between two minibatches")
+            self.wait_to_go()
         if self._stop.is_set():
             raise Interrupted("between two minibatches")
         self.body = 0.9 * self.body + self.rank + 1
         return float(self.body.sum())
+
+    def wait_to_go(self):
+        """Stand still until the test sets `go`, or the peer interrupts."""
+        self.held.set()
+        while not self.go.wait(0.005):
+            if self._stop.is_set():
+                self.body[:] = -1e9  # half-trained: must not last
+                raise Interrupted("between two minibatches")
 
     def room(self):
         return memoryview(bytearray(self.payload_bytes))
@@ -148,15 +154,28 @@ def capturing_logger(rank, messages):
     return peer_logger(rank, None, "debug", sink)
 
 
+class NoCosts:
+    """Jobs take no virtual time."""
+
+    def before(self, job):
+        return 0.0
+
+    after = before
+
+
 class Federation:
     """Peers with vector learners on this event loop.
 
-    They are connected "inprocess", by "tcp", by tcp with "keys", or with second connections for bodies, too: "bulk".
+    They are connected "inprocess", by "tcp", by tcp with "keys", with second connections for bodies ("bulk"), or by a
+    simulated network in virtual time ("virtual"), which has the given conditions.
     """
 
-    def __init__(self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None):
+    def __init__(
+        self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None,
+        conditions=None,
+    ):  # fmt: skip
         self.kind, self.topology, self.rounds = kind, topology, rounds
-        self.network = Network()
+        self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
         self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else {}
         self.logs = {rank: [] for rank in range(topology.size)}
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
@@ -178,7 +197,12 @@ class Federation:
         tcp = self.kind in ("tcp", "keys", "bulk")
         port = 0 if self.kind == "bulk" else None
         limits, keyring = Limits(payload_bytes=learner.payload_bytes), self.keyrings[rank] if self.keyrings else None
-        transport = ZeroMQTransport(limits, keyring=keyring, bulk=port) if tcp else self.network.transport()
+        if self.kind == "virtual":
+            process = Process()
+            transport, worker = self.simulated.transport(rank, process), VirtualWorker(process, NoCosts())
+        else:
+            transport = ZeroMQTransport(limits, keyring=keyring, bulk=port) if tcp else self.network.transport()
+            worker = Worker(self.executor, self.disk)
         config = PeerConfig(
             rank=rank,
             rounds=self.rounds,
@@ -199,7 +223,7 @@ class Federation:
         log = capturing_logger(rank, self.logs[rank])
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
-        self.peers[rank] = Peer(config, self.topology, learner, transport, Worker(self.executor, self.disk), log)
+        self.peers[rank] = Peer(config, self.topology, learner, transport, worker, log)
 
     async def listen(self):
         self.addresses = {rank: await peer.listen() for rank, peer in self.peers.items()}
@@ -217,6 +241,20 @@ class Federation:
 
     def bodies(self):
         return np.stack([self.learners[rank].body for rank in sorted(self.learners)])
+
+
+def done(found, status="done"):
+    """The outcomes by rank; all are of this status."""
+    for rank, outcome in found.items():
+        if isinstance(outcome, BaseException):
+            raise AssertionError(f"rank {rank}: {outcome!r}") from outcome
+        assert outcome.status == status
+    return found
+
+
+def lines(folder, rank):
+    """The lines of a rank's metrics.jsonl."""
+    return [json.loads(line) for line in (folder / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
 
 
 class Changing:

@@ -1,7 +1,7 @@
 """Keys for tests."""
 
 from dpeer.peer.transports import Keyring
-from dpeer.peer.transports.keys import new_secret, public_of
+from dpeer.peer.transports.curve import new_secret, public_of
 
 
 def keyrings(size):

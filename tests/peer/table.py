@@ -36,6 +36,7 @@ class Table:
         topology: Its graphs.
         dialled: The ranks that it dials.
         chunk_bytes: The most bytes of a piece.
+        start: The first round.
         config: Other settings.
 
     Attributes:
@@ -46,16 +47,16 @@ class Table:
         closed: The links that were given up.
     """
 
-    def __init__(self, rank=0, topology=None, dialled=(), chunk_bytes=CHUNK, learner=None, **config):
+    def __init__(self, rank=0, topology=None, dialled=(), chunk_bytes=CHUNK, start=0, **config):
         config = {"rounds": 5, "fingerprint": FINGERPRINT, "liveness": BEAT, "listen": None, **config}
         self.now = 1000.0
         self.said, self.ended, self.closed, self.links = [], [], [], {}
-        self.learner = learner or Bodies()
+        self.learner = Bodies()
         self._numbers = itertools.count()
         self.core = Core(PeerConfig(rank=rank, **config), self.learner, topology or build("ring", 3), chunk_bytes)
         self.federation = wire.federation_id(config["fingerprint"])
         self.fingerprint = config["fingerprint"]
-        self.do(self.core.open(list(dialled), 0, self.now))
+        self.do(self.core.open(list(dialled), start, self.now))
 
     def do(self, effects):
         """Take note of what the core wants done; it dials at once."""

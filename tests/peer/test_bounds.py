@@ -1,12 +1,5 @@
 """What others can make a core keep, read or log has bounds."""
 
-import asyncio
-from pathlib import Path
-
-import pytest
-import zmq
-import zmq.asyncio
-
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail
@@ -95,49 +88,6 @@ def test_a_round_that_does_not_exist_is_not_believed():
     table.hear(table.links[1], table.beat(1, 6), table.beat(1, 2**40))
     assert table.core.members[1].current_round == 0
     assert table.core.drops.counts == {"malformed": 2}
-
-
-def resident():
-    """Bytes of this process in memory (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
-@pytest.mark.parametrize("rank", [0, 7], ids=["a neighbor", "a stranger"])
-async def test_who_says_hello_without_end_and_never_reads_takes_little_memory(federation, until, vector_learner, rank):
-    """Each hello is answered by one of 6 kB: 60 MB that nobody reads."""
-    manifest = {"parameters": ["x" * 6000]}
-    change = {one: {"learner": vector_learner(one, manifest=manifest)} for one in (0, 1)}
-    ours = federation("tcp", build("ring", 2), change=change)
-    address = (await ours.listen())[1]
-    core = ours.peers[1].core
-    running = asyncio.create_task(ours.peers[1].serve({1: address}))
-    hello = ours.peers[0].core.handshake.hello(0, reply=False).model_copy(update={"rank": rank, "manifest": {}})
-    if rank == 0:
-        hello = hello.model_copy(update={"manifest": manifest})
-    taken = []
-    receive = core.receive
-
-    def counted(link, *arguments):
-        taken.append(link)
-        return receive(link, *arguments)
-
-    core.receive = counted
-    before = resident()
-    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as greedy:
-        greedy.setsockopt(zmq.LINGER, 0)
-        greedy.setsockopt(zmq.RCVHWM, 1)
-        greedy.setsockopt(zmq.RCVBUF, 4096)
-        greedy.setsockopt(zmq.SNDHWM, 100)  # what waits here is in memory, too
-        greedy.connect(address)
-        for _ in range(10_000):
-            await greedy.send_multipart(wire.encode(hello))
-        await until(lambda: len(taken) >= 10_000)
-        assert len(core.send_queues) <= 1
-        assert resident() - before < 10_000_000
-    ours.peers[1].stop()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 # -- short pieces, and a line that becomes slow ------------------------------------------------------------------------

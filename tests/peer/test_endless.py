@@ -1,14 +1,6 @@
 """What a peer says of connections that were ended because a message on them had no end."""
 
-import asyncio
-import sys
-
-import numpy as np
-import pytest
-
-from dpeer.topology import build
 from tests.peer.table import Table, ring
-from tests.peer.transports.endless import attacker
 
 
 def test_an_endless_message_of_a_neighbor_is_counted_and_said_once():
@@ -35,24 +27,3 @@ def test_those_of_strangers_are_said_once_for_each_host():
     (said,) = table.events("message-dropped")
     assert said.fields == {"reason": "endless"}
     assert "10.0.0.9" in said.message
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux counts what has come")
-async def test_a_federation_goes_on_while_a_stranger_sends_a_message_without_end(federation, expected, until):
-    topology = build("ring", 3)
-    ours = federation("tcp", topology, rounds=4)
-    ours.learners[1].hold = 2
-    addresses = await ours.listen()
-    counts = ours.peers[2].core.drops.counts
-    async with attacker("dial", addresses[2].rpartition(":")[2]) as hostile:
-        running = asyncio.create_task(ours.serve(addresses))
-        await until(ours.learners[1].held.is_set)
-        hostile.stdin.write(b"now\n")
-        assert await hostile.stdout.readline() == b"ended\n"
-        await until(lambda: counts["endless"])
-        ours.learners[1].go.set()
-        found = await running
-    assert [outcome.status for outcome in found.values()] == ["done"] * 3
-    assert not any(outcome.lost for outcome in found.values())
-    assert counts["endless"] == 1
-    np.testing.assert_allclose(ours.bodies(), expected(topology, 4), rtol=1e-12)

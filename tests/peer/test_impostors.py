@@ -164,11 +164,3 @@ def test_a_new_connection_of_the_same_key_takes_the_old_ones_place_at_once():
     for number in range(20):
         table.hear(f"{number} from 2", table.hello(2), identity=2)
     assert [said.level for said in table.events("neighbor-reconnected")] == ["info", "warning"]
-
-
-async def test_a_federation_with_keys_trains_as_one_without(federation, expected):
-    topology = build("ring", 4)
-    ours = federation("keys", topology, rounds=4)
-    found = await ours.run()
-    assert [outcome.status for outcome in found.values()] == ["done"] * 4
-    np.testing.assert_allclose(ours.bodies(), expected(topology, 4), rtol=1e-12)

@@ -47,9 +47,9 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
     table.do(table.core.begin(0, table.now))
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
         table.hear(link, table.beat(rank, 6))
-    behind = [table.core.behind(number) for number in range(8)]
+    behind = [table.core.waiting.behind(number) for number in range(8)]
     assert behind == [True] * 6 + [False] * 2
-    assert table.core.left_behind == 6
+    assert table.core.waiting.left_behind == 6
     table.do(table.core.look(table.now))
     assert [expected.level for expected in table.events("left-behind")] == ["warning"]
     assert len(table.events("caught-up")) == 1
@@ -62,7 +62,7 @@ def test_two_that_were_left_behind_together_do_not_hold_each_other_back():
     table.do(table.core.begin(0, table.now))
     table.hear(table.links[1], table.beat(1, 6, presence=[0, 6, 0, 6, 6]))
     table.hear("from 2", table.beat(2, 0))
-    assert [table.core.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
+    assert [table.core.waiting.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
 
 
 def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_for_it():
@@ -82,7 +82,7 @@ def test_who_is_one_round_behind_trains_it():
     table.do(table.core.begin(0, table.now))
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
         table.hear(link, table.body(rank, 0), table.beat(rank, 1))
-    assert not table.core.behind(0)
+    assert not table.core.waiting.behind(0)
 
 
 # -- what is not kept --------------------------------------------------------------------------------------------------

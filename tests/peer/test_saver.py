@@ -15,25 +15,21 @@ from dpeer.peer import PeerConfig, checkpoint
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.topology import Isolated, build
+from tests.peer.conftest import done, expected_bodies
 
 RING = build("ring", 4)
 ROUNDS = 5
 
 
 class Disk:
-    """A disk on which a peer's checkpoint of one round is not written before the test says so, or cannot be."""
+    """A disk on which rank 0's checkpoint of round 1 is not written before the test says so, or cannot be."""
 
     def __init__(self):
-        self.rank = self.number = self.error = None
+        self.holds, self.error, self.written = False, None, []
         self.writing, self.go = threading.Event(), threading.Event()
-        self.written = []
-
-    def hold(self, rank, number, error=None):
-        """Hold back one checkpoint; no rank for none."""
-        self.rank, self.number, self.error = f"rank-{rank}", number, error
 
     def write(self, folder, state, save_learner, real=checkpoint.write):
-        if (folder.parent.name, state.next_round - 1) == (self.rank, self.number):
+        if self.holds and (folder.parent.name, state.next_round) == ("rank-0", 2):
             self.writing.set()
             assert self.go.wait(100)
             if self.error:
@@ -51,15 +47,13 @@ def disk(monkeypatch):
 
 
 @pytest.fixture
-def whole(federation, kind):
-    """The bodies of a federation that nothing happens to."""
+def ring(federation, tmp_path):
+    """Make federations with files."""
 
-    async def run(rounds=ROUNDS):
-        ours = federation(kind, RING, rounds=rounds)
-        await ours.run()
-        return ours.bodies()
+    def make(rounds=ROUNDS, **options):
+        return federation("inprocess", RING, rounds=rounds, out=tmp_path, **options)
 
-    return run
+    return make
 
 
 def mentioned(transport):
@@ -78,16 +72,21 @@ def mentioned(transport):
 def completed(ours, out):
     """By rank, the rounds that have a line in metrics.jsonl, and those that have a checkpoint."""
     lines = [(out / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines() for rank in ours.peers]
+    folders = [(out / f"rank-{rank}" / "checkpoint").glob("round-*") for rank in ours.peers]
     return [[json.loads(line)["round"] for line in one] for one in lines], [
-        [path.name for path in (out / f"rank-{rank}" / "checkpoint").glob("round-*")] for rank in ours.peers
+        [int(path.name.removeprefix("round-")) for path in one] for one in folders
     ]
 
 
-async def test_the_next_round_is_trained_and_released_but_nobody_hears_of_it_before_the_last_is_on_disk(
-    federation, kind, disk, until, whole, tmp_path
+def as_never_stopped(ours, rounds=ROUNDS):
+    np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, rounds), rtol=1e-12)
+
+
+async def test_the_next_round_is_trained_and_released_but_no_message_mentions_it_before_the_last_is_on_disk(
+    ring, disk, until, tmp_path
 ):
-    disk.hold(0, 1)
-    ours = federation(kind, RING, rounds=ROUNDS, out=tmp_path)
+    disk.holds = True
+    ours = ring()
     message = mentioned(ours.transports[0])
     running = asyncio.create_task(ours.run())
     await until(disk.writing.is_set)
@@ -99,44 +98,39 @@ async def test_the_next_round_is_trained_and_released_but_nobody_hears_of_it_bef
     await until(lambda: all(2 in ours.learners[rank].released for rank in (1, 3)))
     lines, checkpoints = completed(ours, tmp_path)
     assert [lines[rank][-1] for rank in (0, 1, 3)] == [1, 1, 1], "its neighbors wait for its body"
-    assert checkpoints[0] == ["round-00000000"]
+    assert checkpoints[0] == [0]
     disk.go.set()
-    assert all(found.status == "done" for found in (await running).values())
+    done(await running)
     assert max(message) == ROUNDS
     assert message.index(2) > beats
-    np.testing.assert_array_equal(ours.bodies(), await whole())
+    as_never_stopped(ours)
 
 
-async def test_a_full_disk_ends_the_peer_before_it_tells_of_the_next_round(
-    federation, kind, disk, until, whole, tmp_path
-):
-    full = OSError(errno.ENOSPC, "No space left on device")
-    disk.hold(0, 1, full)
-    ours = federation(kind, RING, rounds=ROUNDS, out=tmp_path)
+async def test_a_full_disk_ends_the_peer_before_it_mentions_the_next_round(ring, disk, until):
+    disk.holds, disk.error = True, OSError(errno.ENOSPC, "No space left on device")
+    ours = ring()
     message = mentioned(ours.transports[0])
     ours.learners[1].hold = ours.learners[3].hold = 2
     running = asyncio.create_task(ours.run())
     await until(lambda: 2 in ours.learners[0].released)
     await until(lambda: all(ours.learners[rank].held.is_set() for rank in (1, 3)))
     disk.go.set()
-    await until(lambda: ours.peers[0].saver._writing.done())
+    await until(lambda: ours.peers[1].core.members[0].why_away == "failed")
     for rank in (1, 2, 3):
         ours.peers[rank].stop()
     found = await running
-    assert found.pop(0) is full
+    assert found.pop(0) is disk.error
     assert {rank: one.completed_rounds for rank, one in found.items()} == {1: 2, 2: 2, 3: 2}
     assert max(message) == 1
-    disk.hold(None, None)
-    again = federation(kind, RING, rounds=ROUNDS, out=tmp_path, resume=True)
-    assert all(found.status == "done" for found in (await again.run()).values())
-    np.testing.assert_array_equal(again.bodies(), await whole())
+    disk.holds = False
+    again = ring(resume=True)
+    done(await again.run())
+    as_never_stopped(again)
 
 
-async def test_a_stop_waits_for_what_is_being_written_and_discards_the_round_that_trains(
-    federation, kind, disk, until, whole, tmp_path
-):
-    disk.hold(0, 1)
-    ours = federation(kind, RING, rounds=ROUNDS, out=tmp_path)
+async def test_a_stop_waits_for_what_is_being_written_and_discards_the_round_that_trains(ring, disk, until, tmp_path):
+    disk.holds = True
+    ours = ring()
     for learner in ours.learners.values():
         learner.hold = 2
     running = asyncio.create_task(ours.run())
@@ -147,54 +141,39 @@ async def test_a_stop_waits_for_what_is_being_written_and_discards_the_round_tha
     await until(lambda: (ours.learners[0].body == -1e9).all())  # its training has given up
     assert not running.done()
     disk.go.set()
-    found = await running
-    assert {(one.status, one.completed_rounds, one.last["round"]) for one in found.values()} == {("stopped", 2, 1)}
-    lines, checkpoints = completed(ours, tmp_path)
-    assert lines == [[0, 1]] * 4
-    assert checkpoints == [["round-00000001"]] * 4
-    assert np.isfinite(ours.bodies()).all()
+    found = done(await running, "stopped")
+    assert {(one.completed_rounds, one.last["round"]) for one in found.values()} == {(2, 1)}
+    assert completed(ours, tmp_path) == ([[0, 1]] * 4, [[1]] * 4)
     assert ours.learners[0].body[0] > 0, "the model that is written is that of the checkpoint"
-    again = federation(kind, RING, rounds=ROUNDS, out=tmp_path, resume=True)
-    await again.run()
-    np.testing.assert_array_equal(again.bodies(), await whole())
+    again = ring(resume=True)
+    done(await again.run())
+    as_never_stopped(again)
 
 
-async def test_with_fewer_checkpoints_a_stop_leaves_the_last_completed_round(
-    federation, kind, disk, until, whole, tmp_path
-):
+async def test_with_fewer_checkpoints_a_stop_or_a_failure_leaves_the_last_completed_round(ring, disk, until, tmp_path):
     rare = {rank: {"checkpoint_every": 3} for rank in range(4)}
-    ours = federation(kind, RING, rounds=9, out=tmp_path, change=rare)
+    ours = ring(9, change=rare)
     for learner in ours.learners.values():
         learner.hold = 4
     running = asyncio.create_task(ours.run())
     await until(lambda: all(learner.held.is_set() for learner in ours.learners.values()))
-    await until(lambda: completed(ours, tmp_path)[0] == [[0, 1, 2, 3]] * 4)
-    assert completed(ours, tmp_path)[1] == [["round-00000002"]] * 4
+    await until(lambda: completed(ours, tmp_path) == ([[0, 1, 2, 3]] * 4, [[2]] * 4))
     for peer in ours.peers.values():
         peer.stop()
     assert {one.completed_rounds for one in (await running).values()} == {4}
-    assert completed(ours, tmp_path)[1] == [["round-00000003"]] * 4
-    again = federation(kind, RING, rounds=9, out=tmp_path, resume=True, change=rare)
-    assert all(found.status == "done" for found in (await again.run()).values())
+    assert completed(ours, tmp_path)[1] == [[3]] * 4
+    again = ring(9, resume=True, change=rare)
+    again.learners[2].fail = 7
+    assert str((await again.run())[2]) == "the data went away"
     assert [number for name, number in disk.written if name == "rank-0"] == [0, 2, 3, 5, 8]
-    np.testing.assert_array_equal(again.bodies(), await whole(9))
+    assert [number for name, number in disk.written if name == "rank-2"] == [0, 2, 3, 5, 6]
 
 
-async def test_a_peer_that_fails_leaves_its_last_completed_round_too(federation, kind, disk, tmp_path):
-    ours = federation(kind, RING, rounds=9, out=tmp_path, change={2: {"checkpoint_every": 5}})
-    ours.learners[2].fail = 3
-    found = await ours.run()
-    assert str(found[2]) == "the data went away"
-    assert [number for name, number in disk.written if name == "rank-2"] == [0, 2]
-
-
-async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federation, kind, until, tmp_path):
+async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federation, until, tmp_path):
     """The stop comes while the copy is made, before anything is written."""
-    ours = federation(kind, Isolated(1), rounds=ROUNDS, out=tmp_path)
-    learner, peer = ours.learners[0], ours.peers[0]
+    ours = federation("inprocess", Isolated(1), rounds=ROUNDS, out=tmp_path)
+    learner, copied = ours.learners[0], ours.learners[0].copied
     copying, go = threading.Event(), threading.Event()
-    copied, recorded, ended = learner.copied, [], []
-    peer.saver._on_saved, peer.saver._on_completed = lambda entry: recorded.append(entry["round"]), ended.append
 
     def slowly():
         copying.set()
@@ -204,67 +183,52 @@ async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federa
     learner.copied = slowly
     running = asyncio.create_task(ours.run())
     await until(copying.is_set)
-    peer.stop()
+    ours.peers[0].stop()
     await asyncio.sleep(0)
     go.set()
-    (outcome,) = (await running).values()
-    assert (outcome.status, outcome.completed_rounds) == ("stopped", 1)
-    assert completed(ours, tmp_path) == ([[0]], [["round-00000000"]])
-    assert (recorded, ended) == ([0], [0])
+    assert done(await running, "stopped")[0].completed_rounds == 1
+    assert completed(ours, tmp_path) == ([[0]], [[0]])
+    assert sum(line.startswith("round 1/") for line in ours.logs[0]) == 1
 
 
 class Copying:
-    """A learner of which it is counted how many copies there are."""
-
-    def __init__(self):
-        self.copies = weakref.WeakSet()
-        self.most = 0
-
-    def start_over(self): ...
+    """A learner of which only one copy may exist at a time."""
 
     best_round = None
+
+    def __init__(self):
+        self.copies, self.most = weakref.WeakSet(), 0
+
+    def start_over(self): ...
 
     def load(self, directory): ...
 
     def copied(self):
-        class Copy:
-            def __call__(self, directory): ...
+        def copy(directory): ...
 
-        copy = Copy()
         self.copies.add(copy)
         gc.collect()
         self.most = max(self.most, len(self.copies))
         return copy
 
 
-def files(out, learner, *, resume=False, every=3):
-    config = PeerConfig(0, 9, None, {"size": 1}, out=out, resume=resume, checkpoint_every=every)
-    return RankFolder(config, learner, Outbox(), {}, {})
+@pytest.mark.parametrize(("rounds", "left"), [(1, 1), (2, 1), (3, 3), (5, 3), (6, 6), (8, 6)])
+def test_after_a_crash_a_run_goes_on_from_the_last_checkpoint(tmp_path, rounds, left):
+    def files(*, resume=False, every=3):
+        config = PeerConfig(0, 9, None, {"size": 1}, out=tmp_path, resume=resume, checkpoint_every=every)
+        return RankFolder(config, learner, Outbox(), {}, {})
 
-
-@pytest.mark.parametrize(("done", "left"), [(1, 1), (2, 1), (3, 3), (5, 3), (6, 6), (8, 6)])
-def test_after_a_crash_a_run_goes_on_from_the_last_checkpoint(tmp_path, done, left):
-    first = files(tmp_path, Copying())
+    learner = Copying()
+    first = files()
     first.take_up()
     first.begin()
-    for number in range(done):
+    for number in range(rounds):
         first.complete({"round": number})
         first.save()
-    assert first.completed == done
-    second = files(tmp_path, Copying(), resume=True)
+    assert first.completed == rounds
+    assert learner.most == 1
+    second = files(resume=True)
     assert second.take_up() == left
     second.begin()
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == left
-    assert files(tmp_path, Copying(), resume=True, every=1).take_up() == left
-
-
-@pytest.mark.parametrize("every", [1, 3])
-def test_there_is_one_copy_at_a_time(tmp_path, every):
-    learner = Copying()
-    kept = files(tmp_path, learner, every=every)
-    kept.take_up()
-    kept.begin()
-    for number in range(7):
-        kept.complete({"round": number})
-        kept.save()
-    assert learner.most == 1
+    assert files(resume=True, every=1).take_up() == left

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from dpeer.cli.comparison_output import ProgressLines
+from dpeer.cli.compare import ProgressLines
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Cell, Condition
 from dpeer.experiments.experiment import load

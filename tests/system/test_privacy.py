@@ -85,7 +85,7 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
 
     def listening(learner: TorchLearner, received: Any, weigh: Any) -> dict[int, str]:
         for rank, payload in received.items():
-            heard.setdefault((rank, learner._trainer.number), []).append(b"".join(map(bytes, payload)))
+            heard.setdefault((rank, learner.trainer.number), []).append(b"".join(map(bytes, payload)))
         return mix(learner, received, weigh)
 
     monkeypatch.setattr(TorchLearner, "mix_sound", listening)

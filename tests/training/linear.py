@@ -77,4 +77,4 @@ def peers(algorithm: str, head: tuple[str, ...] = ("head",), **more: Any) -> lis
 
 
 def models(learners: list[TorchLearner]) -> list[Vector]:
-    return [ours._trainer.model.data.double().numpy().copy() for ours in learners]
+    return [ours.trainer.model.data.double().numpy().copy() for ours in learners]

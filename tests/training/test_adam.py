@@ -81,7 +81,7 @@ class Plain:
 def pair(make_task: Make) -> tuple[Trainer, Plain]:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED)._trainer, theirs
+    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED).trainer, theirs
 
 
 def assert_close(ours: Trainer, expected: Tensor) -> None:
@@ -99,7 +99,7 @@ def test_a_step_of_its_own_whatever_the_setting(make_task: Make) -> None:
     theirs = Plain(task)
     plain = build_learner(
         task, "dfedavgm", Hyperparameters(batch_size=16, grad_clip=None), rank=RANK, seed=SEED
-    )._trainer
+    ).trainer
     plain.fit(plain.model, epochs=3, lr=RATE, step=adamw(weight_decay=DECAY))
     assert_close(plain, theirs.run(theirs.gradient))
 
@@ -131,8 +131,8 @@ def test_under_a_mask(pair: tuple[Trainer, Plain]) -> None:
 def test_dis_pfl_keeps_its_zeros(make_task: Make) -> None:
     ours = build_learner(make_task(samples=40), "dis-pfl", H, rank=0, seed=0, options={"sparsity": 0.7})
     ours.train(0)
-    held = ours._algorithm._codec.held
-    assert not ours._trainer.model.data[~held].any()
+    held = ours.algorithm._codec.held
+    assert not ours.trainer.model.data[~held].any()
 
 
 def test_every_phase_starts_from_zero(make_task: Make) -> None:
@@ -165,10 +165,10 @@ def test_beside_another_part(make_task: Make) -> None:
 
     h = H.model_copy(update={"weight_decay": 0.0, "batch_size": 1000})
     ours = build_learner(make_task(), Both, h, rank=0, seed=0)
-    body, head = ours._trainer.body.data.clone(), ours._trainer.head.data.clone()
+    body, head = ours.trainer.body.data.clone(), ours.trainer.head.data.clone()
     ours.train(0)
-    torch.testing.assert_close(ours._trainer.body.data, body - RATE)
-    torch.testing.assert_close(ours._trainer.head.data, head + 2 * RATE)
+    torch.testing.assert_close(ours.trainer.body.data, body - RATE)
+    torch.testing.assert_close(ours.trainer.head.data, head + 2 * RATE)
 
 
 def test_there_is_no_third() -> None:

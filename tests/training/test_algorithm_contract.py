@@ -84,7 +84,7 @@ def saved(learners: Sequence[TorchLearner], folder: Path) -> list[Path]:
 
 
 def assert_same(one: TorchLearner, other: TorchLearner, folder: Path) -> None:
-    assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+    assert torch.equal(one.trainer.model.data, other.trainer.model.data)
     assert one.evaluate() == other.evaluate()
     assert one.best_round == other.best_round
     files = folder / "one.safetensors", folder / "other.safetensors"
@@ -126,7 +126,7 @@ def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers:
         assert one.payload_bytes == 0
         return
     for rank, ours in enumerate(learners):
-        head = ours._trainer.head.data.clone()
+        head = ours.trainer.head.data.clone()
         received = {other: payload for other, payload in payloads.items() if payload is not None and other != rank}
         assert len(received) == SIZE - 1
         for other, payload in received.items():
@@ -137,7 +137,7 @@ def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers:
         assert ours.mix_sound(received, lambda ranks: dict.fromkeys(range(SIZE), 1 / SIZE)) == {}
         assert (
             shares == "model"
-            or torch.equal(ours._trainer.head.data, head)
+            or torch.equal(ours.trainer.head.data, head)
             or type(ours.algorithm).mixed is not (Algorithm.mixed)
         )
         assert ours.finite
@@ -202,7 +202,7 @@ def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, 
     for a, b in zip(first, resumed, strict=True):
         assert_same(a, b, tmp_path)
         last = load_file(tmp_path / "one.safetensors")
-        assert any(not torch.equal(last[name], value) for name, value in a._model.state_dict().items())
+        assert any(not torch.equal(last[name], value) for name, value in a.trainer.module.state_dict().items())
     gossip(first, 1, start=3, evaluate=True)
     gossip(resumed, 1, start=3, evaluate=True)
     for a, b in zip(first, resumed, strict=True):
@@ -216,8 +216,8 @@ def test_what_is_kept_is_of_use(peers: Peers, gossip: Gossip, tmp_path: Path) ->
         learners, forgetful = peers(case), peers(case)
         gossip(learners, 2)
         for ours, other in zip(learners, forgetful, strict=True):
-            other._trainer.model.data.copy_(ours._trainer.model.data)
-            assert ours._algorithm.state() or ours._gossip.state()
+            other.trainer.model.data.copy_(ours.trainer.model.data)
+            assert ours.algorithm.state() or ours.gossip.state()
         gossip(learners, 1, start=2)
         gossip(forgetful, 1, start=2)
         assert learners[0].evaluate() != forgetful[0].evaluate()

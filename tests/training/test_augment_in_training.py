@@ -98,7 +98,7 @@ def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: 
     for one in (ours, plain):
         one.train(0)
     assert calls
-    assert torch.equal(ours._trainer.model.data, plain._trainer.model.data)  # it changed nothing
+    assert torch.equal(ours.trainer.model.data, plain.trainer.model.data)  # it changed nothing
     calls.clear()
     assert ours.evaluate() == plain.evaluate()
     assert not calls
@@ -111,7 +111,7 @@ def test_it_neither_moves_nor_needs_the_global_generators(make_task: Make) -> No
     other = learner(make_task(augment=noise), "dfedsmdc")
     torch.manual_seed(99)
     other.train(0)
-    assert torch.equal(ours._trainer.model.data, other._trainer.model.data)
+    assert torch.equal(ours.trainer.model.data, other.trainer.model.data)
 
 
 def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> None:

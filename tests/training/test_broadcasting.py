@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.broadcasting import check_broadcast
+from dpeer.training.objective import check_broadcast
 
 COLUMN, ROW = torch.zeros(8, 1), torch.zeros(8)
 

@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training.algorithms.dis_pfl import erk_densities
 from dpeer.training.batch_loader import batch_order
-from dpeer.training.sparsity import erk_densities
 
 SIZE, SAMPLES, SEED = 4, 22, 9
 H = Hyperparameters(body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, rounds=5)
@@ -159,7 +159,7 @@ def test_three_rounds_are_those_of_the_published_order(weights: NDArray[np.float
                     parameter.copy_(torch.where(weight > 0, total / weight.clamp_min(1e-9), 0) * masks[rank][name])
             changed += sum(int((masks[rank][name] != peer.masks[name]).sum()) for name in LAYERS)
             peer.masks = masks[rank]
-            for name, parameter in ours._model.named_parameters():
+            for name, parameter in ours.trainer.module.named_parameters():
                 torch.testing.assert_close(
                     parameter.double(), dict(peer.model.named_parameters())[name], rtol=0, atol=1e-5
                 )
@@ -201,11 +201,11 @@ def test_masks_settle_when_the_planned_rounds_are_over() -> None:
     ours = learner()
     moved = []
     for number in range(H.rounds + 1):
-        before = ours._gossip.state()["held"].clone()
+        before = ours.gossip.state()["held"].clone()
         ours.train(number)
         ours.release(number)
         ours.mix({}, {0: 1.0})
-        moved.append(int((before != ours._gossip.state()["held"]).sum()))
+        moved.append(int((before != ours.gossip.state()["held"]).sum()))
     assert moved[0] > 0
     assert moved[-1] == 0
 
@@ -339,11 +339,11 @@ def test_a_coordinate_that_nobody_sends_is_zero_and_a_lone_holder_decides() -> N
     """The own weights count only where the own mask has them; then the own new mask is applied."""
     ours = learner()
     before = copy.deepcopy(ours.body)
-    held = ours._gossip.state()["held"]
+    held = ours.gossip.state()["held"]
     other = ~held
     bits = np.packbits(other.numpy(), bitorder="little").tobytes()
     full = torch.arange(COUNT, dtype=torch.float32)
-    ours._gossip.codec.next = torch.ones(COUNT, dtype=torch.bool)
+    ours.gossip.codec.next = torch.ones(COUNT, dtype=torch.bool)
     other_values = full[other].numpy().astype("<f4").tobytes()
     ours.mix({1: [bits, other_values]}, {0: 0.25, 1: 0.75})
     torch.testing.assert_close(ours.body, torch.where(held, before, full))

@@ -173,7 +173,7 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: M
 def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: Make, tmp_path: Path) -> None:
     """With post the head goes on when the budget has ended; a larger budget later does not bring the body back."""
     learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
-    head, fits = learner._trainer.head, learner.session.rounds
+    head, fits = learner.trainer.head, learner.session.rounds
     first = head.data.clone()
     for number in range(fits + 1):
         learner.train(number)
@@ -378,6 +378,6 @@ class Counting(Algorithm):
 def test_what_training_writes_to_extras_is_not_there_before_it(make_task: Make, tmp_path: Path) -> None:
     """Steps are counted by an instance of the algorithm that trains nothing."""
     learner = sampled(make_task(), tmp_path, Counting)
-    assert learner._trainer.extras["rounds"].tolist() == [0.0]
+    assert learner.trainer.extras["rounds"].tolist() == [0.0]
     learner.train(0)
-    assert learner._trainer.extras["rounds"].tolist() == [1.0]
+    assert learner.trainer.extras["rounds"].tolist() == [1.0]

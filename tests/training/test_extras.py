@@ -60,7 +60,7 @@ def test_what_is_added_or_assigned_is_written_to_the_vector_that_travels():
 
 
 def of(learner: TorchLearner) -> np.ndarray:
-    extras = learner._trainer.extras
+    extras = learner.trainer.extras
     return np.concatenate([extras["control"].double().numpy(), extras["moment"].double().numpy()])
 
 
@@ -91,7 +91,7 @@ def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of
         np.testing.assert_allclose([of(learner) for learner in ours], expected, rtol=0, atol=1e-6)
     for one, other in zip(ours, without, strict=True):
         torch.testing.assert_close(one.body, other.body, rtol=0, atol=1e-6)
-        torch.testing.assert_close(one._trainer.head.data, other._trainer.head.data, rtol=0, atol=1e-6)
+        torch.testing.assert_close(one.trainer.head.data, other.trainer.head.data, rtol=0, atol=1e-6)
 
 
 def test_they_are_bytes_of_the_payload_and_not_parameters(peers: Any) -> None:
@@ -135,8 +135,8 @@ def test_a_resumed_run_has_them_to_the_bit(dtype: Any, peers: Any, gossip: Any, 
         assert of(one).any()
     gossip(resumed, 1, start=2, weights=weights())
     for one, other in zip(whole, resumed, strict=True):
-        assert torch.equal(one._trainer.shared.data, other._trainer.shared.data)
-        assert torch.equal(one._trainer.head.data, other._trainer.head.data)
+        assert torch.equal(one.trainer.shared.data, other.trainer.shared.data)
+        assert torch.equal(one.trainer.head.data, other.trainer.head.data)
     with pytest.raises(CheckpointError, match="its algorithm is"):
         peers(Plain)[0].load(tmp_path / "0")
 
@@ -159,16 +159,16 @@ def private(
 
 def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:
     ours = private(make_task, tmp_path / "ours", 1e-7, 0.05)
-    start = ours._trainer.shared.data.double().numpy().copy()
+    start = ours.trainer.shared.data.double().numpy().copy()
     ours.train(0)
-    update = ours._trainer.shared.data.double().numpy() - start
+    update = ours.trainer.shared.data.double().numpy() - start
     assert np.linalg.norm(update[:7]) > 0.05
     assert np.linalg.norm(update[7:]) > 0.05
     sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
     expected = update * 0.05 / np.linalg.norm(update)
     np.testing.assert_allclose(sent - start, expected, rtol=0, atol=1e-6)
     ours.mix({}, {0: 1.0})
-    np.testing.assert_array_equal(ours._trainer.shared.data.double().numpy(), sent)
+    np.testing.assert_array_equal(ours.trainer.shared.data.double().numpy(), sent)
 
 
 def test_each_of_them_is_noised_as_much_as_a_parameter(make_task: Make, tmp_path: Path) -> None:

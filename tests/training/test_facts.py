@@ -151,7 +151,7 @@ def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch:
     real, shared = private.privatize, []
 
     def privatize(base: Any, body: Any, *rest: Any, **more: Any) -> Any:
-        shared.append(np.shares_memory(body, one._trainer.body.data.numpy()))
+        shared.append(np.shares_memory(body, one.trainer.body.data.numpy()))
         return real(base, body, *rest, **more)
 
     monkeypatch.setattr(private, "privatize", privatize)
@@ -166,12 +166,12 @@ def test_the_base_is_the_mix_whoever_writes_to_the_body(
 
     def mix(*arguments: Any) -> bool:
         found = real(*arguments)
-        one._trainer.body.data.add_(SECRET)  # as a thread would that train has left behind
+        one.trainer.body.data.add_(SECRET)  # as a thread would that train has left behind
         return found
 
     monkeypatch.setattr(guard, "weighted_sum", mix)
     largest_sent(one)
-    assert np.abs(one._gossip._base).max() < 3
+    assert np.abs(one.gossip._base).max() < 3
 
 
 class Extending(Plain):

@@ -115,7 +115,7 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], goss
     gossip(found, ROUNDS)
     expected, known = recursion(ROUNDS, **options)
     for ours, w, second in zip(found, expected, known, strict=True):
-        peer = ours._trainer
+        peer = ours.trainer
         np.testing.assert_allclose(peer.model.data.double().numpy(), w, rtol=0, atol=3e-5)
         blocks = {"none": np.zeros(0), "full": second[BODY]}
         shown = blocks.get(options.get("aggregate", "mean"), second[[0, 6]])
@@ -130,7 +130,7 @@ def test_without_all_three_parts_it_is_localadamw_to_the_bit(gossip: Gossip) -> 
     for peers in (one, other):
         gossip(peers, ROUNDS)
     for a, b in zip(one, other, strict=True):
-        assert torch.equal(a._trainer.model.data, b._trainer.model.data)
+        assert torch.equal(a.trainer.model.data, b.trainer.model.data)
 
 
 @pytest.mark.parametrize(("head", "named"), [(("v",), "fedper"), ((), "dfedavgm")])
@@ -142,7 +142,7 @@ def test_localadamw_is_another_name_to_the_bit(head: tuple[str, ...], named: str
         gossip(peers, ROUNDS)
     for a, b in zip(one, other, strict=True):
         assert a.head_parameters == (9 if head else 0)
-        assert torch.equal(a._trainer.model.data, b._trainer.model.data)
+        assert torch.equal(a.trainer.model.data, b.trainer.model.data)
 
 
 def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> None:
@@ -150,7 +150,7 @@ def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> N
     for peers in (one, other):
         gossip(peers, ROUNDS)
     for a, b in zip(one, other, strict=True):
-        assert torch.equal(a._trainer.shared.data, b._trainer.shared.data)
+        assert torch.equal(a.trainer.shared.data, b.trainer.shared.data)
 
 
 def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
@@ -167,13 +167,13 @@ def test_after_a_round_that_was_sat_out_no_change_is_followed(gossip: Gossip) ->
     peers, others = learners(), learners(gamma=0.0)
     gossip(peers, 2)
     with torch.no_grad():
-        others[0]._trainer.model.data.copy_(peers[0]._trainer.model.data)
-        others[0]._trainer.extras["second_moment"].copy_(peers[0]._trainer.extras["second_moment"])
-    others[0]._algorithm.restore(peers[0]._algorithm.state())
+        others[0].trainer.model.data.copy_(peers[0].trainer.model.data)
+        others[0].trainer.extras["second_moment"].copy_(peers[0].trainer.extras["second_moment"])
+    others[0].algorithm.restore(peers[0].algorithm.state())
     for one in (peers[0], others[0]):
         one.sit_out(1)
         one.train(2)
-    assert torch.equal(peers[0]._trainer.model.data, others[0]._trainer.model.data)
+    assert torch.equal(peers[0].trainer.model.data, others[0].trainer.model.data)
 
 
 def test_options_that_do_not_go_together_are_refused(make_task: Make, tmp_path: Path) -> None:
@@ -212,20 +212,20 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_t
     )  # fmt: skip
     for number in range(2):
         ours.train(number)
-        (mean,) = ours._trainer.extras["second_moment"].tolist()
+        (mean,) = ours.trainer.extras["second_moment"].tolist()
         assert mean == pytest.approx(0.0 if correct else 1 / 256, abs=0.05 / 256)
-        assert ours._trainer.noise_std == 1 / 16
+        assert ours.trainer.noise_std == 1 / 16
         ours.mix({}, {0: 1.0})
-    with ours._trainer.freely():
-        assert ours._trainer.noise_std == 0.0
+    with ours.trainer.freely():
+        assert ours.trainer.noise_std == 0.0
 
 
 def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
     """The first squares are few: v without the noise is below zero for most values, and the floor bounds the steps."""
     ours = sampled(make_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
-    before = ours._trainer.model.data.clone()
+    before = ours.trainer.model.data.clone()
     ours.train(0)
-    moved = (ours._trainer.model.data - before).abs() / ours._trainer.decayed(0.05)
+    moved = (ours.trainer.model.data - before).abs() / ours.trainer.decayed(0.05)
     # A step is |g| / max(sqrt(g^2 - s^2), s / 2), at most sqrt(5), where g^2 = 1.25 s^2.
     assert 2.0 < moved.max() <= math.sqrt(5) + 1e-3
 
@@ -245,5 +245,5 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
         sent = np.frombuffer((ours.release(number) or [])[0], "<f4")
         assert np.isfinite(sent).all()
         ours.mix({}, {0: 1.0})
-        np.testing.assert_array_equal(ours._gossip.state()["base"], sent)  # what `mixed` keeps is no part of an update
-        ours._trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them
+        np.testing.assert_array_equal(ours.gossip.state()["base"], sent)  # what `mixed` keeps is no part of an update
+        ours.trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them

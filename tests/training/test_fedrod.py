@@ -113,9 +113,9 @@ def test_two_rounds_are_those_of_plain_torch(tmp_path: Path) -> None:
             client.generic.load_state_dict({k: sum(w * states[j][k] for j, w in row.items()) for k in states[rank]})
     for ours, client in zip(learners, clients, strict=True):
         for name, value in client.generic.state_dict().items():
-            torch.testing.assert_close(ours._model.state_dict()[name].double(), value, rtol=0, atol=1e-5)
+            torch.testing.assert_close(ours.trainer.module.state_dict()[name].double(), value, rtol=0, atol=1e-5)
         for name, value in client.own.state_dict().items():
-            torch.testing.assert_close(ours._algorithm._personal.now()[name].double(), value, rtol=0, atol=1e-5)
+            torch.testing.assert_close(ours.algorithm._personal.now()[name].double(), value, rtol=0, atol=1e-5)
 
         # What predicts is the sum of both logits: in the evaluation, and in a file that the user's own model loads.
         logits = client.logits()
@@ -132,11 +132,11 @@ def test_two_rounds_are_those_of_plain_torch(tmp_path: Path) -> None:
 def test_an_absent_class_costs_nothing_and_leaves_its_generic_logit_alone() -> None:
     for rank, absent in LACKS.items():
         ours = learner(rank)
-        before = copy.deepcopy(ours._model.state_dict())
+        before = copy.deepcopy(ours.trainer.module.state_dict())
         loss = ours.train(0)
         assert loss is not None
         assert math.isfinite(loss)
-        after, own = ours._model.state_dict(), ours._algorithm._personal.now()
+        after, own = ours.trainer.module.state_dict(), ours.algorithm._personal.now()
         assert all(torch.isfinite(value).all() for value in (*after.values(), *own.values()))
         for c in range(CLASSES):
             for name in ("fc.weight", "fc.bias"):
@@ -149,14 +149,14 @@ def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
     ours = learner(1)
     ours.train(0)
     payload = b"".join(bytes(buffer) for buffer in ours.release(0) or [])
-    model = torch.cat([p.detach().reshape(-1) for p in ours._model.parameters()])
+    model = torch.cat([p.detach().reshape(-1) for p in ours.trainer.module.parameters()])
     assert payload == model.numpy().astype("<f4").tobytes()
     counts = np.bincount(data(1)[1].numpy(), minlength=CLASSES)
     assert counts[2] == 0
     for kind in ("<i4", "<i8", "<f4", "<f8"):
         assert counts.astype(kind).tobytes() not in payload
     assert np.log(counts[0]).astype("<f4").tobytes() not in payload
-    own = torch.cat([p.reshape(-1) for p in ours._algorithm._personal.now().values()])
+    own = torch.cat([p.reshape(-1) for p in ours.algorithm._personal.now().values()])
     assert not set(own.tolist()) & set(np.frombuffer(payload, "<f4").tolist())
     assert ours.payload_bytes == len(payload)
     assert (ours.body_parameters, ours.head_parameters) == (model.numel(), own.numel())

@@ -63,7 +63,7 @@ def learner(
 
 
 def nu(ours: TorchLearner) -> Array:
-    head = ours._algorithm._personal
+    head = ours.algorithm._personal
     head.now()
     values: Array = head.trained.data.double().numpy().copy()
     return values
@@ -185,7 +185,7 @@ def test_three_rounds_of_three_peers_are_those_of_numpy(changes: dict[str, Any],
 
 def near(ours: TorchLearner, client: Client, folder: Path) -> None:
     """Both models, nu, and what predicts: in the evaluation, and in a file that the user's own model loads."""
-    for name, value in ours._model.state_dict().items():
+    for name, value in ours.trainer.module.state_dict().items():
         np.testing.assert_allclose(value.numpy(), client.generic[name], rtol=0, atol=1e-5)
     expected = np.concatenate([client.nu[name].ravel() for name in "ubvc"])
     np.testing.assert_allclose(nu(ours), expected, rtol=0, atol=1e-5)
@@ -207,7 +207,7 @@ def near(ours: TorchLearner, client: Client, folder: Path) -> None:
 def test_the_payload_is_nus_change_and_the_generic_model() -> None:
     ours = learner(1)
     count = HIDDEN * (CLASSES + 1) + CLASSES * (FEATURES + 1) * (HIDDEN + 1)
-    model = sum(parameter.numel() for parameter in ours._model.parameters())
+    model = sum(parameter.numel() for parameter in ours.trainer.module.parameters())
     assert ours.manifest["extras"] == {"hypernetwork": count}
     assert (ours.body_parameters, ours.head_parameters, ours.shared_values) == (model, 0, model + count)
     start = nu(ours)
@@ -245,9 +245,9 @@ def test_all_peers_begin_with_one_nu_that_follows_from_the_seed() -> None:
 def test_a_private_update_is_clipped_and_noised_as_one_vector(tmp_path: Path) -> None:
     session = ClientSession(Guarantee(1e-7, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     ours = learner(learns={"session": session})
-    start = ours._trainer.shared.data.double().numpy().copy()
+    start = ours.trainer.shared.data.double().numpy().copy()
     ours.train(0)
-    update = ours._trainer.shared.data.double().numpy() - start
+    update = ours.trainer.shared.data.double().numpy() - start
     count = ours.shared_values - ours.body_parameters
     assert np.linalg.norm(update[:count]) > 0.05
     assert np.linalg.norm(update[count:]) > 0.05
@@ -269,17 +269,17 @@ def test_interrupted_training_keeps_the_steps_that_were_made() -> None:
         if len(seen) == 2:
             ours.interrupt()
 
-    ours._model.body.register_forward_hook(stop)
+    ours.trainer.module.body.register_forward_hook(stop)
     with pytest.raises(Interrupted):
         ours.train(0)
     expected.train(0)
-    assert torch.equal(ours._trainer.shared.data, expected._trainer.shared.data)
-    assert ours._trainer.extras["hypernetwork"].any()
+    assert torch.equal(ours.trainer.shared.data, expected.trainer.shared.data)
+    assert ours.trainer.extras["hypernetwork"].any()
 
 
 def test_in_bfloat16_the_head_is_made_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, plain = learner(learns={"compute": Compute(amp="bf16")}), learner()
-    head = ours._algorithm._personal
+    head = ours.algorithm._personal
     made, types = head.made, set()
 
     def recorded() -> Mapping[str, Tensor]:
@@ -298,10 +298,10 @@ def test_in_bfloat16_the_head_is_made_in_float32(monkeypatch: pytest.MonkeyPatch
 def test_evaluating_and_writing_change_nothing(tmp_path: Path) -> None:
     ours = learner()
     ours.train(0)
-    before = ours._trainer.shared.data.clone()
+    before = ours.trainer.shared.data.clone()
     assert ours.evaluate() == ours.evaluate()
     ours.write_model(tmp_path / "model")
-    assert torch.equal(ours._trainer.shared.data, before)
+    assert torch.equal(ours.trainer.shared.data, before)
 
 
 # What is refused.

@@ -137,7 +137,7 @@ def test_built_in_names_and_classes() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Mien", r"there is no 'Mien': did you mean 'Mine'\? it has Mine, Quiet, "),
+        ("Mien", r"has no 'Mien': did you mean 'Mine'\? it has Mine, Quiet, "),
         ("Algorithm", "is the class Algorithm; it must be a subclass of dpeer.training.Algorithm"),
         ("function", "is a function; it must be a subclass"),
         ("number", "is a int; it must be a subclass"),
@@ -172,7 +172,7 @@ def test_what_goes_wrong_later_names_the_algorithm(
 
 
 def test_what_cannot_be_imported_is_refused_in_a_line(tmp_path: Path) -> None:
-    refused(lambda: find_algorithm("no/such.py:Mine"), r"^algorithm 'no/such.py:Mine': there is no file 'no/such.py'")
+    refused(lambda: find_algorithm("no/such.py:Mine"), r"^algorithm 'no/such.py:Mine': no such file: 'no/such.py'")
     refused(lambda: find_algorithm("no_such_module:Mine"), "cannot be imported: ModuleNotFoundError")
     refused(lambda: find_algorithm("mine.py"), "'mine.py' names no class; write 'mine.py:CLASS'")
     for text, message in (

@@ -60,8 +60,8 @@ def linear(algorithm: str, **changes: Any) -> TorchLearner:
 
 def predicted(learner: TorchLearner) -> Vector:
     """What predicts, as one vector [v, b, u]."""
-    with learner._keeping.kept():
-        named = dict(learner._model.named_parameters())
+    with learner.keeping.kept():
+        named = dict(learner.trainer.module.named_parameters())
         parts = [named[name].detach().reshape(-1) for name in ("v.weight", "v.bias", "u.weight")]
         return torch.cat(parts).double().numpy()
 
@@ -104,7 +104,7 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
         learner.release(number)
         learner.mix({}, {2: 1.0})
     learner.finish(1)
-    before, trains_on = predicted(learner), learner._trainer.model.data.clone()
+    before, trains_on = predicted(learner), learner.trainer.model.data.clone()
     gradients = learner.gradients
     found = learner.fine_tune(1)
     of_head = finish.startswith("head")
@@ -121,7 +121,7 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
     assert learner.finish_rate == pytest.approx(rate)
     assert learner.kept_point == "finished"
     assert learner.gradients - gradients == epochs * SAMPLES
-    assert torch.equal(learner._trainer.model.data, trains_on), "the run can go on from what was mixed"
+    assert torch.equal(learner.trainer.model.data, trains_on), "the run can go on from what was mixed"
     if of_head:
         assert np.array_equal(predicted(learner)[WIDTH + 1 :], before[WIDTH + 1 :]), "the body keeps its bits"
 
@@ -192,7 +192,7 @@ def test_no_neighbor_hears_of_it(algorithm: str, finish: str, make_task: MakeTas
         gossip(peers, 1, start=2)
         runs.append(peers)
     for one, other in zip(*runs, strict=True):
-        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+        assert torch.equal(one.trainer.model.data, other.trainer.model.data)
         assert one.evaluate() == other.evaluate()
         assert one.kept_point == other.kept_point == ("trained" if algorithm == "local" else "mixed")
 
@@ -207,10 +207,10 @@ def test_a_sparse_model_stays_sparse(make_task: MakeTask, gossip: Gossip) -> Non
             assert held is not None
             assert 0 < held.sum() < len(held)
             peer.fine_tune(1)
-            found = peer._finishing.found
+            found = peer.finishing.found
             assert found is not None
             assert not found.values[~held].any()
-            assert (found.values != peer._trainer.model.data).any()
+            assert (found.values != peer.trainer.model.data).any()
 
 
 def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> None:
@@ -222,11 +222,12 @@ def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> 
 
     learner = made()
     learner.train(0)
-    outside = {name: value.clone() for name, value in learner._model.named_buffers()}
+    outside = {name: value.clone() for name, value in learner.trainer.module.named_buffers()}
     learner.fine_tune(0)
-    assert all(torch.equal(value, dict(learner._model.named_buffers())[name]) for name, value in outside.items())
-    with learner._keeping.kept():
-        inside = dict(learner._model.named_buffers())
+    after = dict(learner.trainer.module.named_buffers())
+    assert all(torch.equal(value, after[name]) for name, value in outside.items())
+    with learner.keeping.kept():
+        inside = dict(learner.trainer.module.named_buffers())
         assert not torch.equal(inside["2.0.running_mean"], outside["2.0.running_mean"])
     assert learner.rows()[0] == learner.evaluate()
 
@@ -249,7 +250,7 @@ def test_it_is_in_the_checkpoint(
         one.finish(1)
         one.evaluate()
         one.fine_tune(1)
-        folder = tmp_path / str(one._rank)
+        folder = tmp_path / str(one.trainer.rank)
         folder.mkdir()
         one.save(folder)
         other.load(folder)
@@ -263,11 +264,11 @@ def test_it_is_in_the_checkpoint(
 def test_an_interrupted_one_has_changed_nothing(make_task: MakeTask) -> None:
     learner = build_learner(make_task(), "dfedavgm", Hyperparameters(finish="all:2"), rank=0, seed=0)
     learner.train(0)
-    before = learner._trainer.model.data.clone()
+    before = learner.trainer.model.data.clone()
     learner.interrupt()
     with pytest.raises(Interrupted):
         learner.fine_tune(0)
-    assert torch.equal(learner._trainer.model.data, before)
+    assert torch.equal(learner.trainer.model.data, before)
     assert learner.kept_point == "trained"
 
 
@@ -304,16 +305,16 @@ def test_the_best_model_may_be_of_each_point(
         learner.train(number)
         learner.release(number)
         learner.evaluate()
-        values[number, "trained"] = learner._trainer.model.data.clone()
+        values[number, "trained"] = learner.trainer.model.data.clone()
         learner.mix({}, {0: 1.0 - 0.1 * number})
         learner.evaluate()
-        values[number, "mixed"] = learner._trainer.model.data.clone()
+        values[number, "mixed"] = learner.trainer.model.data.clone()
     learner.fine_tune(1)
-    assert learner._finishing.found is not None
-    values[1, "finished"] = learner._finishing.found.values
+    assert learner.finishing.found is not None
+    values[1, "finished"] = learner.finishing.found.values
     assert (learner.best_round, learner.kept_point) == best
     learner.write_model(tmp_path / "m")
     written = load_file(tmp_path / "m")
-    flat = torch.cat([written[name].reshape(-1) for name, *_ in learner._trainer.model.layout])
+    flat = torch.cat([written[name].reshape(-1) for name, *_ in learner.trainer.model.layout])
     assert torch.equal(flat, values[best])
-    assert torch.equal(learner._trainer.model.data, values[1, "mixed"])
+    assert torch.equal(learner.trainer.model.data, values[1, "mixed"])

@@ -34,7 +34,7 @@ Gradient = Callable[[list[Tensor], Tensor], list[Tensor]]
 def pair(make_task: Make) -> tuple[Trainer, "Plain"]:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED)._trainer, theirs
+    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED).trainer, theirs
 
 
 class Plain:
@@ -159,7 +159,7 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(mak
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
     h = H.model_copy(update={"grad_clip": clip, "lr_decay": 0.9})
-    ours = build_learner(task, "dfedavgm", h, rank=RANK, seed=SEED)._trainer
+    ours = build_learner(task, "dfedavgm", h, rank=RANK, seed=SEED).trainer
     other = torch.nn.Parameter(torch.zeros(3))
     beside = Flat("beside", [("w", other)])
 
@@ -179,6 +179,6 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(mak
 
 
 def test_an_empty_part_takes_nothing(make_task: Make) -> None:
-    ours = build_learner(make_task(), "dfedavgm", H, rank=RANK, seed=SEED)._trainer
+    ours = build_learner(make_task(), "dfedavgm", H, rank=RANK, seed=SEED).trainer
     ours.fit(ours.head, epochs=3, lr=LR, gradient=sam(0.3))
     assert (ours.gradients, ours.loss) == (0, None)

@@ -109,7 +109,7 @@ def test_dense_tensors_of_any_type_are_trained_beside_and_saved(
     first.save(tmp_path)
     second.load(tmp_path)
     first.write_model(tmp_path / "model.safetensors")
-    assert torch.equal(second._model.extra, tensor)
+    assert torch.equal(second.trainer.module.extra, tensor)
 
 
 class Words(nn.Module):

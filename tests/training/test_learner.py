@@ -30,7 +30,7 @@ def make(make_task: Make) -> Callable[..., TorchLearner]:
 
 
 def everything(learner: TorchLearner) -> torch.Tensor:
-    return torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
+    return torch.cat([p.detach().reshape(-1) for p in learner.trainer.module.parameters()])
 
 
 def payload_of(values: Any) -> list[bytes]:
@@ -85,7 +85,7 @@ def test_nothing_of_the_head_is_released(make: Callable[..., TorchLearner]) -> N
     for number in range(3):
         learner.train(number)
         sent = set(np.frombuffer((learner.release(number) or [])[0], "<f4").tolist())
-        assert not sent & set(learner._trainer.head.data.tolist())
+        assert not sent & set(learner.trainer.head.data.tolist())
         learner.mix({}, {0: 1.0})
 
 
@@ -120,7 +120,7 @@ def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., T
     learner = make(2)
     learner.train(0)
     (own,) = learner.release(0) or []
-    learner._trainer.body.data.fill_(99.0)  # only what was released counts
+    learner.trainer.body.data.fill_(99.0)  # only what was released counts
     received = {rank: [memoryview(bytearray(values.tobytes()))] for rank, values in others.items()}
     learner.mix(received, row)
 
@@ -148,10 +148,10 @@ def test_mix_gives_the_same_bits_however_a_payload_is_cut(make: Callable[..., To
 
 def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., TorchLearner]) -> None:
     learner = make(0)
-    head = learner._trainer.head.data.clone()
+    head = learner.trainer.head.data.clone()
     learner.release(0)
     learner.mix({1: payload_of(np.ones(56))}, {0: 0.5, 1: 0.5})
-    assert torch.equal(learner._trainer.head.data, head)
+    assert torch.equal(learner.trainer.head.data, head)
     with pytest.raises(ValueError, match="weights are for ranks"):
         learner.mix({1: payload_of(np.ones(56))}, {0: 0.5, 2: 0.5})
     with pytest.raises(ValueError, match="what can be mixed"):
@@ -196,7 +196,7 @@ def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
         learner.train(0)
     # 4 head steps, then one SAM step of two gradients: the step under way is finished, none is begun.
     assert calls == 6
-    assert learner._trainer.body.data.isfinite().all()
+    assert learner.trainer.body.data.isfinite().all()
     with pytest.raises(Interrupted):
         learner.train(0)
 
@@ -248,7 +248,7 @@ def test_a_resumed_run_continues_with_the_same_bits(
     gossip(whole, 5, evaluate=True)
     gossip(first, 2, evaluate=True)
     for learner, fresh in zip(first, resumed, strict=True):
-        folder = tmp_path / f"{learner._rank}"
+        folder = tmp_path / f"{learner.trainer.rank}"
         folder.mkdir()
         learner.save(folder)
         fresh.load(folder)

@@ -123,9 +123,9 @@ def test_unknown_builtin() -> None:
 def test_missing_files_and_names(write: Write) -> None:
     path = write(GOOD)
     refused(path, "names no factory; write '.*my_task.py:task'")
-    refused("nowhere/my_task.py:task", "there is no file 'nowhere/my_task.py'")
+    refused("nowhere/my_task.py:task", "no such file: 'nowhere/my_task.py'")
     refused("dpeer_no_such_module:task", "cannot be imported: ModuleNotFoundError: No module named")
-    refused(path + ":tsk", "there is no 'tsk': did you mean 'task'\\?")
+    refused(path + ":tsk", "has no 'tsk': did you mean 'task'\\?")
     refused(path + ":torch", "is a module, not a function")
 
 

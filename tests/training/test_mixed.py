@@ -76,9 +76,9 @@ def test_it_is_called_after_mixing_with_what_mixing_gave(make_task: Make, gossip
                 assert learner.mix_sound(received, lambda ranks: dict.fromkeys([*ranks, rank], 1 / SIZE)) == {}  # noqa: B023
             else:
                 learner.mix(received, row)
-            torch.testing.assert_close(learner._algorithm.seen[number], bodies.mean(dim=0), rtol=0, atol=1e-6)
+            torch.testing.assert_close(learner.algorithm.seen[number], bodies.mean(dim=0), rtol=0, atol=1e-6)
             torch.testing.assert_close(learner.body, bodies.mean(dim=0) + 1 + number, rtol=0, atol=1e-6)
-    assert [len(learner._algorithm.seen) for learner in ours] == [2] * SIZE
+    assert [len(learner.algorithm.seen) for learner in ours] == [2] * SIZE
 
 
 def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
@@ -90,7 +90,7 @@ def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
     alone.train(0)
     alone.release(0)
     alone.finish(0)
-    assert sits._algorithm.seen == alone._algorithm.seen == []
+    assert sits.algorithm.seen == alone.algorithm.seen == []
 
 
 def protected(make_task: Make, folder: Path, algorithm: type[Algorithm], *, resume: bool = False) -> TorchLearner:
@@ -150,10 +150,10 @@ def test_a_resumed_run_has_what_it_did_to_the_bit(make_task: Make, gossip: Any, 
         other.load(tmp_path / str(rank))
     gossip(resumed, 2, start=2)
     for one, other in zip(whole, resumed, strict=True):
-        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
-        assert torch.equal(one._algorithm.norm, other._algorithm.norm)
+        assert torch.equal(one.trainer.model.data, other.trainer.model.data)
+        assert torch.equal(one.algorithm.norm, other.algorithm.norm)
         assert one.gradients == 4 * 100
     shuffled = peers()
     gossip(shuffled, 4, workers=SIZE)
     for one, other in zip(whole, shuffled, strict=True):
-        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+        assert torch.equal(one.trainer.model.data, other.trainer.model.data)

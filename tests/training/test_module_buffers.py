@@ -59,7 +59,7 @@ def peer(make_task: Make) -> Peer:
 
 
 def state(learner: TorchLearner) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in learner._model.state_dict().items()}
+    return {name: value.detach().clone() for name, value in learner.trainer.module.state_dict().items()}
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -80,7 +80,7 @@ def test_an_interrupted_finish_leaves_the_buffers_as_they_were(peer: Peer) -> No
     ours = peer("fedbabu")
     rounds(ours, 0, 1)
     before, found = state(ours), ours.evaluate()
-    hook = ours._model.register_forward_hook(lambda *_: ours.interrupt())
+    hook = ours.trainer.module.register_forward_hook(lambda *_: ours.interrupt())
     with pytest.raises(Interrupted):
         ours.finish(0)
     hook.remove()
@@ -97,7 +97,7 @@ def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(peer: Peer, tmp_pa
     assert same(state(ours), before), "what was shared, for rounds to come"
     assert ours.evaluate() != found
     # By hand: the same epochs on the model itself.
-    plain._trainer.fit(plain._trainer.model, epochs=2, lr=0.05, phase="finetune")
+    plain.trainer.fit(plain.trainer.model, epochs=2, lr=0.05, phase="finetune")
     assert ours.evaluate() == plain.evaluate()
     ours.write_model(tmp_path / "model.safetensors")
     assert same(load_file(tmp_path / "model.safetensors"), state(plain))
@@ -130,7 +130,8 @@ def test_a_sam_step_moves_the_statistics_once_and_from_the_unperturbed_pass(
     for learner in (ours, plain):
         for number in range(2):
             learner.train(number)
-    assert int(ours._model.norm.num_batches_tracked) == int(ours._model.calls) == 4  # head and body, twice
+    module = ours.trainer.module
+    assert int(module.norm.num_batches_tracked) == int(module.calls) == 4  # head and body, twice
     for name, value in state(plain).items():
         torch.testing.assert_close(state(ours)[name], value, rtol=0, atol=1e-6)
 
@@ -158,12 +159,12 @@ def test_both_passes_of_a_sam_step_draw_the_same(peer: Peer) -> None:
     ours, plain = peer("dfedsmdc", model=Drawing, head_epochs=0), peer("dfedmdc", model=Drawing, head_epochs=0)
     for number in range(2):  # whether the task draws is found out in the first round
         for learner in (ours, plain):
-            learner._model.drawn.clear()
+            learner.trainer.module.drawn.clear()
             learner.train(number)
-        found = ours._model.drawn
+        found = ours.trainer.module.drawn
         assert found[::2] == found[1::2]
         assert len(set(found)) == 4
-        assert found[::2] == plain._model.drawn, "as many draws as without SAM"
+        assert found[::2] == plain.trainer.module.drawn, "as many draws as without SAM"
 
 
 def test_constants_that_cannot_be_written_are_left_alone(peer: Peer) -> None:
@@ -184,7 +185,7 @@ def test_a_task_that_does_not_draw_leaves_the_generators_to_others(peer: Peer) -
     ours.train(0)
     before = torch.get_rng_state(), np.random.get_state()[1].tobytes()
     drawn: list[Tensor] = []
-    ours._model.register_forward_hook(lambda *_: drawn.append(torch.rand(1)))  # another peer, in another thread
+    ours.trainer.module.register_forward_hook(lambda *_: drawn.append(torch.rand(1)))  # another peer, in another thread
     ours.train(1)
     assert len(set(map(float, drawn))) == len(drawn), "nothing was drawn twice"
     assert np.random.get_state()[1].tobytes() == before[1]

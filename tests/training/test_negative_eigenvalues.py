@@ -51,7 +51,7 @@ def disagreements(algorithm: str, graph: str, size: int, rounds: int, gossip: Go
     found = []
     for number in range(rounds):
         gossip(peers, 1, start=number, weights=matrix)
-        bodies = torch.stack([peer._trainer.body.data for peer in peers]).double()
+        bodies = torch.stack([peer.trainer.body.data for peer in peers]).double()
         found.append(float((bodies - bodies.mean(0)).square().sum(1).mean().sqrt()))
     return found
 

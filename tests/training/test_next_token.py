@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Task, build_learner
-from dpeer.training.next_token import figures_of_windows, next_token_metrics
+from dpeer.training.metrics import figures_of_windows, next_token_metrics
 
 VOCABULARY, LENGTH = 7, 5
 
@@ -62,7 +62,7 @@ def test_rows_are_windows() -> None:
     made = task()
     right, losses = expected(made)
     learner = build_learner(made, "dfedmdc", rank=0, seed=0)
-    rows = learner._selection.rows()[1]
+    rows = learner.selection.rows()[1]
     assert rows.measure == "accuracy"
     np.testing.assert_allclose(rows.values, right)
 
@@ -70,7 +70,7 @@ def test_rows_are_windows() -> None:
         return {"test_loss": figures_of_windows(outputs, targets)["test_loss"]}
 
     made = task(by_row=losses_alone, metrics=lambda figures, _: {"bits": figures["test_loss"].mean()})
-    rows = build_learner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1]
+    rows = build_learner(made, "dfedmdc", rank=0, seed=0).selection.rows()[1]
     assert rows.measure == "test_loss"
     np.testing.assert_allclose(rows.values, losses, rtol=1e-5)
 
@@ -79,7 +79,7 @@ def test_figures_of_rows_that_are_not_the_whole_sets_are_left_out() -> None:
     made = task(
         by_row=lambda outputs, targets: {"accuracy": torch.ones(len(targets))}, metrics=lambda f, t: {"accuracy": 0.5}
     )
-    assert build_learner(made, "dfedmdc", rank=0, seed=0)._selection.rows()[1] is None
+    assert build_learner(made, "dfedmdc", rank=0, seed=0).selection.rows()[1] is None
 
 
 def test_an_infinite_loss_has_an_infinite_perplexity() -> None:

@@ -53,7 +53,7 @@ def test_a_round_is_the_one_that_torch_makes_with_these_weights() -> None:
             for parameter, grad in zip(plain.parameters(), grads, strict=True):
                 parameter -= 0.1 * grad
     ours.train(0)
-    for one, other in zip(ours._model.parameters(), plain.parameters(), strict=True):
+    for one, other in zip(ours.trainer.module.parameters(), plain.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
@@ -71,7 +71,7 @@ def test_the_reported_loss_has_no_weights() -> None:
     inputs, targets = rare().tensors
     for class_weights in ("none", "balanced"):
         ours = learner(class_weights)
-        expected = nn.functional.cross_entropy(ours._model(inputs), targets).item()
+        expected = nn.functional.cross_entropy(ours.trainer.module(inputs), targets).item()
         assert ours.evaluate().test_loss == pytest.approx(expected)
 
 

@@ -77,7 +77,7 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any], make_t
                 parameter.data.copy_(mean)
     for learner, plain in zip(learners, plains, strict=True):
         for name, value in plain.model.state_dict().items():
-            torch.testing.assert_close(learner._model.state_dict()[name].double(), value, rtol=0, atol=2e-5)
+            torch.testing.assert_close(learner.trainer.module.state_dict()[name].double(), value, rtol=0, atol=2e-5)
     assert learners[0].head_parameters == 27
 
 
@@ -87,7 +87,7 @@ def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str, make_task: Make, 
             build_learner(make_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
         ]
         gossip(learners, ROUNDS)
-        return torch.stack([learner._trainer.model.data for learner in learners])
+        return torch.stack([learner.trainer.model.data for learner in learners])
 
     same, pulled = run(printed, {"mu": 0}), run(printed, {"mu": 1.0})
     assert torch.equal(same, run("dfedmdc", {}))

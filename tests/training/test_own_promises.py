@@ -189,8 +189,8 @@ def test_options_are_made_once(make_task: Make) -> None:
 
     options = make_options(Percent, {"percent": 30.0})
     made = build_learner(make_task(), Percent, H, rank=0, seed=0, options=options)
-    assert made._algorithm.options.percent == pytest.approx(0.3)
-    assert made._algorithm.options.double == pytest.approx(0.6)
+    assert made.algorithm.options.percent == pytest.approx(0.3)
+    assert made.algorithm.options.double == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,6 @@ def test_an_algorithm_that_draws_has_bits_of_its_own_place(make_task: Make) -> N
             one.train(number)
             one.release(number)
             one.mix({}, {0: 1.0})
-        return one._trainer.model.data.clone()
+        return one.trainer.model.data.clone()
 
     assert torch.equal(bits(1), bits(2))

@@ -140,7 +140,7 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(make_task: Make, 
         one.load(folder)
         disturb()
         one.write_model(folder / "model.safetensors")
-        return one._algorithm.drawn, load_file(folder / "model.safetensors")
+        return one.algorithm.drawn, load_file(folder / "model.safetensors")
 
     (first, model), (second, other) = drawn(10), drawn(20)
     assert first == second

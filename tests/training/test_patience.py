@@ -73,7 +73,7 @@ def test_a_resumed_peer_has_no_more_patience_than_one_that_never_stopped(
         resumed.load(folder)
         again, _ = run(resumed, range(stop, ROUNDS))
         assert again == trained[stop:]
-        assert torch.equal(resumed._trainer.model.data, whole._trainer.model.data)
+        assert torch.equal(resumed.trainer.model.data, whole.trainer.model.data)
 
 
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm", "fedbabu"])

@@ -29,7 +29,7 @@ def test_right_and_wrong_answers() -> None:
     assert rows is not None
     assert rows.measure == "accuracy"
     with torch.no_grad():
-        expected = made._model(X).argmax(dim=1) == (X[:, 0] > 0).long()
+        expected = made.trainer.module(X).argmax(dim=1) == (X[:, 0] > 0).long()
     assert rows.values == tuple(expected.double().tolist())
     assert found == made.evaluate()
 
@@ -41,7 +41,7 @@ def test_the_area_under_the_curve_is_scikit_learns(classes: int) -> None:
     _, rows = made.rows()
     assert rows is not None
     with torch.no_grad():
-        shares = torch.softmax(made._model(X).double(), dim=1).numpy()
+        shares = torch.softmax(made.trainer.module(X).double(), dim=1).numpy()
     there = [number for number in range(classes) if (targets == number).any()]
     areas = [roc_auc_score(targets == number, shares[:, number]) for number in there]
     assert rows.auroc == pytest.approx(areas[1] if classes == 2 else sum(areas) / len(areas))
@@ -80,7 +80,7 @@ def test_a_regression_has_losses_and_a_constant_to_beat() -> None:
     _, rows = made.rows()
     assert rows is not None
     with torch.no_grad():
-        expected = (made._model(X) - targets) ** 2
+        expected = (made.trainer.module(X) - targets) ** 2
     assert rows.values == pytest.approx(expected.reshape(-1).tolist(), rel=1e-4)
     assert made.constant_loss() == pytest.approx(float(targets.var(correction=0)), rel=1e-5)
     assert learner((X[:, 0] > 0).long(), 2).constant_loss() is None

@@ -35,7 +35,7 @@ class Drawing(Dataset[Any]):
 
 
 def bits(learner: TorchLearner) -> torch.Tensor:
-    return torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
+    return torch.cat([p.detach().reshape(-1) for p in learner.trainer.module.parameters()])
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_dropout_differs_between_ranks_and_rounds(make_task: Callable[..., Task]
     def run(rank: int, number: int) -> None:
         learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
         first: list[torch.Tensor] = []
-        learner._model.drop.register_forward_hook(lambda _m, _i, out: first.append(out.detach() == 0))
+        learner.trainer.module.drop.register_forward_hook(lambda _m, _i, out: first.append(out.detach() == 0))
         learner.train(number)
         masks.append(first[-1])
 
@@ -186,7 +186,7 @@ def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:
         thread.start()
         thread.join()
 
-    learner._model.register_forward_hook(probe)
+    learner.trainer.module.register_forward_hook(probe)
     for number in range(2):
         learner.train(number)
     assert free

@@ -200,7 +200,7 @@ def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable
         "batch_size": batch_size, "rho": 0.4, **changes,
     }  # fmt: skip
     learners = [learner(rank, case.split()[0], h) for rank in range(SIZE)]
-    start = vector(learners[0]._model.state_dict())
+    start = vector(learners[0].trainer.module.state_dict())
     peers = [Peer(rank, start, h) for rank in range(SIZE)]
 
     gossip(learners, ROUNDS, weights=weights)
@@ -220,7 +220,7 @@ def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable
                     peer.own = peer.steps(peer.w, last, "finetune", ALL, peer.h.finetune_epochs, peer.h.body_lr)
         for ours, peer in zip(learners, peers, strict=True):
             # What goes on being trained and shared, what the file holds, and what is evaluated.
-            np.testing.assert_allclose(vector(ours._model.state_dict()), peer.w, rtol=0, atol=2e-5)
+            np.testing.assert_allclose(vector(ours.trainer.module.state_dict()), peer.w, rtol=0, atol=2e-5)
             ours.write_model(tmp_path / "model")
             predicts = peer.w if peer.own is None else peer.own
             np.testing.assert_allclose(vector(load_file(tmp_path / "model")), predicts, rtol=0, atol=2e-5)
@@ -234,23 +234,23 @@ def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> Non
         ours = learner(0, algorithm, h)
         gossip([ours], 2, weights=np.eye(1))
         ours.finish(1)
-        predictor = ours._algorithm.predictor(ours._trainer)
+        predictor = ours.algorithm.predictor(ours.trainer)
         assert predictor is not None
-        assert (predictor - ours._trainer.model.data).abs().max() > 0.01
+        assert (predictor - ours.trainer.model.data).abs().max() > 0.01
 
 
 def test_fedbabu_keeps_the_head_and_goes_on_from_what_was_shared(gossip: Callable[..., None]) -> None:
     """Stopping in between for the fine-tuning changes nothing of the rounds after it."""
     h = {"body_lr": 0.04, "batch_size": 6}
     stopped, straight = learner(0, "fedbabu", h), learner(0, "fedbabu", h)
-    head = straight._trainer.head.data.clone()
+    head = straight.trainer.head.data.clone()
     gossip([straight], 4, weights=np.eye(1))
     gossip([stopped], 2, weights=np.eye(1))
     stopped.finish(1)
     gossip([stopped], 2, start=2, weights=np.eye(1))
     assert torch.equal(straight.body, stopped.body)
-    assert torch.equal(straight._trainer.head.data, head)
-    assert torch.equal(stopped._trainer.head.data, head)
+    assert torch.equal(straight.trainer.head.data, head)
+    assert torch.equal(stopped.trainer.head.data, head)
     assert stopped.evaluate() == straight.evaluate()
 
 
@@ -259,7 +259,7 @@ def test_train_loss_is_the_unperturbed_loss_of_the_last_epoch() -> None:
     h = {"body_lr": 1e-12, "head_lr": 1e-12, "batch_size": 6, "rho": 5.0}
     ours = learner(0, "dfedsmdc", h)
     x, y = data(0)
-    w = np.concatenate([p.detach().double().numpy().reshape(-1) for p in ours._model.parameters()])
+    w = np.concatenate([p.detach().double().numpy().reshape(-1) for p in ours.trainer.module.parameters()])
     expected = 0.5 * np.mean((np.hstack([x, x, np.ones((SAMPLES, 1))]) @ w - y) ** 2)
     assert ours.train(0) == pytest.approx(expected, rel=1e-5)
 
@@ -271,12 +271,12 @@ def test_head_trains_with_the_old_body_and_body_with_the_new_head() -> None:
     old_body = both.body
     both.train(0)
     head_only.train(0)
-    assert torch.equal(both._trainer.head.data, head_only._trainer.head.data)
+    assert torch.equal(both.trainer.head.data, head_only.trainer.head.data)
     assert torch.equal(head_only.body, old_body)
 
     from_new_head = learner(0, "dfedmdc", {"head_epochs": 0})
     from_old_head = learner(0, "dfedmdc", {"head_epochs": 0})
-    from_new_head._trainer.head.data.copy_(both._trainer.head.data)
+    from_new_head.trainer.head.data.copy_(both.trainer.head.data)
     from_new_head.train(0)
     from_old_head.train(0)
     assert torch.equal(from_new_head.body, both.body)
@@ -286,7 +286,7 @@ def test_head_trains_with_the_old_body_and_body_with_the_new_head() -> None:
 def test_what_is_not_trained_gets_no_gradient() -> None:
     ours = learner(0, "dfedmdc")
     seen: list[tuple[bool, bool]] = []
-    net = ours._model
+    net = ours.trainer.module
     net.register_forward_hook(lambda *_: seen.append((net.u.weight.requires_grad, net.v.weight.requires_grad)))
     ours.train(0)
     assert seen == [(False, True)] + [(True, False)] * 5

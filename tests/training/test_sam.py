@@ -83,11 +83,11 @@ EPOCHS: dict[str, tuple[str, dict[str, Any], list[tuple[str, float]]]] = {
 def test_a_sam_step_is_the_gradient_where_the_phases_own_gradient_leads(case: str) -> None:
     algorithm, changes, phases = EPOCHS[case]
     ours = learner(algorithm, **changes)
-    expected = start = doubled(ours._model.state_dict())
+    expected = start = doubled(ours.trainer.module.state_dict())
     for phase, rho in phases:
         expected = stepped(expected, phase, rho)
     ours.train(0)
-    found = ours._model.state_dict()
+    found = ours.trainer.module.state_dict()
     for name, value in expected.items():
         torch.testing.assert_close(found[name].double(), value, rtol=0, atol=1e-6)
     # Each of these would be seen: a step without SAM, and a norm over all parameters.
@@ -102,7 +102,7 @@ def test_only_the_phases_parameters_are_perturbed_and_by_rho(sam: str, moves: st
     epochs = {"body_epochs": 1, "head_epochs": 0} if sam == "body" else {"body_epochs": 0, "head_epochs": 1}
     ours = learner("dfedsmdc", sam=sam, **epochs)
     seen: list[Values] = []
-    ours._model.register_forward_pre_hook(lambda *_: seen.append(doubled(ours._model.state_dict())))
+    ours.trainer.module.register_forward_pre_hook(lambda *_: seen.append(doubled(ours.trainer.module.state_dict())))
     ours.train(0)
     at, above = seen
     distance = torch.cat([(above[name] - at[name]).reshape(-1) for name in NAMES[moves]]).norm()

@@ -23,8 +23,7 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.dpsgd.backends import vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
-from dpeer.training.dpsgd.ghost_norm import SequenceGradients
-from dpeer.training.dpsgd.gradient_factors import ExampleGradients
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients, SequenceGradients
 from dpeer.training.split import split
 from tests.training.sampling import sampled
 
@@ -60,7 +59,7 @@ def apart(
         sums.clear()
         learner.train(0)
         found.append(sums[0])
-        backends.append(learner._trainer._gradient.backends["model"])
+        backends.append(learner.trainer._gradient.backends["model"])
     assert backends[0] is backends[1]
     return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, backends[0]
 
@@ -263,7 +262,7 @@ def test_a_body_that_is_not_finite_is_nobodys_writing(value: float, tmp_path: Pa
         Task(model=nn.Linear(6, 3), head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, noise=5.0
     )
     with torch.no_grad():
-        learner._trainer.model.data[3] = value
+        learner.trainer.model.data[3] = value
     learner.train(0)
     learner.evaluate()
 
@@ -330,7 +329,7 @@ def test_a_group_whose_values_overflow_counts_for_no_more_than_itself(tmp_path: 
         sums.clear()
         learner.train(0)
         found.append(sums[0])
-    assert learner._trainer._gradient.backends["model"] is by_layers
+    assert learner.trainer._gradient.backends["model"] is by_layers
     assert all(np.isfinite(one).all() for one in found)
     assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM
 
@@ -351,7 +350,7 @@ def test_a_number_for_each_record_is_no_series(tmp_path: Path) -> None:
     model[:2].requires_grad_(False)  # so that no gradient of attention is compared
     train = TensorDataset(numbers, torch.arange(60) % 3)
     learner = sampled(Task(model=model, head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, units=64)
-    assert learner._trainer._gradient.backends["model"] is not by_layers
+    assert learner.trainer._gradient.backends["model"] is not by_layers
 
 
 @pytest.mark.parametrize(("places", "inputs", "outputs"), [(9, 13, 30), (15, 21, 31)])

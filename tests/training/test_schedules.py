@@ -33,8 +33,8 @@ def test_rates_are_those_of_torchs_schedulers(schedule: str, make_task: Make) ->
     h = Hyperparameters(lr_schedule=schedule, lr_decay=0.8, rounds=ROUNDS)
     ours = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
     for number in range(ROUNDS):
-        ours._trainer.begin(number)
-        assert ours._trainer.decayed(0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        ours.trainer.begin(number)
+        assert ours.trainer.decayed(0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
         optimizer.step()
         theirs.step()
 
@@ -104,7 +104,7 @@ def test_it_is_on_both_rates(make_task: Make) -> None:
         h = Hyperparameters(
             warmup=warmup, body_epochs=1, head_epochs=1, batch_size=1000, momentum=0.0, body_lr=1e-4, head_lr=1e-4
         )
-        ours = build_learner(make_task(), "dfedmdc", h, rank=0, seed=0)._trainer
+        ours = build_learner(make_task(), "dfedmdc", h, rank=0, seed=0).trainer
         before = ours.model.data.clone()
         for part in (ours.head, ours.body):
             ours.fit(part, epochs=1, lr=1e-4)

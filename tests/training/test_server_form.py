@@ -70,8 +70,8 @@ def test_full_graph_and_uniform_weights_are_the_servers_form(
     gossip(learners, 2, weights=FULL)
     for ours, state in zip(learners, expected, strict=True):
         for name, value in state.items():
-            torch.testing.assert_close(ours._model.state_dict()[name].double(), value, rtol=0, atol=1e-5)
-    heads = {tuple(ours._model.state_dict()["fc.bias"].tolist()) for ours in learners}
+            torch.testing.assert_close(ours.trainer.module.state_dict()[name].double(), value, rtol=0, atol=1e-5)
+    heads = {tuple(ours.trainer.module.state_dict()["fc.bias"].tolist()) for ours in learners}
     assert len(heads) == (1 if algorithm == "fedavg" else CLIENTS)
 
 
@@ -93,5 +93,5 @@ def test_the_same_rounds_by_another_name_to_the_bit(
     for learners in (a, b):
         gossip(learners, 3)
     for x, y in zip(a, b, strict=True):
-        assert torch.equal(x._trainer.model.data, y._trainer.model.data)
+        assert torch.equal(x.trainer.model.data, y.trainer.model.data)
         assert x.evaluate() == y.evaluate()

@@ -146,7 +146,7 @@ def test_each_algorithm_is_its_servers(algorithm: str) -> None:
     run(ours)
     expected = reference()
     for one in ours:
-        np.testing.assert_allclose(one._trainer.model.data.double().numpy(), expected, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(one.trainer.model.data.double().numpy(), expected, rtol=0, atol=2e-5)
     assert np.abs(expected - fedavg()).max() > 1e-3 or algorithm == "fedavg"
 
 
@@ -155,16 +155,16 @@ def test_all_peers_have_one_model_and_one_of_each_extra(algorithm: str) -> None:
     ours = learners(algorithm)
     run(ours)
     for one in ours[1:]:
-        torch.testing.assert_close(one._trainer.shared.data, ours[0]._trainer.shared.data, rtol=0, atol=0)
+        torch.testing.assert_close(one.trainer.shared.data, ours[0].trainer.shared.data, rtol=0, atol=0)
 
 
 def test_a_head_stays_as_the_peer_last_trained_it() -> None:
     h = Hyperparameters(batch_size=20, body_epochs=1, head_epochs=1)
     ours = [build_learner(task(r, ("head",)), "dfedmdc", h, rank=r, seed=0) for r in range(SIZE)]
     outside = [rank for rank in range(SIZE) if rank not in SAMPLES[0]]
-    before = [one._trainer.head.data.clone() for one in ours]
+    before = [one.trainer.head.data.clone() for one in ours]
     run(ours, 1)
-    assert [torch.equal(one._trainer.head.data, was) for one, was in zip(ours, before, strict=True)] == [
+    assert [torch.equal(one.trainer.head.data, was) for one, was in zip(ours, before, strict=True)] == [
         rank in outside for rank in range(SIZE)
     ]
     assert all(torch.equal(one.body, ours[0].body) for one in ours)
@@ -218,7 +218,7 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_ta
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
         assert one.session.ledger.releases == len(drawn)
         assert torch.equal(one.body, ours[0].body)
-        np.testing.assert_array_equal(one._gossip.state()["base"], one.body)
+        np.testing.assert_array_equal(one.gossip.state()["base"], one.body)
 
 
 def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(make_task: Make, tmp_path: Path) -> None:

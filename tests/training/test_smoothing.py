@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.training.smoothing import smoothed
+from dpeer.training.algorithms.fedavg_ls import smoothed
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 997])

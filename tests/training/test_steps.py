@@ -91,7 +91,7 @@ class Plain:
 
 def assert_close(ours: TorchLearner, plain: Plain) -> None:
     for name, value in plain.model.state_dict().items():
-        torch.testing.assert_close(ours._model.state_dict()[name].double(), value, rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours.trainer.module.state_dict()[name].double(), value, rtol=0, atol=1e-5)
 
 
 # local_steps.
@@ -206,7 +206,7 @@ def test_dittos_pull_is_clipped_with_the_gradient(make_task: Make) -> None:
         ours.train(number)
     assert binds_sometimes(personal.norms)
     assert_close(ours, shared)
-    own = ours._algorithm.predictor(ours._trainer)
+    own = ours.algorithm.predictor(ours.trainer)
     assert own is not None
     expected = torch.cat([p.detach().reshape(-1) for p in personal.model.parameters()])
     torch.testing.assert_close(own.double(), expected, rtol=0, atol=1e-5)
@@ -235,7 +235,7 @@ def test_fedrod_clips_generic_and_personal_gradients_each_on_its_own(make_task: 
     assert any(norm > 1.05 * CLIP for norm in norms[1::2])
     assert_close(ours, plain)
     for name, value in own.state_dict().items():
-        torch.testing.assert_close(ours._algorithm._personal.now()[name].double(), value, rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours.algorithm._personal.now()[name].double(), value, rtol=0, atol=1e-5)
 
 
 def test_a_clip_that_is_never_reached_changes_nothing_but_rounding(make_task: Make) -> None:
@@ -243,7 +243,7 @@ def test_a_clip_that_is_never_reached_changes_nothing_but_rounding(make_task: Ma
     for clip in (None, 1e9):
         ours = learner(make_task(RANK), "dfedsmdc", grad_clip=clip)
         ours.train(0)
-        bodies.append(ours._trainer.model.data.clone())
+        bodies.append(ours.trainer.model.data.clone())
     assert torch.equal(bodies[0], bodies[1])
 
 
@@ -260,7 +260,7 @@ def test_gradients_are_counted_as_foretold(make_task: Make, algorithm: str, chan
     ours = learner(task, algorithm, body_epochs=3, head_epochs=2, **changes)
     forward: list[int] = []
     task.model.register_forward_hook(lambda _, given, __: forward.append(len(given[0])))
-    foretold = ours._algorithm.gradients(ours._trainer.hyperparameters) * 50
+    foretold = ours.algorithm.gradients(ours.trainer.hyperparameters) * 50
     assert ours.gradients == 0
     for number in range(2):
         ours.train(number)
@@ -284,7 +284,7 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(make_task: Make, alg
         ours.release(0)
         ours.mix({}, {RANK: 1.0}) if ours.shares else None
         ours.finish(0)
-        return ours._trainer.model.data.clone(), ours.evaluate().test_loss
+        return ours.trainer.model.data.clone(), ours.evaluate().test_loss
 
     model, loss = outcome()
     matter = set()
@@ -300,7 +300,7 @@ def test_an_interrupted_finish_has_changed_nothing(make_task: Make) -> None:
     ours.train(0)
     ours.release(0)
     ours.mix({}, {RANK: 1.0})
-    before, found = ours._trainer.model.data.clone(), ours.evaluate()
+    before, found = ours.trainer.model.data.clone(), ours.evaluate()
     calls: list[None] = []
 
     def third(*_: Any) -> None:
@@ -308,10 +308,10 @@ def test_an_interrupted_finish_has_changed_nothing(make_task: Make) -> None:
         if len(calls) == 3:
             ours.interrupt()
 
-    hook = ours._model.register_forward_hook(third)
+    hook = ours.trainer.module.register_forward_hook(third)
     with pytest.raises(Interrupted):
         ours.finish(0)
     hook.remove()
     assert len(calls) == 3
-    assert torch.equal(ours._trainer.model.data, before)
+    assert torch.equal(ours.trainer.model.data, before)
     assert ours.evaluate() == found

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import TaskError
-from dpeer.training.tensor_files import write_tensors
+from dpeer.training.store import write_tensors
 
 TYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,

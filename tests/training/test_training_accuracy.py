@@ -20,9 +20,9 @@ Gossip = Callable[..., None]
 def right(ours: TorchLearner, data: Any) -> float:
     """The share of rows that the model, as it is, predicts rightly."""
     inputs, labels = data.tensors
-    ours._model.eval()
+    ours.trainer.module.eval()
     with torch.no_grad():
-        return float((ours._model(inputs).argmax(dim=1) == labels).double().mean())
+        return float((ours.trainer.module(inputs).argmax(dim=1) == labels).double().mean())
 
 
 def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make) -> None:
@@ -30,14 +30,14 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make)
     for number in range(2):
         ours.train(number)
         before = ours.evaluate()
-        assert before.training_accuracy == right(ours, ours._trainer.task.train)
-        assert before.accuracy == right(ours, ours._trainer.task.test)
+        assert before.training_accuracy == right(ours, ours.trainer.task.train)
+        assert before.accuracy == right(ours, ours.trainer.task.test)
         sent = ours.release(number)
         assert sent is not None
         other = np.frombuffer(sent[0], "<f4") * 0.5
         ours.mix({1: [other.tobytes()]}, {0: 0.5, 1: 0.5})
         after = ours.evaluate()
-        assert after.training_accuracy == right(ours, ours._trainer.task.train)
+        assert after.training_accuracy == right(ours, ours.trainer.task.train)
 
 
 def test_by_default_it_is_not_measured(make_task: Make) -> None:
@@ -52,8 +52,8 @@ def test_what_predicts_is_measured_where_another_model_trains_on(make_task: Make
     ours.train(0)
     found = ours.fine_tune(0)
     assert found is not None
-    with ours._keeping.predicting():
-        assert found.training_accuracy == right(ours, ours._trainer.task.train)
+    with ours.keeping.predicting():
+        assert found.training_accuracy == right(ours, ours.trainer.task.train)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -65,7 +65,7 @@ def test_measuring_changes_no_bit_of_a_model(dropout: float, make_task: Make, go
             for rank in range(3)
         ]
         gossip(peers, 2, evaluate=True)
-        found.append([ours._trainer.model.data.clone() for ours in peers])
+        found.append([ours.trainer.model.data.clone() for ours in peers])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 

@@ -107,7 +107,7 @@ def test_buffers_of_any_layout_are_saved(make_task: Make, tmp_path: Path) -> Non
     first.train(0)
     first.save(tmp_path)
     second.load(tmp_path)
-    assert torch.equal(second._model.basis, torch.arange(24.0).view(4, 6).T)
+    assert torch.equal(second.trainer.module.basis, torch.arange(24.0).view(4, 6).T)
     first.write_model(tmp_path / "model.safetensors")
 
 
@@ -143,8 +143,8 @@ def test_frozen_parameters_that_change_are_in_the_checkpoint(make_task: Make, tm
     second.load(tmp_path)
     for number in (2, 3):
         second.train(number)
-    for name, value in whole._model.state_dict().items():
-        assert torch.equal(value, second._model.state_dict()[name]), name
+    for name, value in whole.trainer.module.state_dict().items():
+        assert torch.equal(value, second.trainer.module.state_dict()[name]), name
     assert not any("still" in name for path in tmp_path.glob("*.safetensors") for name in load_file(path))
 
 

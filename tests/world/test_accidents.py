@@ -110,7 +110,7 @@ def test_a_site_that_trains_twenty_times_slower_is_told_that_nobody_mixes_it(mon
     monkeypatch.setattr(WorldLearner, "train", slowly)
     world = World(Scenario(3, "full", 5, 60, deadline=5.0), talk=True).run()
     assert not any(3 in heard for (rank, _), heard in world.used.items() if rank != 3), "all its bodies are late"
-    told = [line for line in world.said if "nobody mixes them" in line]
+    told = [line for line in world.said if "no peer mixes them" in line]
     assert told
     assert all("rank 3: the last 3 bodies" in line for line in told)
     assert (

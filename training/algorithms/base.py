@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.codecs import Codec
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Shares, Split
 from dpeer.training.trainer import Trainer
 

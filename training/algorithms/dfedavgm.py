@@ -13,7 +13,7 @@ Algorithm 2, in which quantized changes travel, is `--quantize`: see `dpeer.trai
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

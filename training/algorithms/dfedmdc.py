@@ -13,7 +13,7 @@ authors' Towards More Suitable Personalization in Federated Learning via Decentr
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

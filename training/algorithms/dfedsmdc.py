@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
 from dpeer.training.gradients import plain, sam
-from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.settings import SamOn
+from dpeer.training.settings import Hyperparameters, SamOn
 from dpeer.training.trainer import Trainer
 
 

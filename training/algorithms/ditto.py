@@ -18,7 +18,7 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
 from dpeer.training.gradients import proximal
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

@@ -39,8 +39,8 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import Moments, body_sized
 from dpeer.training.algorithms.options import option
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer

@@ -12,7 +12,7 @@ The paper weighs clients by their number of samples; here W is all that weighs.
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

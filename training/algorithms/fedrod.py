@@ -39,10 +39,10 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import option
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.objective import counted
 from dpeer.training.personal_heads import MadeHead, OwnHead, PersonalHead, hypernetwork_count
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split, is_under
 from dpeer.training.trainer import Trainer
 

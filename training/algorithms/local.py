@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from dpeer.exceptions import ConfigurationError
 from dpeer.training.adam import adamw
 from dpeer.training.algorithms.fedper import FedPer
-from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 VALUES: Mapping[str, Any] = {

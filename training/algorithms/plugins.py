@@ -18,8 +18,8 @@ from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import check_options, make_options
 from dpeer.training.errors import blame
 from dpeer.training.extras import check_extras
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.randomness import LOCK
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.state_files import RESERVED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +19,6 @@ from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
 from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.trainer_counts import Met
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -31,6 +31,27 @@ most 64): then an example's last bits would follow from its place."""
 
 _FEW = 16
 """Fewer examples than so many are computed one by one as quickly as among as many copies as it takes."""
+
+
+@dataclass
+class Met:
+    """What clipping met in a step; for the peer's own files, never for others.
+
+    Attributes:
+        units: How many units were drawn.
+        clipped: How many had a gradient longer than the clip norm.
+        not_finite: How many had one that was not finite, and counted as zero; of a group only such examples do.
+    """
+
+    units: int = 0
+    clipped: int = 0
+    not_finite: int = 0
+
+    def add(self, other: Met) -> None:
+        """Count what another step met, too."""
+        self.units += other.units
+        self.clipped += other.clipped
+        self.not_finite += other.not_finite
 
 
 class PrivateGradient:

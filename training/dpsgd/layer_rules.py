@@ -10,8 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpeer.training.dpsgd.ghost_norm import EmbeddingGradients, sequence_gradients
-from dpeer.training.dpsgd.gradient_factors import DenseGradients, OuterProducts, ParameterGradients
+from dpeer.training.dpsgd.gradient_factors import (
+    DenseGradients,
+    EmbeddingGradients,
+    OuterProducts,
+    ParameterGradients,
+    sequence_gradients,
+)
 from dpeer.training.dpsgd.stable_matmul import MULTIPLE, product
 
 Compute = Callable[[Any, Tensor, Tensor], Mapping[str, ParameterGradients]]

@@ -18,11 +18,11 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.batch_loader import predict
-from dpeer.training.broadcasting import check_broadcast
 from dpeer.training.dpsgd.backends import loss_of_one
 from dpeer.training.dpsgd.choosing import usual_weights
 from dpeer.training.dpsgd.examples import batch_of, check_alike
 from dpeer.training.errors import blame
+from dpeer.training.objective import check_broadcast
 from dpeer.training.randomness import LOCK, generator_states, undisturbed
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 

@@ -9,8 +9,8 @@ from dpeer.training.data.glue import glue as read_glue
 from dpeer.training.data.roles import Roles
 from dpeer.training.data.roles import roles as read_roles
 from dpeer.training.data.text import LONGEST, SHORTEST
+from dpeer.training.metrics import figures_of_windows, next_token_metrics
 from dpeer.training.models import TEXT_TASKS, check_predicts
-from dpeer.training.next_token import figures_of_windows, next_token_metrics
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.data_cache import read

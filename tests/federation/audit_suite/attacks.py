@@ -200,7 +200,7 @@ def _sides() -> list[Array]:
 
 def _all(name: str, found: Sequence[Check], message: str) -> Check:
     failed = [check for check in found if not check.held]
-    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or message)
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.message}" for check in failed) or message)
 
 
 def _axes() -> list[Array]:

@@ -32,7 +32,7 @@ class Check:
     Attributes:
         name: What it is.
         held: Whether the releases have the property.
-        said: What was found.
+        message: The finding in words.
     """
 
     name: str

@@ -208,4 +208,4 @@ def _at_the_end(guarantee: SampleGuarantee) -> Check:
 def together(name: str, found: Sequence[Check], message: str) -> Check:
     """One check that holds if all of these do."""
     failed = [check for check in found if not check.held]
-    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or message)
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.message}" for check in failed) or message)

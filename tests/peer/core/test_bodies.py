@@ -23,17 +23,6 @@ def test_collects_in_rank_order_and_keeps_the_next_round():
     assert inbox.take(1, (1, 5))[5].payload == [b"next"]
 
 
-def test_what_is_here_is_known():
-    inbox = Inbox()
-    inbox.put(1, 0, body(b"one"))
-    assert inbox.has(1, 0)
-    assert not inbox.has(2, 0)
-    assert not inbox.has(1, 1)
-    assert len(inbox) == 1
-    assert list(inbox.take(0, (1, 2, 3))) == [1]
-    assert len(inbox) == 0
-
-
 def test_of_no_use_is_dropped_and_counted():
     inbox = Inbox()
     inbox.open(4)
@@ -45,15 +34,6 @@ def test_of_no_use_is_dropped_and_counted():
     assert inbox.take(4, (1,))[1].payload == [b"first"]
     inbox.put(1, 4, body(b"first"))
     assert inbox.dropped == {"late": 1, "early": 1, "duplicate": 2}
-
-
-def test_opening_a_round_forgets_older_ones():
-    inbox = Inbox()
-    inbox.put(1, 0, body(b"x"))
-    inbox.put(1, 1, body(b"y"))
-    inbox.open(1)
-    assert inbox.dropped == {"late": 1}
-    assert inbox.take(1, (1,))[1].payload == [b"y"]
 
 
 @pytest.fixture
@@ -88,21 +68,6 @@ def test_another_body_is_told_once_for_each_rank_and_round_and_the_first_is_used
     for number in (0, 1):
         found = inbox.take(number, (1, 5))
         assert [one.payload for one in found.values()] == [[b"first"], [b"first"]]
-
-
-def test_another_body_is_noticed_after_the_first_was_collected_and_mixed(inbox, told):
-    inbox.put(1, 0, body(b"first"))
-    inbox.take(0, (1,))
-    assert inbox.earliest == 1
-    inbox.put(1, 0, body(b"first"))
-    assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
-    inbox.put(1, 0, body(b"other"))
-    assert (dict(inbox.dropped), told) == ({"duplicate": 1, "different": 1}, [(1, 0)])
-    inbox.open(1)
-    inbox.put(1, 0, body(b"first"))
-    inbox.put(1, 0, body(b"third"))
-    assert (dict(inbox.dropped), told) == ({"duplicate": 2, "different": 2}, [(1, 0)])
-    assert len(inbox) == 0
 
 
 @pytest.mark.parametrize("ago", [1, 2, 3])
@@ -146,30 +111,11 @@ def test_what_is_remembered_is_bounded(inbox):
         assert [other for other in range(40) if inbox.knows(rank, other)] == [27, 28, 29, 30]
 
 
-def test_a_body_that_never_came_in_time_is_not_a_first_one(inbox, told):
-    inbox.open(4)
-    for text in (b"one", b"other"):
-        inbox.put(1, 3, body(text))
-        inbox.put(1, 6, body(text))
-    assert (dict(inbox.dropped), told) == ({"late": 2, "early": 2}, [])
-
-
 def test_one_that_was_dropped_when_its_round_was_over_is_remembered(inbox, told):
     inbox.put(1, 0, body(b"first"))
     inbox.open(1)
     inbox.put(1, 0, body(b"other"))
     assert (dict(inbox.dropped), told) == ({"late": 1, "different": 1}, [(1, 0)])
-
-
-def test_a_second_body_under_way_is_counted_when_it_can_be_looked_at(inbox, told):
-    assert inbox.wants(1, 0)
-    inbox.put(1, 0, body(b"first"))
-    assert not inbox.wants(1, 0)
-    assert not inbox.dropped
-    inbox.compare(1, 0, fingerprint_of([b"fi", b"rst"]))
-    assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
-    inbox.compare(1, 0, fingerprint_of([b"ot", b"her"]))
-    assert (dict(inbox.dropped), told) == ({"duplicate": 1, "different": 1}, [(1, 0)])
 
 
 # -- fingerprints of bodies --------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_a_difference_is_named_with_both_values(changes, words):
         ),
         ({"manifest": {"secret": 1}}, "the parameters of the body differ"),
         ({"digest": "secret"}, "the initial body differs"),
-        ({"next_round": 11}, "it has run more rounds than there are"),
+        ({"next_round": 11}, "it has run more rounds than this run has"),
     ],
 )
 def test_others_are_told_what_differs_and_nothing_that_came_from_the_other_side(changes, message):

@@ -5,7 +5,7 @@ import pytest
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
-from dpeer.peer.core.rate_limiter import RateLimiter
+from dpeer.peer.core.limits import RateLimiter
 from tests.peer.table import payload, ring
 
 

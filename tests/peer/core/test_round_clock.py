@@ -113,7 +113,7 @@ def alone(**options):
     peer = ring(rounds=9, **options)
     peer.wait(16)
     assert [peer.status(rank) for rank in (1, 2)] == ["dead", "dead"]
-    assert not peer.core.holds(0)
+    assert not peer.core.waiting.holds(0)
     runs_alone(peer, 0)
     peer.do(peer.core.begin(1, peer.now))
     return peer
@@ -122,16 +122,16 @@ def alone(**options):
 @pytest.mark.parametrize("quorum", ["majority", "any"])
 def test_who_has_mixed_nothing_pauses_until_a_neighbor_is_heard(quorum):
     peer = alone(quorum=quorum)
-    assert peer.core.holds(1)
+    assert peer.core.waiting.holds(1)
     peer.do(peer.core.pause(1, peer.now))
     assert "cut off from all neighbors" in peer.events("paused")[0].message
     peer.wait(60)
     assert peer.ended == []
     peer.hear("from 2", peer.hello(2, 0))
     assert peer.ended == [Wake()]
-    assert not peer.core.holds(1)
-    assert peer.core.pauses.count == 1
-    assert peer.core.pauses.seconds == 60
+    assert not peer.core.waiting.holds(1)
+    assert peer.core.waiting.pauses.count == 1
+    assert peer.core.waiting.pauses.seconds == 60
 
 
 def test_a_pause_ends_the_run_after_the_time_to_wait():
@@ -156,7 +156,7 @@ def island():
     for number in range(5):
         peer.hear(peer.links[1], peer.body(1, number))
         peer.hear("from 6", peer.body(6, number), peer.beat(6, 0, presence=[0, 0, *[max(number - 2, 0)] * 4, 0]))
-        assert not peer.core.holds(number)
+        assert not peer.core.waiting.holds(number)
         peer.runs(number)
         peer.ended.clear()
     peer.hear("from 6", peer.goodbye(6, "failed"))
@@ -166,7 +166,7 @@ def island():
 def test_an_island_pauses_when_it_is_further_past_a_quorum_than_news_takes_rounds():
     peer = island()
     begun = 5
-    while not peer.core.holds(begun):
+    while not peer.core.waiting.holds(begun):
         peer.hear(peer.links[1], peer.body(1, begun))
         peer.runs(begun)
         assert peer.ended.pop().bodies.keys() == {1}
@@ -220,10 +220,10 @@ def test_who_is_behind_a_neighbor_but_not_a_quorum_runs_the_round_and_the_neighb
     peer = ring(topology=build("full", 5), rounds=9)
     peer.do(peer.core.begin(2, peer.now))
     peer.hear(peer.links[1], peer.beat(1, 6))
-    assert not peer.core.behind(2)
+    assert not peer.core.waiting.behind(2)
     peer.hear("from 2", peer.beat(2, 2, presence=[0, 6, 0, 6, 3]))
-    assert peer.core.behind(2)
-    assert not ring(topology=build("full", 5), rounds=9).core.behind(2)
+    assert peer.core.waiting.behind(2)
+    assert not ring(topology=build("full", 5), rounds=9).core.waiting.behind(2)
 
 
 def test_who_is_ahead_waits_for_one_that_was_away_if_no_quorum_has_passed_it():
@@ -234,16 +234,16 @@ def test_who_is_ahead_waits_for_one_that_was_away_if_no_quorum_has_passed_it():
         peer.do(peer.core.begin(number, peer.now))
     peer.hear("from 2", peer.hello(2, 1))
     peer.do(peer.core.collect(3, peer.now))
-    assert peer.core.waited_for(peer.now) == [2]
+    assert peer.core.waiting.ranks(peer.now) == [2]
     peer.hear("from 2", peer.beat(2, 1, presence=[0, 3, 0]))
-    assert peer.core.waited_for(peer.now) == []
+    assert peer.core.waiting.ranks(peer.now) == []
 
 
 def test_who_finds_all_neighbors_done_without_it_ends_with_what_it_has():
     peer = alone()
     for link, rank in ((peer.links[1], 1), ("from 2", 2)):
         peer.hear(link, peer.hello(rank, 9), peer.goodbye(rank, "done"))
-    assert peer.core.holds(1)
+    assert peer.core.waiting.holds(1)
     peer.do(peer.core.pause(1, peer.now))
     assert isinstance(peer.ended[0].error, EndsIsolated)
     assert "completed the run without this peer" in str(peer.ended[0].error)
@@ -252,5 +252,5 @@ def test_who_finds_all_neighbors_done_without_it_ends_with_what_it_has():
 def test_without_neighbors_nothing_pauses():
     peer = Table(topology=Isolated(3), rounds=9)
     for number in range(9):
-        assert not peer.core.holds(number)
+        assert not peer.core.waiting.holds(number)
         peer.runs(number)

@@ -40,12 +40,13 @@ def test_a_deadline_is_found_from_rounds_and_waits(rounds, waits, deadline):
 
 
 def test_rounds_around_a_pause_or_sat_out_do_not_count():
-    found = after([30] * 3, [0] * 3)
-    found.collected(50, 0, 91)  # 46 were sat out
-    found.collected(51, 0, 121)
+    found = after([30] * 2, [0] * 2)
+    found.collected(50, 0, 61)  # 47 were sat out
     found.paused()
-    found.collected(52, 0, 10**6)
-    assert list(found._rounds) == [30] * 4
+    found.collected(51, 0, 10**6)
+    assert found.seconds == 3600.0, "two rounds are not enough"
+    found.collected(52, 0, 10**6 + 30)
+    assert found.seconds == 300.0
 
 
 def test_old_rounds_are_forgotten():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.schedule import Schedule, cut_off
 from dpeer.topology import build
 
@@ -53,18 +52,3 @@ def test_what_is_in_the_checkpoint_can_still_be_sent():
     assert cut_off(3, sender=5, receiver=3)
     assert not cut_off(3, sender=5, receiver=4)
     assert cut_off(4, sender=3, receiver=5)
-
-
-def test_the_outbox_keeps_two_rounds_and_who_still_has_to_get_them():
-    outbox = Outbox()
-    for number in range(3):
-        outbox.add(number, [b"head", b"body"], (1, 4))
-    assert sorted(outbox.frames) == [1, 2]
-    assert outbox.pending() == []
-    outbox.ask(4, current_round=2)
-    outbox.ask(1, current_round=0)
-    outbox.ask(3, current_round=0)
-    assert outbox.pending() == [(1, 1), (2, 1), (2, 4)]
-    outbox.sent[2].update((1, 4))
-    assert outbox.bytes_sent(2) == 16
-    assert outbox.bytes_sent(7) == 0

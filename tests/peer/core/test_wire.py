@@ -1,5 +1,8 @@
+"""Wire format: every message comes as it was sent, whatever is damaged is refused, and no header costs much."""
+
 import array
 import contextlib
+import itertools
 import pickle
 import tracemalloc
 
@@ -13,38 +16,12 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 
 FEDERATION = b"f" * 16
-LIMITS = wire.Limits(header_bytes=10_000, payload_bytes=100, buffers=3)
-
-MESSAGES = [
-    wire.Hello(
-        rank=3, next_round=7, reply=True, fingerprint={"size": 8, "rho": 0.05}, manifest={"count": 2}, digest="d"
-    ),
-    wire.Heartbeat(rank=1, federation=FEDERATION, round=12),
-    wire.Goodbye(rank=1, federation=FEDERATION, reason="stopped"),
-    wire.Refusal(rank=1, reason="taken"),
-    wire.Hello(
-        rank=3, next_round=7, fingerprint={}, manifest={}, digest="d", apart_from=2, apart_because="body_lr differs"
-    ),
-    wire.body(FEDERATION, 2, 5, [b"abcd", b""]),
-    wire.body(FEDERATION, 2, 5, []),
-]
-
-
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.kind)
-def test_what_is_encoded_is_decoded(message):
-    assert wire.decode(wire.encode(message), LIMITS) == message
-
-
-def test_buffers_travel_without_a_copy():
-    buffer = memoryview(bytearray(64))
-    frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
-    assert frames[1] is buffer
-    assert wire.decode(frames, LIMITS).buffers[0] is buffer
-
-
-def test_size_counts_header_and_buffers():
-    frames = wire.encode(wire.body(FEDERATION, 0, 0, [b"x" * 40, b"y" * 2]))
-    assert wire.size(frames) == len(frames[0]) + 42
+LIMITS = wire.Limits(header_bytes=10_000, small_header_bytes=1_000, payload_bytes=100, buffers=3)
+HELLO = wire.Hello(
+    rank=3, next_round=7, reply=True, fingerprint={"size": 8, "rho": 0.05}, manifest={"count": 2}, digest="d"
+)
+PACKED = wire.encode(HELLO)[0]
+REFUSAL = wire.Refusal(rank=1, reason="taken")
 
 
 def reason(frames):
@@ -58,61 +35,114 @@ def header(**changes):
     return msgpack.packb(fields)
 
 
-def test_limits_are_checked_before_anything_is_unpacked():
-    assert reason([b"\x00" * 10_001]) == "oversized"
-    assert reason([header(), b"x" * 101]) == "oversized"
-    assert reason([header(), b"", b"", b"", b""]) == "oversized"
+def hello_with(count, blob):
+    """A hello whose manifest has a list of so many times this value."""
+    fields = msgpack.unpackb(PACKED)
+    del fields["manifest"]
+    packer = msgpack.Packer()
+    head = packer.pack_map_header(len(fields) + 1) + b"".join(
+        packer.pack(one) for pair in fields.items() for one in pair
+    )
+    return head + packer.pack("manifest") + packer.pack_map_header(1) + packer.pack("a") + (
+        packer.pack_array_header(count) + blob * count
+    )  # fmt: skip
+
+
+def a_chunk(tag=b"t" * 8, offset=3, data=b"data"):
+    return [b"\xc1" + tag + offset.to_bytes(8, "little"), data]
+
+
+REFUSED = {
+    "oversized": {
+        "a header": [b"\x00" * 10_001],
+        "a payload": [header(), b"x" * 101],
+        "buffers": [header(), b"", b"", b"", b""],
+        "an announcement": [header(sizes=[101])],
+        "an announcement of two": [header(sizes=[50, 51])],
+        "an announcement of four": [header(sizes=[1] * 4)],
+        "a huge announcement": [header(sizes=[2**63])],
+        "two huge ones": [header(sizes=[2**64 - 1, 2**64 - 1])],
+        "the header of an announcement": [header(sizes=[1] * 2_000)],
+    },
+    "malformed": {
+        "nothing": [],
+        "an empty frame": [b""],
+        "no msgpack": [b"not msgpack \xc1"],
+        "a pickle": [pickle.dumps({"kind": "heartbeat"})],
+        "a list": [msgpack.packb([1, 2])],
+        "another kind": [msgpack.packb({"kind": "dance", "rank": 0})],
+        "a negative rank": [header(rank=-1), b"abcd"],
+        "a truth value": [header(rank=True), b"abcd"],
+        "half a round": [header(round=1.5), b"abcd"],
+        "a late round": [header(round=2**60), b"abcd"],
+        "a text": [header(federation="text"), b"abcd"],
+        "another field": [header(extra=1), b"abcd"],
+        "smuggled buffers": [header(buffers=[b"smuggled"]), b"abcd"],
+        "a short buffer": [header(), b"abc"],
+        "a second buffer": [header(), b"abcd", b""],
+        "a negative size": [header(sizes=[-4]), b"abcd"],
+        "a heartbeat with a buffer": [
+            wire.encode(wire.Heartbeat(rank=1, federation=FEDERATION, round=12))[0], b"a buffer",
+        ],
+        "deep lists": [b"\x91" * 5000],
+        "an empty chunk": a_chunk(data=b""),
+        "a short tag": a_chunk(tag=b"t" * 7),
+        "a long tag": a_chunk(tag=b"t" * 9),
+        "a mark alone": [b"\xc1", b"data"],
+        "many marks": [b"\xc1" * 20_000, b"data"],
+        "a chunk without bytes": a_chunk()[:1],
+        "a chunk with an empty part": [*a_chunk(), b""],
+        "another mark": [b"\xc2" + a_chunk()[0][1:], b"data"],
+        "sizes that are no integers": [header(sizes=[2.0])],
+        "sizes that are a text": [header(sizes="4")],
+        "nothing to announce": [header(sizes=[0])],
+        "buffers that are none": [header(sizes=[4], buffers=None)],
+        "a tag": [header(sizes=[4], tag=b"t" * 8)],
+        **{f"{name} in a list of {count}": [hello_with(count, value)] for count in (1, 3) for name, value in {
+            "an extension": b"\xd4\x01\x00",
+            "no UTF-8": b"\xa1\xff",
+            "a surrogate": b"\xa3\xed\xa0\x80",
+            "a key twice": b"\x82\xa1a\x00\xa1a\x01",
+            "a key of bytes": b"\x81\xc4\x01a\x00",
+            "a key of a number": b"\x81\x01\x00",
+            "depth": b"\x91" * 16 + b"\x00",
+            "a short list": b"\xdc\xff\xff",
+            "0xc1": b"\xc1",
+        }.items()},
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "frames",
-    [
-        [],
-        [b""],
-        [b"not msgpack \xc1"],
-        [pickle.dumps({"kind": "heartbeat"})],
-        [msgpack.packb([1, 2])],
-        [msgpack.packb({"kind": "dance", "rank": 0})],
-        [header(rank=-1), b"abcd"],
-        [header(rank=True), b"abcd"],
-        [header(round=1.5), b"abcd"],
-        [header(round=2**60), b"abcd"],
-        [header(federation="text"), b"abcd"],
-        [header(extra=1), b"abcd"],
-        [header(buffers=[b"smuggled"]), b"abcd"],
-        [header(), b"abc"],
-        [header(), b"abcd", b""],
-        [header(sizes=[-4]), b"abcd"],
-        [wire.encode(MESSAGES[1])[0], b"a heartbeat has no buffers"],
-        [b"\x91" * 5000],
-    ],
+    ("why", "frames"),
+    [pytest.param(why, frames, id=name) for why, several in REFUSED.items() for name, frames in several.items()],
 )
-def test_malformed_frames_are_refused(frames):
-    assert reason(frames) == "malformed"
+def test_a_message_that_cannot_be_is_refused(why, frames):
+    assert reason(frames) == reason([memoryview(frame) for frame in frames]) == why
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect of the data
-@given(st.lists(st.binary(max_size=200), max_size=4))
-def test_random_bytes_raise_nothing_but_protocol_errors(frames):
-    with contextlib.suppress(ProtocolError):
-        wire.decode(frames, LIMITS)
+def test_an_announcement_at_the_limits_is_taken():
+    found = wire.decode([header(sizes=[1, 99, 0])], LIMITS)
+    assert (found.buffers, found.payload_bytes) == (None, 100)
 
 
-@given(st.binary(min_size=1, max_size=60), st.integers(0, 200))
-def test_a_damaged_header_raises_nothing_but_protocol_errors(noise, where):
-    good = bytearray(wire.encode(MESSAGES[0])[0])
-    good[where : where + len(noise)] = noise
-    with contextlib.suppress(ProtocolError):
-        wire.decode([bytes(good)], LIMITS)
+def test_buffers_travel_without_a_copy():
+    buffer = memoryview(bytearray(64))
+    frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
+    assert frames[1] is buffer
+    assert wire.decode(frames, LIMITS).buffers[0] is buffer
+    assert wire.size(frames) == len(frames[0]) + 64
 
 
 def test_a_later_version_of_hello_can_be_read_so_that_the_difference_can_be_named():
     later = wire.PROTOCOL + 1
-    fields = msgpack.unpackb(wire.encode(MESSAGES[0])[0]) | {"protocol": later, "compression": "zstd"}
+    fields = msgpack.unpackb(PACKED) | {"protocol": later, "compression": "zstd"}
     assert wire.decode([msgpack.packb(fields)], LIMITS).protocol == later
 
 
-@pytest.mark.parametrize(("message", "field"), [(MESSAGES[0], "apart_because"), (MESSAGES[3], "reason")])
+@pytest.mark.parametrize(
+    ("message", "field"), [(HELLO, "apart_because"), (wire.Refusal(rank=1, reason="taken"), "reason")]
+)
 def test_words_of_another_peer_are_short_and_leave_a_terminal_alone(message, field):
     def frames(text):
         return [msgpack.packb(msgpack.unpackb(wire.encode(message)[0]) | {field: text})]
@@ -132,7 +162,7 @@ def test_federations_differ_when_any_setting_does():
     assert len(one) == 16
 
 
-# Bodies in pieces.
+# Bodies in chunks.
 
 ROOMY = wire.Limits(payload_bytes=10_000, buffers=8)
 CHUNK = 16
@@ -149,57 +179,32 @@ def travelled(buffers, chunk_bytes, limits=ROOMY):
     return [wire.decode(message, limits) for message in chunked(frames, chunk_bytes)]
 
 
-def put_together(announced, chunks):
-    """The buffers, each byte put where its piece says; every byte comes once."""
-    room, times = bytearray(announced.payload_bytes), [0] * announced.payload_bytes
-    for chunk in chunks:
-        assert isinstance(chunk, wire.Chunk)
-        assert chunk.tag == announced.tag
-        for index, byte in enumerate(b"".join(chunk.data)):
-            room[chunk.offset + index] = byte
-            times[chunk.offset + index] += 1
-    assert set(times) <= {1}
-    ends = [sum(announced.sizes[: index + 1]) for index in range(len(announced.sizes))]
-    return [bytes(room[end - length : end]) for end, length in zip(ends, announced.sizes, strict=True)]
-
-
-@given(st.lists(st.sampled_from(AROUND), max_size=5), st.booleans())
-def test_what_is_cut_can_be_put_together(lengths, as_views):
-    contents = [content(length, seed) for seed, length in enumerate(lengths)]
-    buffers = [memoryview(one) if as_views else one for one in contents]
-    first, *rest = travelled(buffers, CHUNK)
-    assert first.sizes == lengths
-    if sum(lengths) <= CHUNK:
+@given(st.lists(st.binary(max_size=60), max_size=5), st.integers(1, 70), st.sampled_from([bytes, memoryview]))
+def test_a_body_that_is_cut_can_be_put_together(contents, chunk_bytes, kind):
+    first, *rest = travelled([kind(one) for one in contents], chunk_bytes)
+    assert first.sizes == [len(one) for one in contents]
+    if sum(first.sizes) <= chunk_bytes:
         assert rest == []
         assert [bytes(one) for one in first.buffers] == contents
         return
     assert first.buffers is None
-    assert [chunk.offset for chunk in rest] == sorted(chunk.offset for chunk in rest)
-    assert max(chunk.nbytes for chunk in rest) <= CHUNK
-    assert {chunk.nbytes for chunk in rest[:-1]} <= {CHUNK}, "only the last one may be shorter"
-    assert put_together(first, rest) == contents
+    assert {chunk.tag for chunk in rest} == {first.tag}
+    ends = list(itertools.accumulate(chunk.nbytes for chunk in rest))
+    assert [chunk.offset for chunk in rest] == [0, *ends[:-1]]
+    assert {chunk.nbytes for chunk in rest[:-1]} == {chunk_bytes}, "only the last one may be shorter"
+    assert b"".join(part for chunk in rest for part in chunk.data) == b"".join(contents)
 
 
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 400))
-def test_any_piece_size_gives_the_same_buffers(contents, chunk_bytes):
-    first, *rest = travelled(contents, chunk_bytes)
-    if rest:
-        assert put_together(first, rest) == contents
-    else:
-        assert sum(map(len, contents)) <= chunk_bytes
-        assert list(first.buffers) == contents
-
-
-def test_pieces_are_parts_of_the_buffers_themselves():
-    buffer = bytearray(3 * CHUNK)
-    frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
-    chunks = [data for _, data in list(chunked(frames, CHUNK))[1:]]
-    buffer[CHUNK] = 255
-    assert [bytes(one)[0] for one in chunks] == [0, 255, 0]
+def test_chunks_are_parts_of_the_buffers_themselves_cut_by_bytes():
+    buffer = array.array("f", range(40))
+    _, *chunks = chunked(wire.encode(wire.body(FEDERATION, 0, 0, [memoryview(buffer)])), 32)
+    buffer[10] = -1.0
+    assert [len(data) for _, data in chunks] == [32] * 5
+    assert b"".join(data for _, data in chunks) == buffer.tobytes()
 
 
 @pytest.mark.parametrize("length", [0, 1, 5_000])
-def test_without_a_piece_size_nothing_is_cut(length):
+def test_without_a_chunk_size_nothing_is_cut(length):
     frames = wire.encode(wire.body(FEDERATION, 2, 5, [content(length), b"end"]))
     (only,) = chunked(frames, None)
     assert only is frames
@@ -217,70 +222,16 @@ def test_bodies_have_tags_of_their_own():
     assert len(tags) == len(sets)
 
 
-def a_piece(tag=b"t" * 8, offset=3, data=b"data"):
-    return [b"\xc1" + tag + offset.to_bytes(8, "little"), data]
-
-
-def test_a_piece_may_have_the_bytes_of_several_buffers():
-    found = wire.decode([*a_piece(), b"more"], LIMITS)
-    assert (found.data, found.nbytes) == ((b"data", b"more"), 8)
-
-
-def test_a_piece_says_where_it_belongs():
+def test_a_chunk_says_where_it_belongs():
     for kind in (bytes, memoryview):
-        found = wire.decode([kind(frame) for frame in a_piece()], LIMITS)
+        found = wire.decode([kind(frame) for frame in a_chunk()], LIMITS)
         assert (found.tag, found.offset, b"".join(found.data)) == (b"t" * 8, 3, b"data")
-    assert wire.decode(a_piece(offset=2**64 - 1), LIMITS).offset == 2**64 - 1
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        a_piece(data=b""),
-        a_piece(tag=b"t" * 7),
-        a_piece(tag=b"t" * 9),
-        [b"\xc1", b"data"],
-        [b"\xc1" * 20_000, b"data"],
-        a_piece()[:1],
-        [*a_piece(), b""],
-        [b"\xc2" + a_piece()[0][1:], b"data"],
-        [header(sizes=[-4])],
-        [header(sizes=[2.0])],
-        [header(sizes="4")],
-        [header(sizes=[0])],
-        [header(sizes=[0] * 5)],
-        [header(sizes=[4], buffers=None)],
-        [header(sizes=[4], tag=b"t" * 8)],
-    ],
-)
-def test_malformed_pieces_and_announcements_are_refused(frames):
-    assert reason(frames) == "malformed"
-    assert reason([memoryview(frame) for frame in frames]) == "malformed"
-
-
-@pytest.mark.parametrize(
-    "sizes", [[101], [50, 51], [1] * 4, [2**63], [2**64 - 1, 2**64 - 1], [1] * 5_000], ids=lambda sizes: f"{sizes[:2]}"
-)
-def test_an_announcement_beyond_the_limits_is_refused(sizes):
-    assert reason([header(sizes=sizes)]) == "oversized"
-
-
-def test_an_announcement_at_the_limits_is_not():
-    found = wire.decode([header(sizes=[1, 99, 0])], LIMITS)
-    assert found.buffers is None
-    assert found.payload_bytes == 100
-
-
-def test_the_header_of_an_announcement_is_small():
-    limits = wire.Limits(header_bytes=10_000, small_header_bytes=1_000, payload_bytes=10**9, buffers=10_000)
-    assert wire.decode([header(sizes=[1] * 500)], limits).payload_bytes == 500
-    with pytest.raises(ProtocolError) as caught:
-        wire.decode([header(sizes=[1] * 1_000)], limits)
-    assert caught.value.reason == "oversized"
+    assert wire.decode(a_chunk(offset=2**64 - 1), LIMITS).offset == 2**64 - 1
+    assert wire.decode([*a_chunk(), b"more"], LIMITS).data == (b"data", b"more")
 
 
 @given(st.binary(max_size=30), st.lists(st.binary(max_size=40), max_size=2))
-def test_random_bytes_after_a_pieces_mark_are_a_piece_or_refused(noise, frames):
+def test_random_bytes_after_a_chunks_mark_are_a_chunk_or_refused(noise, frames):
     try:
         found = wire.decode([b"\xc1" + noise, *frames], LIMITS)
     except ProtocolError as error:
@@ -292,30 +243,9 @@ def test_random_bytes_after_a_pieces_mark_are_a_piece_or_refused(noise, frames):
         assert all(frames)
 
 
-def test_a_buffer_of_wide_items_is_cut_by_bytes():
-    buffer = memoryview(array.array("f", range(40)))
-    _, *chunks = chunked(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
-    assert [len(data) for _, data in chunks] == [32] * 5
-    assert b"".join(data for _, data in chunks) == buffer.tobytes()
-
-
 # What a header costs, whoever made it.
 
 BIG = wire.Limits(payload_bytes=100)
-HELLO = wire.encode(MESSAGES[0])[0]
-
-
-def hello_with(count, blob):
-    """A hello whose manifest has a list of so many times this value."""
-    fields = msgpack.unpackb(HELLO)
-    del fields["manifest"]
-    packer = msgpack.Packer()
-    head = packer.pack_map_header(len(fields) + 1) + b"".join(
-        packer.pack(one) for pair in fields.items() for one in pair
-    )
-    return head + packer.pack("manifest") + packer.pack_map_header(1) + packer.pack("a") + (
-        packer.pack_array_header(count) + blob * count
-    )  # fmt: skip
 
 
 COSTLY = {
@@ -348,30 +278,10 @@ def test_no_header_takes_much_more_memory_than_its_bytes(costly):
     assert peak < 16 * BIG.header_bytes
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"\xd4\x01\x00",
-        b"\xa1\xff",
-        b"\xa3\xed\xa0\x80",
-        b"\x82\xa1a\x00\xa1a\x01",
-        b"\x81\xc4\x01a\x00",
-        b"\x81\x01\x00",
-        b"\x91" * 16 + b"\x00",
-        b"\xdc\xff\xff",
-        b"\xc1",
-    ],
-    ids=["extension", "no UTF-8", "surrogate", "key twice", "key of bytes", "key of a number", "deep", "short", "0xc1"],
-)
-def test_a_value_that_no_message_has_is_refused_wherever_it_is(value):
-    for count in (1, 3):
-        assert reason([hello_with(count, value)]) == "malformed"
-
-
 @pytest.mark.slow
 def test_as_many_parameters_as_fit_a_header_are_no_attack():
     parameters = [{"name": f"{number:02x}", "shape": [1], "offset": 0} for number in range(20_000)]
-    hello = MESSAGES[0].model_copy(update={"manifest": {"parameters": parameters}})
+    hello = HELLO.model_copy(update={"manifest": {"parameters": parameters}})
     assert wire.decode(wire.encode(hello), BIG) == hello
 
 
@@ -387,7 +297,7 @@ def test_a_field_of_another_kind_is_refused(field, wrong):
 
 # Every kind of message, whatever it says.
 
-SMALL = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SMALL = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 numbers, words = st.integers(0, 2**31 - 1), st.text(max_size=20)
 plain = st.recursive(
     st.none()

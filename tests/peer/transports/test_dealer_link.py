@@ -145,50 +145,6 @@ async def test_a_name_that_cannot_be_resolved_at_first_is_said_and_asked_for_aga
     assert any("'neighbor.test' cannot be resolved (Temporary failure" in line for line in ours.logs[0])
 
 
-def wide(vector_learner, count, size):
-    manifest = {"dtype": "float64", "count": count, "parameters": []}
-    return {rank: {"learner": vector_learner(rank, count, manifest)} for rank in range(size)}
-
-
-async def both_heard_everything(ours, addresses, proxy, folder):
-    done(await served(ours, addresses, {0: {1: proxy.address}}))
-    assert proxy.connections == 1
-    for rank in (0, 1):
-        assert [line["heard"] for line in lines(folder, rank)] == [[1 - rank]] * ours.rounds
-        assert ours.peers[rank].core.members.lost == {}
-        assert not any("silent for" in line for line in ours.logs[rank])
-
-
-@pytest.mark.slow
-async def test_while_a_body_is_on_a_slow_line_nobody_is_called_hanging(federation, vector_learner, tmp_path):
-    """A body takes six times as long as it takes until it is said for whom a round waits, and three deadlines."""
-    change = wide(vector_learner, 120_000, 2)
-    for options in change.values():
-        options |= {"say_waiting": 1.0, "deadline": 2.0}
-    ours = federation("tcp", build("ring", 2), rounds=2, out=tmp_path, liveness=QUICK, change=change)
-    addresses = await ours.listen()
-    async with Proxy(addresses[1]) as proxy:
-        proxy.there.rate = proxy.back.rate = 160_000
-        await both_heard_everything(ours, addresses, proxy, tmp_path)
-    message = [line for rank in (0, 1) for line in ours.logs[rank] if "has been waiting for" in line]
-    assert any(" of 960.0 kB of " in line for line in message)
-    assert [line for line in message if "hanging" in line or "--deadline" in line] == []
-
-
-@pytest.mark.slow
-async def test_a_line_that_becomes_fifty_times_slower_in_the_middle_of_a_body_is_not_dead(
-    federation, vector_learner, tmp_path
-):
-    change = wide(vector_learner, 400_000, 2)
-    ours = federation("tcp", build("ring", 2), rounds=3, out=tmp_path, liveness=QUICK, change=change)
-    body = ours.learners[0].payload_bytes
-    addresses = await ours.listen()
-    async with Proxy(addresses[1]) as proxy:
-        for way in (proxy.there, proxy.back):
-            way.rate, way.slower = 40_000_000, (1.5 * body, 800_000)
-        await both_heard_everything(ours, addresses, proxy, tmp_path)
-
-
 @pytest.mark.parametrize(("maker", "name"), [(zmq.Context, "socket"), (zmq.Socket, "monitor")])
 async def test_a_socket_that_cannot_be_had_for_a_moment_is_said_and_tried_again(monkeypatch, maker, name):
     transport, other = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())

@@ -10,8 +10,8 @@ import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
-from dpeer.peer.transports import Keyring, connection_guard, curve_auth
-from dpeer.peer.transports.keys import new_secret, public_of
+from dpeer.peer.transports import Keyring, bulk_channel, connection_guard, curve
+from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.keys import keyrings
 
 LIMITS = Limits(payload_bytes=1_000_000)
@@ -55,6 +55,7 @@ def test_the_public_key_of_a_secret_is_always_the_same():
     assert public_of(secret) == public_of(secret) != secret
     assert Keyring(secret, {}).public == public_of(secret)
     assert repr(secret)[2:10] not in repr(Keyring(secret, {}))
+    assert repr(bulk_channel.Offer("link", b"theirs")) == "Offer(link='link')"
 
 
 async def test_both_ends_know_who_is_at_the_other(opened):
@@ -160,7 +161,7 @@ async def test_of_an_identity_that_connects_again_and_again_only_the_newest_conn
 
 
 async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, monkeypatch):
-    monkeypatch.setattr(curve_auth, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
+    monkeypatch.setattr(curve, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
     monkeypatch.setattr(connection_guard, "PROVE_WITHIN", 0.2)
     rings = keyrings(2)
     listener, dialler = opened(rings[0]), opened(rings[1])

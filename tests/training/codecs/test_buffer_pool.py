@@ -11,7 +11,7 @@ import torch
 import zmq
 
 from dpeer.training import payload
-from dpeer.training.codecs.buffer_pool import BufferPool
+from dpeer.training.codecs.base import BufferPool
 
 NBYTES = 2**18
 

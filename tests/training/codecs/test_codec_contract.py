@@ -223,7 +223,7 @@ def test_a_built_in_name_is_what_its_flag_chooses(make_task: Make) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("", "Mine", "there is no 'Mine'"),
+        ("", "Mine", "has no 'Mine'"),
         ("Mine = 3", "Mine", "must be a subclass of dpeer.training.Codec"),
         (
             "from dpeer.training import Codec\nclass Mine(Codec): ...",

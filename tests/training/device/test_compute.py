@@ -83,7 +83,7 @@ def test_what_a_device_says_too_late_is_one_line(make_task: Make, monkeypatch: p
     def train(_: object) -> None:
         raise torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
 
-    monkeypatch.setattr(ours._algorithm, "train", train)
+    monkeypatch.setattr(ours.algorithm, "train", train)
     with pytest.raises(
         TaskError, match=r"cpu gave up: AcceleratorError: CUDA error.*--device cpu says where"
     ) as caught:
@@ -159,7 +159,7 @@ def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, make_task: 
     exact, seen_exact = trained(algorithm, make_task(), HOST)
     assert seen == seen_again
     assert torch.equal(half.body, again.body)
-    ours, theirs = half._trainer.model, exact._trainer.model
+    ours, theirs = half.trainer.model, exact.trainer.model
     assert ours.data.dtype == ours.grad.dtype == torch.float32
     assert torch.isfinite(ours.data).all()
     assert not torch.equal(ours.data, theirs.data)
@@ -231,7 +231,7 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
 
 
 def test_the_batches_are_the_same() -> None:
-    plain, last = (build_learner(digits(), "local", rank=0, seed=0, compute=c)._trainer.data for c in (HOST, LAST))
+    plain, last = (build_learner(digits(), "local", rank=0, seed=0, compute=c).trainer.data for c in (HOST, LAST))
     index = torch.tensor([3, 1, 7])
     for a, b in zip(plain.take(index), last.take(index), strict=True):
         assert torch.equal(a, b)
@@ -241,7 +241,7 @@ def test_what_is_no_image_is_left_alone(make_task: Make) -> None:
     one, seen = trained("dfedmdc", make_task(), LAST)
     other, expected = trained("dfedmdc", make_task(), HOST)
     assert seen == expected
-    assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+    assert torch.equal(one.trainer.model.data, other.trainer.model.data)
     assert not one.has_images
 
 

@@ -109,8 +109,8 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
     assert rounds(ours, 2) == rounds(plain, 2)
     for one, other in zip(ours, plain, strict=True):
         assert one.finish(1) == other.finish(1)
-        assert elsewhere.of(one._trainer.model.data) == there.device
-        assert {elsewhere.of(p) for p in one._model.parameters()} == {there.device}
+        assert elsewhere.of(one.trainer.model.data) == there.device
+        assert {elsewhere.of(p) for p in one.trainer.module.parameters()} == {there.device}
         assert elsewhere.of(one.body).type == "cpu"
         assert torch.equal(one.body, other.body)
     assert files(ours, tmp_path / "ours") == files(plain, tmp_path / "plain")
@@ -227,7 +227,7 @@ def test_only_a_peers_own_rows_are_put_there(make_task: Make, elsewhere: Any) ->
     task = make_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
     inputs, targets = build_learner(
         task, "local", rank=0, seed=0, compute=Compute(elsewhere.device)
-    )._trainer.data._tensors
+    ).trainer.data._tensors
     assert elsewhere.of(inputs) == elsewhere.of(targets) == elsewhere.device
     assert inputs[:, 0].tolist() == [42.0, 12.0]
     assert elsewhere.of(pool.tensors[0]).type == "cpu"

@@ -69,7 +69,7 @@ def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any
 
 def close(one: TorchLearner, other: TorchLearner, share: float = 1.0) -> None:
     """Equal to 1e-3, but for a share of the values (a mask may turn on the last bits of two weights)."""
-    a, b = (ours._trainer.model.data.cpu() for ours in (one, other))
+    a, b = (ours.trainer.model.data.cpu() for ours in (one, other))
     assert ((a - b).abs() <= 1e-3).float().mean() >= share
 
 
@@ -82,7 +82,7 @@ def test_every_algorithm_is_that_of_the_cpu(case: str, make_task: Make, gpu: Com
     for one, other in zip(ours, plain, strict=True):
         one.finish(1)
         other.finish(1)
-        assert one._trainer.model.data.is_cuda
+        assert one.trainer.model.data.is_cuda
         close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
 
 
@@ -97,7 +97,7 @@ def test_resuming_on_the_gpu_gives_the_same_bits(case: str, make_task: Make, gpu
     expected = rounds(whole, 4)
     assert rounds(resumed, 2, start=2) == expected[len(expected) // 2 :]
     for one, other in zip(whole, resumed, strict=True):
-        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+        assert torch.equal(one.trainer.model.data, other.trainer.model.data)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,8 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpeer.training.dpsgd.ghost_norm import EmbeddingGradients, SequenceGradients, sequence_gradients
-from dpeer.training.dpsgd.gradient_factors import DenseGradients
+from dpeer.training.dpsgd.gradient_factors import (
+    DenseGradients,
+    EmbeddingGradients,
+    SequenceGradients,
+    sequence_gradients,
+)
 
 N, T = 5, 4
 

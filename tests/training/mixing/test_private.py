@@ -52,7 +52,7 @@ def body(learner: TorchLearner) -> np.ndarray:
 
 def shared(learner: TorchLearner) -> np.ndarray:
     """The body with what is sent beside it."""
-    return learner._trainer.shared.data.double().numpy().copy()
+    return learner.trainer.shared.data.double().numpy().copy()
 
 
 def test_the_release_is_the_common_start_plus_the_clipped_update(peer: Peer, make_task: Make) -> None:
@@ -126,7 +126,7 @@ def test_an_update_that_is_not_finite_is_sent_as_noise_and_charged(peer: Peer) -
     start = body(learner)
     learner.train(0)
     with torch.no_grad():
-        next(iter(learner._model.body.parameters())).fill_(float("nan"))
+        next(iter(learner.trainer.module.body.parameters())).fill_(float("nan"))
     sent = floats(learner.release(0))
     assert np.isfinite(sent).all()
     assert 0 < np.abs(sent - start).max() < 0.05 * 6

@@ -366,9 +366,9 @@ def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Pat
     (own,) = ours.release(0) or []
     z = {0: np.frombuffer(own, "<f4"), **{rank: values(rank).numpy()[: ours.body_parameters] for rank in range(1, 5)}}
     with torch.no_grad():
-        ours._trainer.shared.data.add_(7.0)  # only what was released may count
+        ours.trainer.shared.data.add_(7.0)  # only what was released may count
     ours.mix_sound({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
-    assert torch.equal(ours.body, ours._gossip.state()["base"])
+    assert torch.equal(ours.body, ours.gossip.state()["base"])
     reference = Flat("body", [("w", torch.nn.Parameter(torch.tensor(z[0])))])
     step = Gossip(reference, 0, Dense(reference.data, 0), Guard(0, Robust.parse(rule), None))
     step.release(0)

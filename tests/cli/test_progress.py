@@ -1,4 +1,4 @@
-"""The live table and the plain lines."""
+"""Progress of runs: the live table and the plain lines."""
 
 import io
 import re
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.live import LiveTable, missed, open_view
-from dpeer.cli.plain_view import PlainLines
+from dpeer.cli.progress import LiveTable, PlainLines, missed, open_view
 from dpeer.cli.terminal import Terminal
 from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
@@ -84,7 +83,7 @@ def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(term
 def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     out = console(terminal=False)
     clock = iter([100.0, 190.0, 280.0, 370.0])
-    monkeypatch.setattr("dpeer.cli.plain_view.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("dpeer.cli.progress.time.monotonic", lambda: next(clock))
     with PlainLines(out, 1, 4, "title") as view:
         for number_ in range(4):
             view.record(0, entry(number_))
@@ -97,7 +96,7 @@ def test_the_bar_counts_rounds_of_all_peers_also_those_before_a_resume() -> None
     view = LiveTable(out, 2, 10, "title")
     view.record(0, entry(6))
     view.record(1, entry(5))
-    out.console.print(view._shown())
+    out.console.print(view.drawing())
     assert "65%" in lines(out)[-1]
 
 
@@ -105,7 +104,7 @@ def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:
     out = console(terminal=True)
     view = LiveTable(out, 100, 5, "title")
     view.status(90, "failed")
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     printed = lines(out)
     assert len(printed) <= out.console.height
     assert any(line.split("│")[1].strip() == "90" for line in printed if "│" in line)
@@ -129,7 +128,7 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
         view.record(rank, entry(998, bytes_sent=123_456_789, accuracy=rank / peers, missed=[8, 9]))
         view.record(rank, entry(999, bytes_sent=123_456_789, accuracy=None, missed=[8, 9]))
     view.status(1, "failed")
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     printed = lines(out)
     assert len(printed) <= out.console.height
     assert max(map(len, printed)) <= 80
@@ -146,7 +145,7 @@ def test_the_table_before_anything_was_reported() -> None:
     out = console(terminal=True)
     with LiveTable(out, 2, 5, "title") as view:
         pass
-    out.console.print(view._table())
+    out.console.print(view.drawing())
     assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
 
 

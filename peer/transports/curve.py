@@ -1,19 +1,54 @@
-"""CURVE authentication of a listening socket: answers libzmq's questions about keys.
-
-libzmq asks by its authentication protocol (ZAP, rfc.zeromq.org/spec/27), through a socket of the transport's own
-context; nobody outside this process can reach it.
-"""
+"""CURVE: the keys of all peers, and the authentication of connections. libzmq does the cryptography."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import zmq
+from zmq.utils import z85
 
 from dpeer.peer.core.limits import HANDSHAKE, UNREPORTED
-from dpeer.peer.transport import TurnedAway
-from dpeer.peer.transports.keys import Keyring
+from dpeer.peer.transport import Identity, TurnedAway
 from dpeer.peer.transports.sockets import Parts, Sockets
+
+KEY_BYTES = 32
+
+
+def new_secret() -> bytes:
+    """A new secret key, of 32 random bytes."""
+    return z85.decode(zmq.curve_keypair()[1])
+
+
+def public_of(secret: bytes) -> bytes:
+    """The public key of a secret one; both have 32 bytes."""
+    return z85.decode(zmq.curve_public(z85.encode(secret)))
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """A peer's secret key, and the public keys of all.
+
+    Attributes:
+        secret: This peer's secret key, 32 bytes.
+        listed: The public keys of all, 32 bytes each. Several of one, while it changes from one to another.
+    """
+
+    secret: bytes = field(repr=False)
+    listed: Mapping[Identity, tuple[bytes, ...]]
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key of `secret`."""
+        return public_of(self.secret)
+
+    @cached_property
+    def owners(self) -> Mapping[bytes, Identity]:
+        """The owner of each public key."""
+        return {key: identity for identity, keys in self.listed.items() for key in keys}
+
 
 _DOMAIN = b"dpeer"
 _ZAP = "inproc://zeromq.zap.01"
@@ -24,7 +59,10 @@ FAILED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DET
 
 
 class CurveAuth:
-    """Lets the peers of a keyring in, and nobody else.
+    """CURVE authentication of a listening socket: lets in the peers of a keyring alone.
+
+    libzmq asks by its authentication protocol (ZAP, rfc.zeromq.org/spec/27), through a socket of the transport's own
+    context, which no other process can reach.
 
     Args:
         sockets: Of the transport; take the events, too.
@@ -45,7 +83,7 @@ class CurveAuth:
         router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Let no peer in any more."""
         self._sockets.close(self._questions)
 
     def _answer(self, parts: Parts) -> None:

@@ -1,0 +1,282 @@
+"""Progress of runs on stderr: a table redrawn in place, plain lines, or the bar of one peer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from statistics import fmean
+from types import TracebackType
+from typing import Any, Self
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from dpeer.cli.terminal import Terminal
+from dpeer.results.training_alerts import Alert
+from dpeer.results.units import decimals, size
+
+_BAD = ("failed", "stopped")
+
+_SHORT = {
+    "diverged": "training has diverged",
+    "jump": "the loss has jumped",
+    "fast": "the learning rates are too fast",
+    "flat": "the loss has stayed flat",
+    "majority": "no better than the most frequent class",
+    "threshold": "no better than the most frequent class, by a threshold that hides what is learned",
+}
+
+_MOST_ALERTS = 8
+"""Alerts of one kind that are printed; those of more peers stand in the summary."""
+
+
+def open_view(terminal: Terminal, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
+    """The view that suits what stderr is."""
+    kind = LiveTable if terminal.console.is_terminal else PlainLines
+    return kind(terminal, size, rounds, title)
+
+
+class Printer:
+    """The lines that both views print; peers never wait for their reader."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._signs: dict[str, list[int]] = {}
+
+    def say(self, line: str) -> None:
+        """Print the line."""
+        self._terminal.offer(line)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Print the notes."""
+        for note in notes:
+            self._terminal.offer(f"rank 0: {note}")
+
+    def sign(self, rank: int, sign: Alert) -> None:
+        """Print that a peer's training goes wrong: in full for the first peer, briefly for the others."""
+        seen = self._signs.setdefault(sign.kind, [])
+        seen.append(rank)
+        if len(seen) == 1:
+            self._terminal.offer(f"rank {rank}: {sign.text}")
+        elif len(seen) <= _MOST_ALERTS:
+            self._terminal.offer(f"rank {rank}: {_SHORT[sign.kind]}, like rank {seen[0]}")
+
+
+class PlainLines(Printer, AbstractContextManager["PlainLines"]):
+    """A line whenever all peers have completed a round."""
+
+    def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
+        super().__init__(terminal)
+        self._size = size
+        self._rounds = rounds
+        self._title = title
+        self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
+        self._gone: set[int] = set()
+        self._waited_for: set[int] = set()
+        self._first: tuple[int, float] | None = None  # a round, and when it was printed
+
+    def __enter__(self) -> Self:
+        self._terminal.offer(self._title)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._terminal.flush()
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        """Note the round; print it when all peers have completed it."""
+        self._entries.setdefault(entry["round"], {})[rank] = entry
+        self._flush()
+
+    def status(self, rank: int, status: str) -> None:
+        """Print how the peer ended if that is news."""
+        if status != "done":
+            self._terminal.offer(f"rank {rank} {status}")
+        self._gone.add(rank)
+        self._flush()
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """Print for whom the peer waits; once for each of them."""
+        if news := [neighbor for neighbor in neighbors if neighbor not in self._waited_for]:
+            self._waited_for.update(news)
+            named = f"rank{'s' if len(news) > 1 else ''} {', '.join(map(str, news))}"
+            self._terminal.offer(f"rank {rank} has been waiting for {named} for a while")
+
+    def _flush(self) -> None:
+        for number in sorted(self._entries):
+            entries = self._entries[number]
+            if len(entries) + len(self._gone - entries.keys()) < self._size:
+                return
+            del self._entries[number]
+            losses = [entry["train_loss"] for entry in entries.values() if entry["train_loss"] is not None]
+            found = [entry["accuracy"] for entry in entries.values() if entry["accuracy"] is not None]
+            parts = [f"round {number + 1}/{self._rounds}", f"loss {decimals(fmean(losses) if losses else None)}"]
+            if found:
+                parts.append(f"accuracy {fmean(found):.4f} (lowest {min(found):.4f})")
+            parts.append(f"sent {size(sum(entry['bytes_sent'] for entry in entries.values()))}")
+            # A peer that sat the round out mixed nothing: its missed neighbors were there.
+            if lost := sorted({rank for entry in entries.values() if entry["active"] for rank in entry["missed"]}):
+                parts.append(f"missed {', '.join(map(str, lost))}")
+            if left := self._left(number):
+                parts.append(left)
+            self._terminal.offer(", ".join(parts))
+
+    def _left(self, number: int) -> str:
+        """The time that the rest of the run will take, as text; empty if it is too early or too short to say."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (number, now)
+            return ""
+        began, since = self._first
+        seconds = (now - since) / (number - began) * (self._rounds - 1 - number)
+        return f"{seconds / 60:.0f} min left" if seconds >= 60 else ""
+
+
+@dataclass
+class _Row:
+    status: str = "starting"
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    bytes_sent: int = 0
+    accuracy: float | None = None
+    completed: int = 0
+
+    def update(self, entry: Mapping[str, Any]) -> None:
+        self.entry = entry
+        self.status = "running"
+        self.completed = entry["round"] + 1
+        self.bytes_sent += entry["bytes_sent"]
+        if entry["accuracy"] is not None:
+            self.accuracy = entry["accuracy"]
+
+
+class LiveTable(Printer, AbstractContextManager["LiveTable"]):
+    """A table that is redrawn in place, on threads of its own."""
+
+    def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
+        super().__init__(terminal)
+        console = self._console = terminal.console
+        self._rows = [_Row() for _ in range(size)]
+        self._rounds = rounds
+        self._title = title
+        columns = (BarColumn(), TaskProgressColumn(), TextColumn("for"), TimeElapsedColumn(), TextColumn("left"))
+        self._progress = Progress(*columns, TimeRemainingColumn(compact=True), console=console)
+        self._bar = self._progress.add_task("rounds", total=size * rounds)
+        self._live = Live(get_renderable=self.drawing, console=console, refresh_per_second=4, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        self._terminal.run(self._live.start)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._terminal.run(self._live.stop)
+        self._terminal.flush()
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        """Show the round."""
+        self._rows[rank].update(entry)
+        self._progress.update(self._bar, completed=sum(row.completed for row in self._rows))
+
+    def status(self, rank: int, status: str) -> None:
+        """Show how the peer ended."""
+        self._rows[rank].status = status
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """Show for whom the peer waits, until it has completed the round."""
+        self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
+
+    def drawing(self) -> Group:
+        """The table and the bar as they are now."""
+        return Group(self._table(), self._progress)
+
+    def _table(self) -> Table:
+        wide = self._console.width >= 76
+        table = Table(title=self._title, title_justify="left")
+        if not wide:
+            table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
+        table.add_column("rank", justify="right")
+        for name in ("round", "loss", "accuracy", "sent", "missed"):
+            table.add_column(name, justify="right", min_width=8 if wide else None, no_wrap=True)
+        table.add_column("state", no_wrap=True)
+        # More peers than lines: what fits, those that ended badly first; the last line is of all.
+        room = max(1, self._console.height - 10)
+        shown = sorted(range(len(self._rows)), key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
+        for rank in sorted(shown):
+            row = self._rows[rank]
+            entry = row.entry
+            table.add_row(
+                str(rank),
+                f"{entry['round'] + 1}/{self._rounds}" if entry else "-",
+                decimals(entry.get("train_loss")),
+                decimals(row.accuracy),
+                size(row.bytes_sent),
+                missed(entry),
+                row.status,
+            )
+        accuracies = [row.accuracy for row in self._rows if row.accuracy is not None]
+        if len(shown) < len(self._rows):
+            table.add_row("...", f"{len(self._rows) - len(shown)} more", "", "", "", "", "")
+        table.add_section()
+        table.add_row("all", "", "", decimals(fmean(accuracies) if accuracies else None), size(self._sent()), "", "")
+        return table
+
+    def _sent(self) -> int:
+        return sum(row.bytes_sent for row in self._rows)
+
+
+def missed(entry: Mapping[str, Any]) -> str:
+    """The neighbors whose bodies a round lacks, as text."""
+    return ", ".join(map(str, entry.get("missed", ()))) or "-"
+
+
+class Bar(AbstractContextManager["Bar"]):
+    """Progress bar of completed rounds on a terminal; elsewhere nothing.
+
+    It is drawn on threads of its own: `begin` and `completed` never wait for a reader.
+
+    Args:
+        terminal: Where it is shown, under the lines.
+        rounds: Number of rounds.
+    """
+
+    def __init__(self, terminal: Terminal, rounds: int) -> None:
+        columns = (
+            TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TextColumn("for"), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(compact=True),
+        )  # fmt: skip
+        console = terminal.console
+        self._terminal = terminal
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._progress.add_task("rounds", total=rounds, start=False)
+
+    def __enter__(self) -> Self:
+        self._terminal.run(self._progress.start)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._terminal.run(self._progress.stop)
+
+    def begin(self) -> None:
+        """Show the time left from here on: rounds begin now."""
+        self._progress.start_task(self._task)
+
+    def completed(self, rounds: int) -> None:
+        """Show so many rounds as completed."""
+        self._progress.update(self._task, completed=rounds)

@@ -1,0 +1,159 @@
+"""`dpeer schema`: propose a schema from a table, and list a table's cells and columns that do not fit one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from dpeer.cli.tables import plain_table, print_table
+from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.training.data.duplicate_rows import in_words
+from dpeer.training.data.tables import check as checking
+from dpeer.training.data.tables.check import Checked, Problem
+from dpeer.training.data.tables.propose import Guess, Proposed, as_toml, propose
+from dpeer.training.data.tables.schema import read_schema
+from dpeer.training.data.tables.sheet import read_sheet
+
+FIRST = 10
+"""Cells that are shown of each problem, unless all are wanted."""
+
+_LONGEST = 60
+"""Of a longer cell only the beginning is shown."""
+
+_WORDS = 8
+"""Words of a column that are shown; the file has all."""
+
+
+@click.group()
+def schema() -> None:
+    """Say what the columns of all sites' tables are, and check a table against it."""
+
+
+@schema.command(short_help="Propose a schema from a table.")
+@click.argument("file", metavar="FILE.csv|.parquet")
+@click.option("--target", metavar="COLUMN", help="The column to predict.  [default: one named so, or the last]")
+@click.option("--group", metavar="COLUMN", help="The column that says whose a row is, such as a patient's number.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"), metavar="FILE",
+    show_default=True, help="Schema to write.",
+)  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")
+def init(file: str, target: str | None, group: str | None, out: Path, overwrite: bool) -> None:
+    """Propose what the columns of FILE are, as a schema.toml to edit and to share.
+
+    One site does this; people of all sites review the file, and then all use the same. It holds no rows, but ranges
+    and values that were computed from them.
+    """
+    if out.exists() and not overwrite:
+        raise OutputError(f"--out {str(out)!r} exists, maybe with edits: give another --out, or --overwrite")
+    sheet = read_sheet(file)
+    proposed = propose(sheet, target, group)
+    try:
+        out.write_text(as_toml(proposed), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+    _print_proposed(proposed)
+    click.echo(f"{out}: proposed from {len(sheet)} rows of {file}. Review it before you share it, then")
+    click.echo(f"    dpeer schema check {file} --schema {out}")
+
+
+def _print_proposed(proposed: Proposed) -> None:
+    table = plain_table()
+    for title in ("column", "kind", "proposed"):
+        table.add_column(title, overflow="fold")
+    target = proposed.target
+    rows = {target.keys["column"]: target, **proposed.columns}
+    for name, found in rows.items():
+        kind = f"target, {found.keys['kind']}" if found is target else found.keys["kind"]
+        table.add_row(escape(name), kind, escape(_short(found)))
+    print_table(table)
+    click.echo("")
+    remarks: dict[str, list[str]] = {}
+    for name, found in rows.items():
+        if found.remark:
+            remarks.setdefault(found.remark, []).append(name)
+    for remark, names in remarks.items():
+        click.echo(f"{', '.join(names)}: {remark}")
+
+
+def _short(found: Guess) -> str:
+    keys = found.keys
+    words = keys.get("classes") or keys.get("values")
+    if words:
+        return ", ".join(words[:_WORDS]) + (f", ... ({len(words)})" if len(words) > _WORDS else "")
+    if "range" in keys:
+        low, high = (f"{end:g}" if isinstance(end, float) else str(end) for end in keys["range"])
+        formats = keys.get("format", [])
+        extra = keys.get("unit") or " or ".join([formats] if isinstance(formats, str) else formats)
+        return f"{low} to {high} {extra}".strip()
+    return f"{', '.join(keys['yes'])} / {', '.join(keys['no'])}" if "yes" in keys else ""
+
+
+@schema.command(short_help="List what does not fit a schema.")
+@click.argument("file", metavar="FILE.csv|.parquet")
+@click.option(
+    "--schema", "schema_file", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"),
+    metavar="FILE", show_default=True, help="The schema of all sites.",
+)  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help=f"Show every cell that does not fit, not the first {FIRST}.")
+def check(file: str, schema_file: Path, everything: bool) -> None:
+    """List everything in FILE that does not fit the schema, by column and row.
+
+    Rows are numbered as a spreadsheet does: the header is row 1. The exit code is 2 if something does not fit.
+    """
+    agreed = read_schema(schema_file)
+    found = checking.check(agreed, read_sheet(file))
+    console = Console(highlight=False, soft_wrap=True)
+    for problem in found.problems:
+        console.print(_line(problem, None if everything else FIRST), markup=False)
+    if found.problems:
+        columns = len({problem.column for problem in found.problems})
+        cells = sum(len(problem.cells) for problem in found.problems)
+        what = f"{cells} cell{'s' if cells != 1 else ''} in " if cells else ""
+        verb = "does" if max(columns, cells) == 1 else "do"
+        raise ConfigurationError(f"{file}: {what}{columns} column{'s' * (columns > 1)} {verb} not fit {schema_file}")
+    for line in _fitting(found, file, schema_file, len(agreed.inputs)):
+        console.print(line, markup=False)
+
+
+def _line(problem: Problem, most: int | None) -> str:
+    if not problem.cells:
+        return f"column {problem.column!r} {problem.what}"
+    shown = problem.cells[:most]
+    where = ", ".join(f"row {place}: {_shortened(cell)!r}" if cell else f"row {place}" for place, cell in shown)
+    rest = len(problem.cells) - len(shown)
+    more = f", and {rest} more (--all shows them)" if rest else ""
+    count = len(problem.cells)
+    return f"column {problem.column!r}, {count} cell{'s' if count != 1 else ''}: {problem.what}: {where}{more}"
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}..."
+
+
+def _fitting(found: Checked, file: str, schema_file: Path, inputs: int) -> list[str]:
+    grouped = "" if found.groups is None else f", {found.groups} groups"
+    lines = [f"{file} fits {schema_file}: {found.rows} rows{grouped}, {inputs} columns to learn from"]
+    if found.classes:
+        lines.append(f"classes: {_counted(found.classes)}")
+    if empty := [name for name, count in found.classes.items() if not count]:
+        lines.append(f"no row is of class {', '.join(map(repr, empty))}: this site learns of it from the others")
+    if found.missing:
+        lines.append(f"missing: {_counted(found.missing)}")
+    for name, words in found.others.items():
+        first = ", ".join(f"{word!r} {count}" for word, count in list(words.items())[:5])
+        rest = ", ..." if len(words) > 5 else ""
+        lines.append(f"other: {name} {sum(words.values())} ({first}{rest})")
+    if found.equal:
+        lines.append(f"{in_words(found.equal, found.rows)}: equal ones are all trained on, or all held out")
+    if found.unknown:
+        lines.append(f"not in the schema, and left out: {', '.join(found.unknown)}")
+    return lines
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

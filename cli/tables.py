@@ -1,0 +1,27 @@
+"""Tables on stdout, and the option that prints JSON in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def plain_table(*, gap: int = 2, **more: Any) -> Table:
+    """A table without columns yet: a rule under its head, and nothing between columns but room.
+
+    Args:
+        gap: Columns of the terminal between two columns of the table.
+        more: Further arguments of rich's `Table`.
+    """
+    return Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, **more)
+
+
+def print_table(table: Table) -> None:
+    """Print a table at least 80 columns wide: a narrower terminal may break its lines, but must not cut numbers."""
+    Console(highlight=False, width=max(80, Console().width)).print(table)

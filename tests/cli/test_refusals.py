@@ -1,0 +1,413 @@
+"""Refusals of the command line: one line on stderr, exit code 2, and no result of a run touched."""
+
+import contextlib
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.cli import main
+
+TASKS = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task, partition
+
+
+class Net(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 6), norm)
+        self.fc = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+
+def good(rank, size, seed, head=("fc",), norm=None):
+    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
+    return Task(model=Net(norm or nn.Identity()), head=head, train=data, test=data)
+
+
+def typo_in_head(rank, size, seed):
+    return good(rank, size, seed, head=("fcc",))
+
+
+def batch_norm(rank, size, seed):
+    return good(rank, size, seed, norm=nn.BatchNorm1d(6))
+
+
+def few_samples(rank, size, seed):
+    partition([0, 1] * 20, size, "iid", seed)
+
+
+def raising(rank, size, seed):
+    raise FileNotFoundError("no scans\\nfor this site")
+
+
+def nothing(rank, size, seed):
+    return None
+"""
+
+VISITS = "".join(f"{20 + n},{60 + n % 9},{'yes' if n % 3 else 'no'}\n" for n in range(40))
+FILES = {
+    "mine.py": TASKS,
+    "broken.py": "def (",
+    "visits.csv": "age,pulse,outcome\n" + VISITS,
+    "new.csv": "age,pulse\n50,70\n",
+    "few.csv": "pulse\n1\n",
+    "empty.csv": "",
+    "strange.csv": "age,pulse,outcome\n1,2,maybe\n",
+    "schema.toml": "edited",
+    "typo.toml": "topolgy = 'ring'\n",
+    "open.toml": "size = 2\n[rank.0]\naddress = 'tcp://0.0.0.0:7700'\n",
+    "unreached.toml": "size = 4\n[rank.0]\naddress = 'tcp://127.0.0.1:7700'\n",
+    "ranks.toml": "size = 3\n[rank.1]\nbatch_size = 8\n",
+    "three.txt": "0 1\n1 2\n",
+    "folder.png/empty": "",
+}
+RUN = (
+    "simulate --size 2 --body-epochs 1 --task csv --task-option path=visits.csv --task-option target=outcome "
+    "--partition iid --alone never"
+)
+TASK = "simulate --overwrite --task"
+ADVISE = "topology advise --body-bytes 45MB --bandwidth 100Mbit"
+CLIENT = "privacy epsilon --noise-multiplier 5 --rounds 20"
+SAMPLE = "privacy epsilon --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --noise-multiplier 1"
+
+REFUSED = {
+    # The command line as a whole.
+    "clutser": "unknown command 'clutser': did you mean 'cluster'? valid: start, keygen, …",
+    "--verison": "No such option '--verison'. Did you mean '--version'?",
+    "simulate --topolgy ring": "No such option '--topolgy'. Did you mean '--topology'?",
+    "simulate surplus=1": "Got unexpected extra argument (surplus=1); each KEY=VALUE needs a --task-option of its own",
+    "cluster --faults faults.toml": (
+        "--faults: only dpeer simulate has a clock and a network of its own (and dpeer compare, which uses it)"
+    ),
+    # Settings of a run.
+    "simulate --topology rnig": "unknown topology 'rnig': did you mean 'ring'? valid: ring, grid, …",
+    "cluster --topology rnig": "unknown topology 'rnig': did you mean 'ring'? valid: ring, grid, …",
+    "start --rank 0 --topology rnig": "unknown topology 'rnig': did you mean 'ring'? valid: ring, grid, …",
+    "simulate --size 1": "--size = 1: input should be greater than or equal to 2",
+    "simulate --size eight": "Invalid value for '--size': 'eight' is not a valid integer.",
+    "simulate --body-lr -1": "--body-lr = -1.0: input should be greater than 0",
+    "simulate --keep first": "Invalid value for '--keep': 'first' is not one of 'auto', 'best', 'last'.",
+    "simulate --preset paper-cifr": (
+        "unknown preset 'paper-cifr': did you mean 'paper-cifar'? valid: paper-cifar, paper-cifar-pathological, …"
+    ),
+    "simulate --task-option data": "--task-option 'data': expected KEY=VALUE, for example data=/path/to/data",
+    "simulate --federation none.toml": "--federation 'none.toml': No such file or directory",
+    "simulate --federation typo.toml": (
+        "unknown key 'topolgy' in typo.toml: did you mean 'topology'? valid: topology, size, …"
+    ),
+    "start --rank 0 --federation typo.toml": (
+        "unknown key 'topolgy' in typo.toml: did you mean 'topology'? valid: topology, size, …"
+    ),
+    "simulate --baseline locl": "unknown algorithm 'locl': did you mean 'local'? valid: local, dfedavgm, …",
+    "simulate --algorithm dfedavgm --baseline dfedavgm": (
+        "--baseline dfedavgm is what the run itself trains with; name another algorithm"
+    ),
+    # Tasks and algorithms; an earlier run stays although --overwrite is given.
+    f"{TASK} digit": "unknown task 'digit': did you mean 'digits'? valid: digits, cifar10, …",
+    f"{TASK} digits --partition dirchlet:0.3": (
+        "unknown partition 'dirchlet': did you mean 'dirichlet:0.3'? valid: dirichlet:0.3, dirichlet-equal:0.3, …"
+    ),
+    f"{TASK} yours.py:task": "rank 0: task 'yours.py:task': no such file: 'yours.py' (the current folder is …)",
+    f"{TASK} mine.py": "rank 0: task 'mine.py' names no factory; write 'mine.py:task'",
+    f"{TASK} mine.py:god": "rank 0: task 'mine.py:god' has no 'god': did you mean 'good'? …",
+    f"{TASK} mine.py:good --algorithm dfedmcd": (
+        "unknown algorithm 'dfedmcd': did you mean 'dfedmdc'? valid: local, dfedavgm, …"
+    ),
+    f"{TASK} mine.py:good --algorithm broken.py:Prox": "algorithm 'broken.py:Prox' cannot be imported: …",
+    f"{TASK} mine.py:typo_in_head --size 2": (
+        "rank 0: the task's head prefix 'fcc' matches no parameter of the model: …"
+    ),
+    f"{TASK} mine.py:batch_norm --size 2": "rank 0: BatchNorm1d 'body.1' cannot be shared (it is in the body): …",
+    "start --overwrite --rank 0 --task mine.py:batch_norm --size 2": (
+        "BatchNorm1d 'body.1' cannot be shared (it is in the body): …"
+    ),
+    f"{TASK} mine.py:few_samples --size 41": "more peers than samples: 40 samples cannot be divided among 41 peers",
+    f"{TASK} no.such.package:task": "rank 0: task 'no.such.package:task' cannot be imported: …",
+    f"{TASK} mine.py:raising --size 2": (
+        "rank 0: task 'mine.py:raising' failed: FileNotFoundError: no scans for this site"
+    ),
+    f"{TASK} mine.py:nothing --size 2": (
+        "rank 0: task 'mine.py:nothing' returned a NoneType; it must return a dpeer.training.Task"
+    ),
+    f"{TASK} mine.py:good --task-option path=x": "rank 0: task 'mine.py:good' cannot be called as task(rank, …",
+    f"{TASK} mine.py:good --partition iid": "--partition iid is for built-in tasks (digits, …",
+    f"{TASK} mine.py:good --keep best --validation 0": "rank 0: --keep best needs validation data: …",
+    # Ranks and addresses.
+    "start": "Missing option '--rank'.",
+    "start --rank 8": "rank 8 does not exist in a federation of size 8: 0..7",
+    "start --rank one": "--rank 'one': expected a number from 0, or `--rank env`",
+    "start --rank 0 --base-port 65530": "--base-port 65530: 8 peers need ports up to 65537, the highest is 65535",
+    "start --rank 0 --federation open.toml": "rank 0 would listen at 'tcp://0.0.0.0:7700' without encryption, …",
+    "start --rank 1 --federation unreached.toml": "ranks 1 and 2 are neighbors and neither has an address: …",
+    # A folder with a run of two rounds.
+    "simulate --size 2 --task mine.py:good": (
+        "'dpeer-run/rank-0' holds an earlier run: give --resume, --overwrite or another --out"
+    ),
+    "simulate --resume --overwrite": (
+        "--resume and --overwrite exclude each other: continue the earlier run, or remove it"
+    ),
+    f"{RUN} --rounds 3 --resume --body-lr 0.5": (
+        "checkpoint '…' is of another run: body_lr is 0.05 there and 0.5 here; …"
+    ),
+    f"{RUN} --resume --rounds 1": "checkpoint '…/dpeer-run/rank-0/checkpoint/round-00000001' has completed 2 rounds, …",
+    "worth dpeer-run/rank-0 --give-away no/w.json": "--give-away 'no/w.json' is in a folder that does not exist: …",
+    "worth dpeer-run/rank-0 --give-away dpeer-run": (
+        "--give-away 'dpeer-run' is a folder: name a file, such as worth-0.json"
+    ),
+    "worth dpeer-run --give-away w.json": "--give-away is for one rank: name one, such as 'dpeer-run/rank-0'",
+    "worth --combine a.json --device cpu": (
+        "--combine reads files and trains nothing: leave out --device and --give-away"
+    ),
+    "worth a b": "2 paths: name one rank's or run's folder, or put --combine before files that sites gave away",
+    "worth a": "'a' is no folder of a rank: name one, such as dpeer-run/rank-0, …",
+    "predict --run dpeer-run/rank-0 --input few.csv --output out.csv": (
+        "unknown column 'age' in what the model needs; 'few.csv': valid: pulse"
+    ),
+    "predict --run dpeer-run/rank-0 --input empty.csv --output out.csv": "'empty.csv' is empty: it has no rows",
+    "predict --run dpeer-run/rank-0 --input none.csv --output out.csv": "'none.csv' does not exist",
+    "predict --run dpeer-run/rank-0 --input new.csv --output new.csv": (
+        "--output 'new.csv' is the input: name another file"
+    ),
+    "predict --run dpeer-run/rank-0 --input new.csv --output .": (
+        "--output '.' is a folder: name a file, such as 'predictions.csv'"
+    ),
+    "predict --run dpeer-run/rank-0 --input new.csv --output a/b/out.csv": (
+        "--output 'a/b/out.csv' cannot be written: No such file or directory"
+    ),
+    "predict --run dpeer-run --input new.csv --output out.csv": (
+        "'dpeer-run' has the models of 2 peers: name one of rank-0, rank-1"
+    ),
+    "evaluate --run dpeer-run/rank-0 --input new.csv": (
+        "'new.csv' has no column 'outcome', with which predictions could be compared"
+    ),
+    "evaluate --run dpeer-run/rank-0 --input strange.csv": (
+        "'strange.csv', row 2, column 'outcome': 'maybe' is none of the classes no, yes"
+    ),
+    "export --run dpeer-run/rank-0 --format pmml --output m": (
+        "Invalid value for '--format': 'pmml' is not one of 'onnx', 'torchscript'."
+    ),
+    "export --run dpeer-run/rank-0 --format torchscript --output .": "--output '.' is a folder: name a file",
+    "card --run dpeer-run/rank-0 --out mine.py": "--out 'mine.py' is something that is no card: name another file",
+    "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds, …",
+    "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
+    "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",
+    "report dpeer-run gone --label one": "--label: 1 for 2 folders; give one for each, or none",
+    "report gone": "'gone' is no folder: name the --out of a run, or a folder of such",
+    # Other commands.
+    "keygen --rank -1": "--rank -1: expected a rank, from 0",
+    "tune --federation ranks.toml": (
+        "--rank is missing: the federation file has tables [rank.N]; say whose data these are"
+    ),
+    "tune --algorithm local --body-lr 0.1": "nothing is left to choose for local: every rate is given",
+    "compare --at-round x": "Invalid value for '--at-round': 'x': expected numbers with commas, for example 50,100",
+    "algorithms --body-epochs 0": "--body-epochs = 0: input should be greater than or equal to 1",
+    "algorithms --json --body-epochs five": "Invalid value for '--body-epochs': 'five' is not a valid integer.",
+    "algorithms --rho 0.1": "No such option '--rho'.",
+    "algorithms dfedavgm": "Got unexpected extra argument (dfedavgm)",
+    "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits: give another --out, or --overwrite",
+    "schema init none.csv --out new.toml": "'none.csv' does not exist",
+    "schema init visits.csv --out new.toml --target outcom": "unknown column of --target 'outcom' in 'visits.csv': …",
+    "schema init visits.csv --out none/x.toml": "--out 'none/x.toml' cannot be written: No such file or directory",
+    "schema check visits.csv --schema none.toml": (
+        "schema 'none.toml': No such file or directory; `dpeer schema init FILE.csv` proposes one"
+    ),
+    "schema check none.csv": (
+        "schema 'schema.toml' is not valid TOML: Expected '=' after a key in a key/value pair (at end of document)"
+    ),
+    "schema check": "Missing argument 'FILE.csv|.parquet'.",
+    # Graphs.
+    "topology show --topology rnig": "unknown topology 'rnig': did you mean 'ring'? valid: ring, grid, …",
+    "topology show --topology ''": "unknown topology '': valid: ring, grid, …",
+    "topology show --weights unifrom": "unknown weights rule 'unifrom': did you mean 'uniform'? …",
+    "topology show --size ''": "--size '': write one whole number, for example 8",
+    "topology show --size 8,16": "--size '8,16': write one whole number, for example 8",
+    "topology show --size 2001": (
+        "--size 2001: edges and weights are shown up to 2000 peers; `dpeer topology spectral-gap` takes a million"
+    ),
+    "topology show --topology grid --grid-shape 2by4": "--grid-shape '2by4': write ROWSxCOLUMNS, for example 2x4",
+    "topology show --topology file:three.txt --size 4": (
+        "file:three.txt: joins 3 peers, and size is 4: they must be the same"
+    ),
+    "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line: …",
+    "topology spectral-gap --size eight": "--size 'eight': write whole numbers, for example 8 or 8,16",
+    "topology spectral-gap --size 1000000000": "size 1000000000: graphs are built of at most 1,000,000 peers",
+    "topology plot --out a.pdf": "--out 'a.pdf': name a file that ends in .png or .svg",
+    "topology plot --out no/such/a.png": "--out 'no/such/a.png': no such folder: 'no/such'",
+    "topology plot --out folder.png": "--out 'folder.png' cannot be written: Is a directory",
+    "topology plot --topology ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring": (
+        "--topology: 13 graphs; a picture shows at most 12"
+    ),
+    "topology plot --size 1001": (
+        "--size 1001: pictures are drawn of at most 1000 peers; `dpeer topology spectral-gap` takes a million"
+    ),
+    "topology plot --rounds 0": "Invalid value for '--rounds': 0 is not in the range 1<=x<=100000.",
+    "topology plot --topology file:three.txt,ring": (
+        "file:three.txt has 3 peers and ring 8: a picture shows graphs of one size, give --size"
+    ),
+    "topology advise": (
+        "--body-bytes and --bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB "
+        "--bandwidth 100Mbit"
+    ),
+    "topology advise --body-bytes 45MB": (
+        "--bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB --bandwidth 100Mbit"
+    ),
+    "topology advise --body-bytes 45MB --bandwidth 100MB": (
+        "--bandwidth '100MB': write bits or bytes per second, for example 100Mbit or 12.5MB/s"
+    ),
+    "topology advise --body-bytes -1 --bandwidth 100Mbit": (
+        "--body-bytes '-1': write bytes, up to 1000 TB, for example 45MB or 43MiB"
+    ),
+    f"{ADVISE} --latency soon": "--latency 'soon': write a time in ms, s, min or h, for example 20ms or 1.5s",
+    f"{ADVISE} --max-degree 0": "--max-degree '0': write a whole number from 1 on, for example 6",
+    f"{ADVISE} --size 2001": "--size 2001: graphs are compared up to 2000 peers",
+    f"{ADVISE} --weights fastest --size 33": "--weights fastest: solved for every graph up to 32 peers, …",
+    f"{ADVISE} --graph-seed -1": "--graph-seed -1: choose 0 or more",
+    # Privacy of a peer.
+    "privacy epsilon": (
+        "--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-multiplier 5 --rounds 20"
+    ),
+    "privacy calibrate --rounds 4": (
+        "--target-epsilon must be given, for example dpeer privacy calibrate --target-epsilon 10 --rounds 20"
+    ),
+    "privacy matrix --rounds 4": (
+        "--noise-multiplier or --target-epsilon must be given, for example dpeer privacy matrix --noise-multiplier 5 "
+        "--rounds 20"
+    ),
+    "privacy plan --rounds 4 --noise-multiplier 1": (
+        "--size, --parameters must be given, for example dpeer privacy plan --size 8 --parameters 60000 --rounds 20 "
+        "--target-epsilon 10"
+    ),
+    f"{CLIENT} --accountant server": "Invalid value for '--accountant': 'server' is not one of 'exact', 'pld', 'rdp'.",
+    f"{CLIENT} --dp-adversary server": (
+        "Invalid value for '--dp-adversary': 'server' is not one of 'neighbor', 'aggregate'."
+    ),
+    f"{CLIENT} --privacy server": "Invalid value for '--privacy': 'server' is not one of 'client', 'sample'.",
+    f"{CLIENT} --dp-adversary aggregate": "--dp-adversary aggregate needs --dp-min-honest M: …",
+    f"{CLIENT} --dp-adversary aggregate --dp-min-honest 1": (
+        "--dp-min-honest '1': write a whole number from 2 on, for example 16"
+    ),
+    f"{CLIENT} --dp-adversary aggregate --dp-min-honest 16 --size 8": (
+        "--dp-min-honest 16: there are 8 peers (--size): choose at most that"
+    ),
+    f"{CLIENT} --delta 0.125 --size 8": "delta 0.125 with 8 peers: at 1/8 or more, …",
+    f"{CLIENT} --delta 0": "--delta '0': write a number from 1e-300 to 0.5, for example 1e-5",
+    f"{CLIENT} --clip-norm inf": "--clip-norm 'inf': write a number from 1e-06 to 1e+12, for example 1",
+    f"{CLIENT} --sampling-rate 0.1": (
+        "--sampling-rate 0.1: it belongs to --privacy sample, which protects one record: add --privacy sample"
+    ),
+    f"{CLIENT} --patient-records 5": (
+        "--patient-records 5: it belongs to --privacy sample, which protects one record: add --privacy sample"
+    ),
+    "privacy epsilon --noise-multiplier nan --rounds 4": (
+        "--noise-multiplier 'nan': write a number from 1e-06 to 1e+12, for example 5"
+    ),
+    "privacy epsilon --noise-multiplier 5 --rounds 0": "--rounds '0': write a whole number from 1 on, for example 20",
+    "privacy epsilon --noise-multiplier 5 --rounds 2.5": (
+        "--rounds '2.5': write a whole number from 1 on, for example 20"
+    ),
+    "privacy plan --parameters 60k": "--parameters '60k': write a whole number from 1 on, for example 60000",
+    "privacy matrix --noise-multiplier 4 --rounds 9 --privacy sample": (
+        "Invalid value for '--privacy': 'sample' is not 'client'."
+    ),
+    "privacy matrix --noise-multiplier 4 --rounds 9 --target-epsilon 5": (
+        "--target-epsilon 5 with --noise-multiplier 4: each decides the noise, leave one of them out"
+    ),
+    "privacy matrix --noise-multiplier 4 --rounds 500 --size 1000": (
+        "--rounds 500 with 1000 peers: the open-loop estimate would take hours or too much memory: choose fewer rounds "
+        "or peers; the guarantee is that of `dpeer privacy epsilon --rounds T-distance+1`"
+    ),
+    "privacy matrix --noise-multiplier 4 --rounds 9 --topology one-peer-exponential": (
+        "--topology one-peer-exponential: it has another graph every round, and what one peer sees of another is "
+        "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"
+    ),
+    "privacy matrix --noise-multiplier 4 --rounds 9 --delta 0.2": (
+        "delta 0.2 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: …"
+    ),
+    "privacy audit --noise-multiplier 0.1 --rounds 1": (
+        "--noise-multiplier 0.1 over 1 rounds is mu 20: 1000 runs can tell something about mu from 0.05 to 4 only, "
+        "best between 1 and 2; for mu 1.5 take --noise-multiplier 1.33"
+    ),
+    # Privacy of a record.
+    "privacy epsilon --privacy sample": (
+        "--noise-multiplier, --sampling-rate, --steps, --rounds must be given, for example dpeer privacy epsilon "
+        "--privacy sample --noise-multiplier 1 --sampling-rate 0.05 --steps 20 --rounds 20"
+    ),
+    "privacy calibrate --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15": (
+        "--target-epsilon must be given, for example dpeer privacy calibrate --privacy sample --target-epsilon 8 "
+        "--sampling-rate 0.05 --steps 20 --rounds 20"
+    ),
+    "privacy plan --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --target-epsilon 3": (
+        "--size, --parameters, --records must be given, for example dpeer privacy plan --privacy sample --size 8 "
+        "--parameters 60000 --records 2000 --target-epsilon 8 --sampling-rate 0.05 --steps 20 --rounds 20"
+    ),
+    "privacy audit --privacy sample --rounds 3": (
+        "--noise-multiplier, --sampling-rate, --steps must be given, for example dpeer privacy audit --privacy sample "
+        "--noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2"
+    ),
+    f"{SAMPLE} --dp-adversary neighbor": (
+        "--dp-adversary neighbor: it belongs to --privacy client; for one record adversary and adjacency are fixed: "
+        "leave it out"
+    ),
+    f"{SAMPLE} --size 8": (
+        "--size 8: with --privacy sample records are protected, not peers: give their number, for example --records "
+        "2000"
+    ),
+    f"{SAMPLE} --head-steps 5": "head-steps 5: only with dp-head alternate does the head have steps of its own",
+    f"{SAMPLE} --dp-head alternate": "head-steps: with dp-head alternate the head has steps of its own, …",
+    f"{SAMPLE} --accountant exact": "accountant exact with sampling 0.05: the closed form knows no sampling: …",
+    f"{SAMPLE} --records 10 --delta 0.1": "delta 0.1 with 10 records: at 1/10 or more, …",
+    f"{SAMPLE} --sampling-rate 1.5": "--sampling-rate '1.5': write a number from 1e-09 to 1, for example 0.05",
+    f"{SAMPLE} --sampling-rate 0_1": "--sampling-rate '0_1': write a number from 1e-09 to 1, for example 0.05",
+    f"{SAMPLE} --sampling-rate \u0661": "--sampling-rate '\u0661': write a number from 1e-09 to 1, for example 0.05",
+    f"{SAMPLE} --steps 0": "--steps '0': write a whole number from 1 on, for example 20",
+    f"{SAMPLE} --steps 1000000": "steps 15,000,000: accountant pld counts up to 1,000,000 with sampling: use rdp",
+}
+"""By arguments the line on stderr, without `dpeer: `; `…` is any text."""
+
+
+def results(folder: Path) -> dict[Path, bytes]:
+    """Every file but locks, and logs, to which a peer appends why it ended."""
+    paths = [
+        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc" and path.name != "log.jsonl"
+    ]
+    return {path: path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of two rounds, and files for mistakes."""
+    made = tmp_path_factory.mktemp("refusals")
+    for name, content in FILES.items():
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text(content)
+    with contextlib.chdir(made), pytest.raises(SystemExit) as ended:
+        main([*shlex.split(RUN), "--rounds", "2"])
+    assert ended.value.code == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(folder: Path) -> dict[Path, bytes]:
+    return results(folder)
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_a_refusal_is_one_line_with_code_2_and_touches_no_result(
+    arguments: str, folder: Path, before: dict[Path, bytes], dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    ended = dpeer(*shlex.split(arguments))
+    (line,) = ended.complaints
+    assert re.fullmatch(re.escape(f"dpeer: {REFUSED[arguments]}").replace("…", ".*"), line), line
+    assert (ended.code, ended.out) == (2, "")
+    assert results(folder) == before

@@ -1,0 +1,147 @@
+"""Runs that are stopped, killed and resumed: no body that a peer has released and heard is lost or made up."""
+
+import asyncio
+import json
+import threading
+
+import msgpack
+import numpy as np
+import pytest
+
+from dpeer.peer import LivenessConfig
+from dpeer.topology import Participation, build
+from tests.peer.conftest import done, lines
+
+RING = build("ring", 4)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=10.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ring", "shift", "participation"])
+@pytest.mark.parametrize("kind", ["inprocess", "tcp"])
+async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind, tmp_path, changing, name, until):
+    topology = {"ring": build("ring", 5), "shift": changing["shift"](5, 2)}.get(name) or Participation(
+        build("ring", 5), 0.5, seed=1
+    )
+
+    def make(**options):
+        return federation(kind, topology, rounds=10, liveness=PATIENT, **options)
+
+    whole = make()
+    done(await whole.run())
+    first = make(out=tmp_path)
+    held = next(n for n in range(4, 10) if name != "participation" or 2 in topology.participants(n))
+    first.learners[2].hold = held
+    running = asyncio.create_task(first.run())
+    await until(first.learners[2].held.is_set)
+    for rank in (0, 1, 3, 4, 2):
+        first.peers[rank].stop()
+    found = done(await running, "stopped")
+    assert found[2].completed_rounds == held
+    assert np.frombuffer((tmp_path / "rank-2" / "model.safetensors").read_bytes()).min() >= 0
+    card = json.loads((tmp_path / "rank-2" / "model.json").read_text())
+    assert (card["federation"]["status"], card["federation"]["completed_rounds"]) == ("stopped", held)
+    again = make(out=tmp_path, resume=True)
+    done(await again.run())
+    assert again.bodies().tobytes() == whole.bodies().tobytes()
+    for rank, peer in again.peers.items():
+        assert [(line["round"], line["missed"]) for line in lines(tmp_path, rank)] == [(n, []) for n in range(10)]
+        assert peer.core.members.lost == {}
+
+
+@pytest.mark.parametrize("ahead", [(1, 2), (0,)])
+async def test_stopped_in_different_rounds_and_resumed_with_more_all_have_the_bits_of_one_long_run(
+    federation, tmp_path, until, ahead
+):
+    def make(rounds, **options):
+        """The number of rounds is part of every peer's fingerprint, as it is in a real run."""
+        change = {rank: {"fingerprint": {"rounds": rounds}} for rank in range(3)}
+        return federation("inprocess", build("ring", 3), rounds=rounds, change=change, **options)
+
+    whole = make(7)
+    done(await whole.run())
+    ours = make(4, out=tmp_path)
+    go = threading.Event()
+    evaluated = dict.fromkeys(range(3), 0)
+    for rank, learner in ours.learners.items():
+        if rank in ahead:
+            learner.hold = 3
+            continue
+
+        def evaluate(learner=learner, rank=rank, evaluate=learner.evaluate):
+            evaluated[rank] += 1
+            if evaluated[rank] == 5:  # twice a round: the body of the third round has been released and not mixed
+                assert go.wait(100)
+            return evaluate()
+
+        learner.evaluate = evaluate
+    running = asyncio.create_task(ours.run())
+    await until(lambda: all(ours.learners[rank].held.is_set() for rank in ahead))
+    await until(lambda: all(evaluated[rank] == 5 for rank in evaluated if rank not in ahead))
+    for peer in ours.peers.values():
+        peer.stop()
+    go.set()
+    done(await running, "stopped")
+    assert [len(lines(tmp_path, rank)) for rank in range(3)] == [3 if rank in ahead else 2 for rank in range(3)]
+    again = make(7, out=tmp_path, resume=True)
+    done(await again.run())
+    assert again.bodies().tobytes() == whole.bodies().tobytes()
+    for rank in range(3):
+        assert [line["missed"] for line in lines(tmp_path, rank)] == [[]] * 7
+        assert again.peers[rank].core.drops.counts == {}
+
+
+async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind, tmp_path, expected):
+    """Rank 1 has completed a round that its neighbors have not: they need the body in its checkpoint."""
+    done(await federation(kind, RING, rounds=3, out=tmp_path).run())
+    done(await federation(kind, RING, rounds=2, out=tmp_path / "older").run())
+    for rank in (0, 2, 3):
+        (tmp_path / f"rank-{rank}").rename(tmp_path / f"newer-{rank}")
+        (tmp_path / "older" / f"rank-{rank}").rename(tmp_path / f"rank-{rank}")
+    again = federation(kind, RING, rounds=5, out=tmp_path, resume=True)
+    transport, sent = again.transports[1], {}
+    send = transport.send
+
+    def listening(link, frames):
+        sent.setdefault(link, []).append(msgpack.unpackb(bytes(frames[0]))["kind"])
+        return send(link, frames)
+
+    transport.send = listening
+    done(await again.run())
+    # A later round in a message before the body would mean that the body cannot come.
+    assert all(kinds.index("body") < kinds.index("heartbeat") for kinds in sent.values())
+    assert 2 not in again.learners[1].released
+    assert 2 in again.learners[0].released
+    np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)
+
+
+async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_gone(federation, tmp_path, edges):
+    """Rank 1 has completed 2 rounds and rank 0 five, of which it needs the fourth's body; later rounds join none."""
+    alone = [(2, 0), (0, 2)]
+    topology = edges(3, alone, alone, alone, [(0, 1)], alone)
+    for rounds, out in ((5, tmp_path), (2, tmp_path / "older")):
+        done(await federation("inprocess", topology, rounds=rounds, out=out).run())
+    (tmp_path / "rank-1").rename(tmp_path / "newer")
+    (tmp_path / "older" / "rank-1").rename(tmp_path / "rank-1")
+    again = federation("inprocess", topology, rounds=8, out=tmp_path, resume=True, wait=5.0)
+    done(await again.run())
+    assert [again.learners[rank].sat_out for rank in range(3)] == [[], [3], []]
+    assert list(again.learners[1].released) == [2, 4, 5, 6, 7]
+    assert [(one["round"], one["missed"]) for one in lines(tmp_path, 1) if not one["active"]] == [(3, [0])]
+    assert json.loads((tmp_path / "rank-1" / "summary.json").read_text())["left_behind"] == 1
+
+
+async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tmp_path, expected, until, kill):
+    ours = federation("tcp", RING, rounds=6, out=tmp_path)
+    ours.learners[3].hold = 3
+    addresses = await ours.listen()
+    others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
+    crashed = asyncio.create_task(ours.peers[3].serve(addresses))
+    await until(ours.learners[3].held.is_set)
+    await kill(ours.peers[3], ours.transports[3], crashed)
+    ours.made[3].interrupt()
+    ours.add(3, out=tmp_path, resume=True, listen=addresses[3])
+    await ours.peers[3].listen()
+    assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
+    done(await others)
+    np.testing.assert_allclose(ours.bodies(), expected(RING, 6), rtol=1e-12)
