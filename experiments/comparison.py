@@ -10,16 +10,25 @@ from typing import Any, Protocol
 
 from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
-from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Measure, Result
-from dpeer.experiments.round_tables import epsilon_table, gap_table, rounds_table
-from dpeer.experiments.row_statistics import Rows
+from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.running import run_cells
-from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
+from dpeer.experiments.statistics import Rows
+from dpeer.experiments.tables import (
+    MEASURES,
+    Table,
+    accuracy_table,
+    cost_table,
+    epsilon_table,
+    gap_table,
+    metric_table,
+    rounds_table,
+    target_table,
+)
 from dpeer.experiments.tuning import Trial, at_edge, best, trials
 from dpeer.experiments.variants import Variant
+from dpeer.results.files import replace as replace_file
 from dpeer.topology.settings import build_graph
 
 _NAMED = 3
@@ -82,7 +91,7 @@ class Comparison:
         tables = self._of.conditions
         for condition in tables:  # what cannot be shows before hours of choosing
             for variant in self._of.variants:
-                build_graph(self._cell(variant, "", condition, self._of.seeds[0]).settings)
+                build_graph(self.cell(variant, "", condition, self._of.seeds[0]).settings)
         try:
             self._out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,7 +101,7 @@ class Comparison:
             return None
         rows, remarks = tuned
         cells = {
-            (variant.label, condition.label, seed): self._cell(variant, mark, condition, seed)
+            (variant.label, condition.label, seed): self.cell(variant, mark, condition, seed)
             for seed in self._of.seeds  # so that a stopped comparison has whole repetitions
             for condition in tables
             for variant, mark in rows
@@ -109,13 +118,13 @@ class Comparison:
                 for variant, _ in rows
             }
             shown += self._tables(condition, results)
-            lines += csv_rows(results, condition.values, self._of.seeds, self._of.last)
+            lines += csv_rows(results, condition.values, self._of.seeds, self._of.plan.last)
             whole.append((condition, results))
         files = self._write(shown, lines, remarks)
         figures = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
-        return Compared(self._about(), self._chosen(remarks), shown, files, left_out(self._out, found), figures)
+        return Compared(self._about(), self._chosen(remarks), shown, files, _left_out(self._out, found), figures)
 
-    def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
+    def cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
         """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
         shared = condition.name(variant.settled)
         first = next(other for other in self._of.conditions if other.name(variant.settled) == shared)
@@ -156,20 +165,20 @@ class Comparison:
     def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
         e = self._of
         tables = [
-            accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.last) for measure in MEASURES
+            accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.plan.last) for measure in MEASURES
         ]
         keeps_another = any(result.keeps_another for results in rows.values() for result in results)
         if keeps_another:
             tables.append(accuracy_table(condition.label, "accuracy", rows, e.baseline, e.reference))
-        if metrics := metric_table(condition.label, rows, e.last):
+        if metrics := metric_table(condition.label, rows, e.plan.last):
             tables.append(metrics)
         measures: tuple[Measure, ...] = (*MEASURES, "accuracy") if keeps_another else (*MEASURES,)
-        gaps = [gap_table(condition.label, measure, rows, e.last) for measure in measures]
+        gaps = [gap_table(condition.label, measure, rows, e.plan.last) for measure in measures]
         tables += [table for table in gaps if table is not None]
-        if e.at_round:
-            tables += [rounds_table(condition.label, measure, rows, e.at_round) for measure in MEASURES]
-        if e.at_epsilon:
-            tables += [epsilon_table(condition.label, measure, rows, e.at_epsilon) for measure in MEASURES]
+        if e.plan.at_round:
+            tables += [rounds_table(condition.label, measure, rows, e.plan.at_round) for measure in MEASURES]
+        if e.plan.at_epsilon:
+            tables += [epsilon_table(condition.label, measure, rows, e.plan.at_epsilon) for measure in MEASURES]
         if (target := e.target_of(condition)) is not None:
             tables += [target_table(condition.label, measure, rows, target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]
@@ -205,12 +214,12 @@ class Comparison:
         text = [*"\n\n".join(self._about()).split("\n"), ""]
         text += [chosen[0], "", *chosen[1:], ""] if chosen else []
         files = self._out / "comparison.md", self._out / "peers.csv"
-        _replace(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
-        _replace(files[1], csv_text(lines))
+        replace_file(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
+        replace_file(files[1], csv_text(lines))
         return files
 
 
-def left_out(out: Path, shown: Collection[Path]) -> str | None:
+def _left_out(out: Path, shown: Collection[Path]) -> str | None:
     """A line on earlier runs in a comparison's folder that its new tables do not have; None without such runs.
 
     Args:
@@ -224,10 +233,3 @@ def left_out(out: Path, shown: Collection[Path]) -> str | None:
     some = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
     count = "1 run" if len(found) == 1 else f"{len(found)} runs"
     return f"not in these tables, but still in {out}: {count} of earlier comparisons ({some})"
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file in one step, so that the earlier tables stay until the new ones are there."""
-    draft = path.with_name(f".{path.name}.tmp")
-    draft.write_text(text)
-    draft.replace(path)

@@ -1,4 +1,4 @@
-"""The results of a cell, read from its run folder."""
+"""The results of a cell, read strictly from its run folder: every file must exist and be complete."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from dpeer.exceptions import ConfigurationError
-from dpeer.experiments.statistics import first_reached
-from dpeer.experiments.strict_reading import read_whole
+from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.results.effect import majority_accuracy
+from dpeer.results.reading import Peer, read_run
 from dpeer.results.records import Line
 
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 """Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""
+
+WINDOW = 5
+"""Over how many evaluated rounds an accuracy is averaged before it is held against a target."""
 
 
 @dataclass(frozen=True)
@@ -23,20 +26,19 @@ class Cost:
     """The rounds, gradients and bytes that it took to reach a target."""
 
     rounds: int
-    samples: int | None
-    """None where the run does not say."""
+    samples: int
     busiest_bytes: int
 
 
 class Result:
-    """The metrics of all peers of one cell. An accuracy is NaN where training has diverged so far that there is none.
+    """The metrics of all peers of one cell. An accuracy is NaN where training has diverged so far that none is left.
 
     Args:
         folder: The cell's folder.
 
     Attributes:
         rounds: The number of rounds.
-        peers: The results of each peer, by rank.
+        peers: The summary of each peer, by rank.
 
     Raises:
         OutputError: Some of its files are missing or damaged.
@@ -44,15 +46,24 @@ class Result:
     """
 
     def __init__(self, folder: Path) -> None:
-        run = read_whole(folder)
-        self.rounds, self.peers = run.rounds, run.peers
-        self._bytes_sent, self._lines = run.bytes_sent, run.lines
-        for lines in self._lines:
+        run = read_run(folder)
+        if run is None or run.summary is None or run.summary.rounds is None:
+            raise _unusable(folder, "has no summary.json of all peers that says so")
+        found = list(run.peers.values())
+        self.rounds, self._bytes_sent = run.summary.rounds, run.bytes_sent
+        self.peers = [peer.summary for peer in found if peer.summary is not None]
+        if len(self.peers) < run.size:
+            raise _unusable(folder, f"has summaries of {len(self.peers)} of its {run.size} peers")
+        if damaged := [peer.rank for peer in found if _is_damaged(peer)]:
+            raise _unusable(folder, f"has a metrics.jsonl of rank {damaged[0]} that is empty or damaged")
+        if len({tuple(peer.entries) for peer in found}) > 1:
+            raise _unusable(folder, "has other rounds in metrics.jsonl of one peer than of another")
+        self._lines = [tuple(peer.entries.values()) for peer in found]
+        for summary, lines in zip(self.peers, self._lines, strict=True):
             if "accuracy" not in (lines[-1].metrics or {}):
-                there = ", ".join(lines[-1].metrics or {}) or "none"
+                others = ", ".join(lines[-1].metrics or {}) or "none"
                 raise ConfigurationError(
-                    f"task {self.peers[0].task!r} has no metric named accuracy (it has: {there}): there is nothing "
-                    "to compare"
+                    f"task {summary.task!r} has no metric named accuracy (it has: {others}), which comparisons are by"
                 )
 
     @property
@@ -82,7 +93,7 @@ class Result:
         return any(peer.kept_point == "finished" for peer in self.peers)
 
     def others(self, last: int = 1) -> dict[str, float]:
-        """What else the peers were measured by: mean over the peers of each one's mean over those rounds, by name.
+        """Other metrics by name: the mean over the peers of each one's mean over the evaluated ones of the last rounds.
 
         NaN where a peer's is not finite. A metric that not all peers have is left out.
         """
@@ -103,7 +114,7 @@ class Result:
 
     def curve(self, measure: Measure) -> list[tuple[int, float]]:
         """Round and mean accuracy over the peers, for the rounds that were evaluated."""
-        together = zip(*self._lines, strict=True)  # all peers evaluate in the same rounds
+        together = zip(*self._lines, strict=True)
         return [
             (lines[0].round, fmean(_accuracy(line, measure) for line in lines))
             for lines in together
@@ -135,20 +146,13 @@ class Result:
             The number of rounds up to it, and the mean accuracy over the peers; None without privacy, and where the
             first evaluated round has cost more.
         """
-        spent = [self._spent_by_round(lines) for lines in self._lines]
+        spent = [_spent_by_round(lines) for lines in self._lines]
         within = [
             (number + 1, accuracy)
             for number, accuracy in self.curve(measure)
             if all(one is not None and one[number] <= budget for one in spent)
         ]
         return within[-1] if within else None
-
-    @staticmethod
-    def _spent_by_round(lines: Sequence[Line]) -> dict[int, float] | None:
-        """A peer's epsilon after each round; None without privacy. What is null under privacy is not finite."""
-        if all(line.privacy is None and line.epsilon is None for line in lines):
-            return None
-        return {line.round: math.inf if line.epsilon is None else line.epsilon for line in lines}
 
     def reached(self, measure: Measure, target: float) -> Cost | None:
         """The costs until the smoothed mean accuracy reached the target; None if it never did."""
@@ -158,15 +162,13 @@ class Result:
         sent = [sum(line.bytes_sent or 0 for line in lines if line.round < rounds) for lines in self._lines]
         return Cost(rounds, self.samples(rounds), max(sent))
 
-    def samples(self, rounds: int | None = None) -> int | None:
+    def samples(self, rounds: int | None = None) -> int:
         """For how many samples a gradient was computed in the first rounds (or all), over all peers.
 
-        A SAM step computes two. What an algorithm does after the last round belongs to that round. None where a
-        line is damaged.
+        A SAM step computes two. What an algorithm does after the last round belongs to that round.
         """
-        counted = [line.samples for lines in self._lines for line in lines if rounds is None or line.round < rounds]
-        known = [samples for samples in counted if samples is not None]
-        return sum(known) if len(known) == len(counted) else None
+        lines = (line for lines in self._lines for line in lines if rounds is None or line.round < rounds)
+        return sum(line.samples or 0 for line in lines)
 
     @property
     def spent(self) -> list[Mapping[str, Any]]:
@@ -181,14 +183,40 @@ class Result:
     @property
     def majority(self) -> float | None:
         """Mean over peers of the accuracy of always answering the peer's most frequent training class."""
-        found = []
-        for peer in self.peers:
-            train, test = peer.class_counts, peer.evaluated_class_counts
-            if not train or not test:
-                return None
-            most = train.index(max(train))
-            found.append((test[most] if most < len(test) else 0) / sum(test))
-        return fmean(found)
+        found = [majority_accuracy(peer.class_counts, peer.evaluated_class_counts) for peer in self.peers]
+        known = [one for one in found if one is not None]
+        return fmean(known) if len(known) == len(found) else None
+
+
+def first_reached(curve: Sequence[tuple[int, float]], target: float) -> int | None:
+    """The first round at which the mean of the last `WINDOW` evaluated rounds is at least the target.
+
+    Args:
+        curve: Round and accuracy, in order; NaN where training has diverged, which reaches nothing.
+        target: The accuracy to reach.
+
+    Returns:
+        How many rounds it took; None if it was not reached. (Fewer than `WINDOW` rounds never reach it.)
+    """
+    for end in range(WINDOW, len(curve) + 1):
+        if fmean(value for _, value in curve[end - WINDOW : end]) >= target:
+            return curve[end - 1][0] + 1
+    return None
+
+
+def _is_damaged(peer: Peer) -> bool:
+    return bool(peer.metrics.damaged) or not peer.entries or any(line.samples is None for line in peer.entries.values())
+
+
+def _unusable(folder: Path, why: str) -> OutputError:
+    return OutputError(f"{str(folder)!r} holds a run that is done but {why}: remove that folder to have it run again")
+
+
+def _spent_by_round(lines: Sequence[Line]) -> dict[int, float] | None:
+    """A peer's epsilon after each round; None without privacy. What is null under privacy is not finite."""
+    if all(line.privacy is None and line.epsilon is None for line in lines):
+        return None
+    return {line.round: math.inf if line.epsilon is None else line.epsilon for line in lines}
 
 
 def _evaluated(line: Line) -> bool:

@@ -1,16 +1,19 @@
-"""Statistics over repetitions: pure functions."""
+"""Statistics of one row of a comparison over seeds and peers: means, worst peer, difference to the reference, gap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 from scipy.stats import t as student
 
-WINDOW = 5
-"""Over how many evaluated rounds an accuracy is averaged before it is held against a target."""
+from dpeer.experiments.outcomes import Measure, Result
+
+Rows = Mapping[str, Sequence[Result]]
+"""By row, the results of one condition, one a seed, in the same order of seeds for all rows."""
 
 
 class Interval(NamedTuple):
@@ -28,17 +31,143 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(fmean(values), float(student.ppf(0.975, count - 1)) * stdev(values) / count**0.5)
 
 
-def first_reached(curve: Sequence[tuple[int, float]], target: float) -> int | None:
-    """The first round at which the mean of the last `WINDOW` evaluated rounds is at least the target.
+@dataclass(frozen=True)
+class Figures:
+    """One row's figures, all of the same rounds; NaN where training has left no accuracy.
+
+    Attributes:
+        mean: The mean over seeds and peers.
+        worst: The mean over seeds of the worst peer's.
+        below: The share of peers below their own baseline, all peers of all seeds counting alike; None for the
+            baseline itself, and without one.
+        difference: The mean over seeds of the difference to the reference with the same seed; None for the reference
+            itself.
+    """
+
+    mean: float
+    worst: float
+    below: float | None
+    difference: Interval | None
+
+
+def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, reference: str, last: int = 1) -> Figures:
+    """A row's figures.
 
     Args:
-        curve: Round and accuracy, in order; NaN where there was none, which reaches nothing.
-        target: The accuracy to reach.
-
-    Returns:
-        How many rounds it took; None if it was not reached. (Fewer than `WINDOW` rounds never reach it.)
+        row: Which.
+        rows: The results of all rows.
+        measure: Which of the accuracies.
+        baseline: The row that trains alone, if any does.
+        reference: The row that the others are compared with.
+        last: All figures are of a peer's mean over the evaluated ones of so many of the last rounds.
     """
-    for end in range(WINDOW, len(curve) + 1):
-        if fmean(value for _, value in curve[end - WINDOW : end]) >= target:
-            return curve[end - 1][0] + 1
-    return None
+    found = {name: [result.accuracies(measure, last) for result in rows[name]] for name in {row, reference}}
+    here = found[row]
+    difference = None
+    if row != reference:
+        pairs = zip(here, found[reference], strict=True)
+        difference = interval([fmean(mine) - fmean(other) for mine, other in pairs])
+    return Figures(
+        mean=fmean(map(fmean, here)),
+        worst=fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in here),
+        below=None if baseline in (None, row) else _below(here, [r.accuracies(measure, last) for r in rows[baseline]]),
+        difference=difference,
+    )
+
+
+def _below(here: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) -> float | None:
+    """The share of peers below their own baseline; None where no baseline has an accuracy."""
+    both = zip((value for values in here for value in values), (v for values in alone for v in values), strict=True)
+    pairs = [pair for pair in both if not math.isnan(pair[1])]
+    return fmean(not mine >= other for mine, other in pairs) if pairs else None  # NaN is below
+
+
+def others(results: Sequence[Result], last: int = 1) -> dict[str, float]:
+    """The means over seeds of the other metrics, by name; those that not all seeds have are left out."""
+    found = [result.others(last) for result in results]
+    return {name: fmean(one[name] for one in found) for name in found[0] if all(name in one for one in found)}
+
+
+def majority(results: Sequence[Result]) -> float | None:
+    """The mean over seeds of always answering each peer's most frequent training class; None without classes."""
+    return _mean_of_all([result.majority for result in results])
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How well a row does on training data, over seeds and peers.
+
+    Attributes:
+        training: The mean training accuracy.
+        test: The mean accuracy on test data, of the same rounds.
+        gap: The generalization gap, training accuracy less accuracy, with its 95 % interval over the seeds.
+    """
+
+    training: float
+    test: float
+    gap: Interval
+
+
+def gap_of(results: Sequence[Result], measure: Measure, last: int = 1) -> Gap | None:
+    """A row's training accuracy and generalization gap; None where some run has not measured it."""
+    training, test = [], []
+    for result in results:
+        found = result.training(measure, last)
+        if found is None:
+            return None
+        training.append(fmean(found))
+        test.append(fmean(result.accuracies(measure, last)))
+    return Gap(fmean(training), fmean(test), interval([a - b for a, b in zip(training, test, strict=True)]))
+
+
+def at_round(results: Sequence[Result], measure: Measure, rounds: int) -> float | None:
+    """The mean over seeds of the accuracy after so many rounds; None where a run did not evaluate then."""
+    return _mean_of_all([result.at_round(measure, rounds) for result in results])
+
+
+@dataclass(frozen=True)
+class Within:
+    """What a row reaches within a privacy budget, over the seeds that have an evaluated round within it.
+
+    Attributes:
+        accuracy: The mean accuracy.
+        rounds: The mean number of rounds.
+        seeds: How many seeds those are.
+    """
+
+    accuracy: float
+    rounds: float
+    seeds: int
+
+
+def at_epsilon(results: Sequence[Result], measure: Measure, budget: float) -> Within | None:
+    """What a row reaches before any peer has spent more than a budget; None if no seed has such a round."""
+    found = [one for result in results if (one := result.at_epsilon(measure, budget)) is not None]
+    if not found:
+        return None
+    return Within(fmean(accuracy for _, accuracy in found), fmean(rounds for rounds, _ in found), len(found))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The mean costs until the target was reached, over the seeds that reached it."""
+
+    seeds: int
+    rounds: float
+    samples: float
+    busiest_bytes: float
+
+
+def costs_of(results: Sequence[Result], measure: Measure, target: float) -> Costs | None:
+    """The costs until the smoothed accuracy reached a target; None if no seed reached it."""
+    found = [cost for result in results if (cost := result.reached(measure, target)) is not None]
+    if not found:
+        return None
+    means = (fmean(getattr(cost, name) for cost in found) for name in ("rounds", "samples", "busiest_bytes"))
+    return Costs(len(found), *means)
+
+
+def _mean_of_all(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is not known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpeer.experiments.outcomes import Measure, Result
-from dpeer.experiments.row_statistics import Rows, figures, majority, others
-from dpeer.experiments.statistics import WINDOW, Interval
+from dpeer.experiments.outcomes import WINDOW, Measure, Result
+from dpeer.experiments.statistics import (
+    Interval,
+    Rows,
+    at_epsilon,
+    at_round,
+    costs_of,
+    figures,
+    gap_of,
+    majority,
+    others,
+)
 from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called
 from dpeer.results.units import size
@@ -21,7 +30,7 @@ MEASURES: Mapping[Measure, str] = {
     "accuracy_mixed": "after mixing",
     "accuracy_trained": "after local training, before mixing",
 }
-"""What is measured in rounds, in words."""
+"""The accuracies that are measured in rounds, in words."""
 
 
 @dataclass(frozen=True)
@@ -60,56 +69,67 @@ def accuracy_table(
         condition: The condition in words.
         measure: Which of the accuracies.
         rows: The results.
-        baseline: The row that trains alone, if there is one.
+        baseline: The row that trains alone, if any does.
         reference: The row that the others are compared with.
         last: Every figure is of a peer's mean over the evaluated ones of so many of the last rounds.
     """
-    results = next(iter(rows.values()))
-    title, name = ("of the kept model", "kept") if measure == "accuracy" else _rounds(results[0], last)
+    title, name = ("of the kept model", "kept") if measure == "accuracy" else _rounds(rows, last)
     columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
     columns += [f"{name} - {reference}"] * (len(rows) > 1)
     lines = []
     for row in rows:
         found = figures(row, rows, measure, baseline, reference, last)
-        line = [row, _figure(found.mean), _figure(found.worst)]
+        line = [row, _four(found.mean), _four(found.worst)]
         if baseline is not None:
             line.append("-" if found.below is None else f"{found.below:.0%}")
         if len(rows) > 1:
-            line.append("-" if found.difference is None else signed(found.difference))
+            line.append("-" if found.difference is None else _signed(found.difference))
         lines.append(line)
     remarks = []
-    if (share := majority(results)) is not None:
+    if (share := majority(next(iter(rows.values())))) is not None:
         remarks.append(f"always answering each peer's most frequent training class: {share:.4f}")
-    done = [row for row, found in rows.items() if any(result.finished for result in found)]
+    done = [row for row, results in rows.items() if any(result.finished for result in results)]
     if measure == "accuracy" and done and len(done) < len(rows):
         remarks.append(f"finished at home: {', '.join(done)}; the others are not")
-    if gone := [f"{row} ({number} of {len(rows[row])} seeds)" for row, number in _diverged(rows).items()]:
+    counts = {row: sum(result.diverged for result in results) for row, results in rows.items()}
+    if gone := [f"{row} ({count} of {len(rows[row])} seeds)" for row, count in counts.items() if count]:
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
     what = title if measure == "accuracy" else f"{MEASURES[measure]}, {title}"
     return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
 
 
 def metric_table(condition: str, rows: Rows, last: int = 1) -> Table | None:
-    """What else the peers of all rows were measured by, after mixing, over seeds; None if there is nothing else."""
+    """The other metrics of all rows after mixing, over seeds; None if no row has any."""
     found = {row: others(results, last) for row, results in rows.items()}
     names = list(dict.fromkeys(name for values in found.values() for name in values))
     if not names:
         return None
     shown = names[:_COLUMNS]
-    lines = [[row, *(_figure(values.get(name, math.nan)) for name in shown)] for row, values in found.items()]
+    lines = [[row, *(_four(values.get(name)) for name in shown)] for row, values in found.items()]
     left = [f"more in --json: {', '.join(map(called, names[_COLUMNS:]))}"] if len(names) > _COLUMNS else []
-    title, _ = _rounds(next(iter(rows.values()))[0], last)
-    return Table(f"{condition}: other metrics after mixing, {title}", ["", *map(called, shown)], lines, left)
+    title = f"{condition}: other metrics after mixing, {_rounds(rows, last)[0]}"
+    return Table(title, ["", *map(called, shown)], lines, left)
 
 
-def rounds_of(result: Result, last: int) -> str:
-    """The rounds that figures are of, in words."""
-    return _rounds(result, last)[0]
+def gap_table(condition: str, measure: Measure, rows: Rows, last: int = 1) -> Table | None:
+    """Training accuracy, test accuracy and their difference; None if no row has measured the first."""
+    found = {row: gap_of(results, measure, last) for row, results in rows.items()}
+    if not any(found.values()):
+        return None
+    lines = [
+        [row, "-", "-", "-"] if gap is None else [row, _four(gap.training), _four(gap.test), _signed(gap.gap)]
+        for row, gap in found.items()
+    ]
+    what = "of the kept model" if measure == "accuracy" else f"{MEASURES[measure]}, {_rounds(rows, last)[0]}"
+    remark = "generalization gap: training accuracy less test accuracy, each peer on its own data"
+    columns = ["", "training", "test", "generalization gap"]
+    return Table(f"{condition}: training accuracy {what}", columns, lines, [remark])
 
 
-def _rounds(result: Result, last: int) -> tuple[str, str]:
+def _rounds(rows: Rows, last: int) -> tuple[str, str]:
     """The rounds that a table is of, for its title and, shorter, for a column."""
+    result: Result = next(iter(rows.values()))[0]
     among, evaluated = min(last, result.rounds), result.evaluated(last)
     if evaluated == 1:  # a mean of one round is that round, however many were asked for
         return "last round", "last round"
@@ -118,23 +138,18 @@ def _rounds(result: Result, last: int) -> tuple[str, str]:
     return f"mean of the {those}{which} rounds", which
 
 
-def _diverged(rows: Rows) -> dict[str, int]:
-    counts = {name: sum(result.diverged for result in results) for name, results in rows.items()}
-    return {name: count for name, count in counts.items() if count}
-
-
 def cost_table(condition: str, rows: Rows) -> Table:
     """The costs of the whole runs; where any is private, the largest epsilon of all peers and seeds, too."""
-    spent = {name: [one for result in results for one in result.spent] for name, results in rows.items()}
+    spent = {row: [one for result in results for one in result.spent] for row, results in rows.items()}
     private = any(spent.values())
     lines = [
         [
-            name,
-            size(round(fmean(r.sent for r in results))),
-            _samples([r.samples() for r in results]),
-            *([largest_cost(spent[name]) if spent[name] else "-"] if private else []),
+            row,
+            size(round(fmean(result.sent for result in results))),
+            f"{fmean(result.samples() for result in results):,.0f}",
+            *([largest_cost(spent[row]) if spent[row] else "-"] if private else []),
         ]
-        for name, results in rows.items()
+        for row, results in rows.items()
     ]
     columns = ["", "sent a peer", "samples processed", *(["epsilon"] if private else [])]
     remarks = [
@@ -147,16 +162,13 @@ def cost_table(condition: str, rows: Rows) -> Table:
 def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:
     """The costs until the smoothed accuracy reached a target."""
     lines = []
-    for name, results in rows.items():
-        found = [cost for result in results if (cost := result.reached(measure, target)) is not None]
-        figures = ["-", "-", "-"]
-        if found:
-            figures = [
-                f"{fmean(cost.rounds for cost in found):.1f}",
-                _samples([cost.samples for cost in found]),
-                size(round(fmean(cost.busiest_bytes for cost in found))),
-            ]
-        lines.append([name, f"{len(found)} of {len(results)}", *figures])
+    for row, results in rows.items():
+        found = costs_of(results, measure, target)
+        cells = ["0", "-", "-", "-"]
+        if found is not None:
+            sent = size(round(found.busiest_bytes))
+            cells = [str(found.seeds), f"{found.rounds:.1f}", f"{found.samples:,.0f}", sent]
+        lines.append([row, f"{cells[0]} of {len(results)}", *cells[1:]])
     return Table(
         f"{condition}: to {target:g} {MEASURES[measure]}",
         ["", "seeds", "rounds", "samples processed", "busiest peer sent"],
@@ -165,7 +177,33 @@ def target_table(condition: str, measure: Measure, rows: Rows, target: float) ->
     )
 
 
-def signed(difference: Interval) -> str:
+def rounds_table(condition: str, measure: Measure, rows: Rows, rounds: Sequence[int]) -> Table:
+    """The accuracy after given numbers of rounds."""
+    lines = [[row, *(_four(at_round(results, measure, number)) for number in rounds)] for row, results in rows.items()]
+    missing = [number for place, number in enumerate(rounds, 1) if any(line[place] == "-" for line in lines)]
+    remarks = [f"-: not evaluated in round {', '.join(map(str, missing))}"] if missing else []
+    columns = ["", *(f"round {number}" for number in rounds)]
+    return Table(f"{condition}: accuracy {MEASURES[measure]}, in given rounds", columns, lines, remarks)
+
+
+def epsilon_table(condition: str, measure: Measure, rows: Rows, budgets: Sequence[float]) -> Table:
+    """The accuracy that was reached before any peer had spent more than given epsilons, and after how many rounds."""
+    lines, fewer = [], []
+    for row, results in rows.items():
+        line = [row]
+        for budget in budgets:
+            found = at_epsilon(results, measure, budget)
+            line += ["-", "-"] if found is None else [_four(found.accuracy), f"{found.rounds:.1f}"]
+            if found is not None and found.seeds < len(results):
+                fewer.append(f"{row} at {budget:g}: {found.seeds} of {len(results)} seeds")
+        lines.append(line)
+    columns = ["", *(heading for budget in budgets for heading in (f"epsilon {budget:g}", "rounds"))]
+    remarks = ["of the last evaluated round in which no peer had spent more; a dash: no round, or not private"]
+    remarks += [f"not all seeds have one: {'; '.join(fewer)}"] if fewer else []
+    return Table(f"{condition}: accuracy {MEASURES[measure]}, at given epsilons", columns, lines, remarks)
+
+
+def _signed(difference: Interval) -> str:
     """A difference with the half width of its 95 % interval."""
     if math.isnan(difference.mean):
         return "-"
@@ -173,11 +211,5 @@ def signed(difference: Interval) -> str:
     return f"{difference.mean:+.4f}{half}"
 
 
-def _samples(counts: Sequence[int | None]) -> str:
-    """The mean number of gradients; a dash if a run of an older version did not record it."""
-    known = [count for count in counts if count is not None]
-    return f"{fmean(known):,.0f}" if len(known) == len(counts) else "-"
-
-
-def _figure(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4f}"
+def _four(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"

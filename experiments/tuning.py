@@ -12,7 +12,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import Cell, Condition, make_cell
-from dpeer.experiments.strict_reading import read_whole
+from dpeer.experiments.outcomes import Result
 from dpeer.experiments.variants import Variant, setting_name
 from dpeer.federation.config import parse_option
 from dpeer.sections import names
@@ -159,12 +159,9 @@ def at_edge(chosen: Mapping[str, Any], grid: Sequence[Axis]) -> list[str]:
 
 
 def _score(cell: Cell) -> float:
-    found = []
-    for peer in read_whole(cell.folder).peers:
-        if "accuracy" not in (peer.metrics or {}):
-            raise ConfigurationError(f"task {peer.task!r} has no metric named accuracy: there is nothing to choose by")
-        # A model of NaNs has an accuracy all the same, that of its first class.
-        if peer.accuracy_mixed is None or peer.test_loss_mixed is None:
-            return -math.inf
-        found.append(peer.accuracy_mixed)
-    return fmean(found)
+    peers = Result(cell.folder).peers
+    # A model of NaNs has an accuracy all the same, that of its first class.
+    if any(peer.test_loss_mixed is None for peer in peers):
+        return -math.inf
+    accuracies = [peer.accuracy_mixed for peer in peers if peer.accuracy_mixed is not None]
+    return fmean(accuracies) if len(accuracies) == len(peers) else -math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def planned_rounds(training: TrainingPart, graph: Topology | TimeVaryingTopology
 @lru_cache(maxsize=4)
 def _most_active(graphs: Participation, rounds: int, first: int) -> int:
     """The same, counted once for all peers of a process."""
-    return max(sum(graphs.at(number, rank).active for number in range(first, rounds)) for rank in range(graphs.size))
+    counts = Counter(rank for number in range(first, rounds) for rank in graphs.participants(number))
+    return max(counts.values(), default=0)
 
 
 def account(folder: Path, *, resume: bool) -> None:

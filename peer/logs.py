@@ -33,7 +33,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _FIRST = ("time", "level", "event", "message", "rank")
 
-_FILES = AsyncWriter("log files")
+FILES = AsyncWriter("log files")
 """One thread writes the files of all the peers of this process."""
 
 
@@ -94,14 +94,14 @@ class _Lines:
 
     def take(self, entry: Entry) -> None:
         """Hand an entry on."""
-        if self._file and not _FILES.put(self._file, _line(entry)):
+        if self._file and not FILES.put(self._file, _line(entry)):
             self._dropped += 1
         self._dropped += sum(not sink(entry) for sink in self.sinks)
 
     def close(self) -> None:
         """Write what is on its way to the file, and close it."""
         if self._file:
-            _FILES.close()
+            FILES.close()
             self._file.close()
 
 

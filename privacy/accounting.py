@@ -285,7 +285,7 @@ def _rough_bound(charges: Sequence[Charge], delta: float) -> float:
 @lru_cache(maxsize=512)
 def _pld_of_releases(charges: tuple[Charge, ...], delta: float, mu: float) -> float:
     """Epsilon by privacy loss distributions where nothing is sampled; mu is that of all charges together."""
-    return _pld(charges, delta, max(_FINEST, _COARSENESS * (mu * mu + 10.0 * mu)))
+    return pld_epsilon(charges, delta, max(_FINEST, _COARSENESS * (mu * mu + 10.0 * mu)))
 
 
 @lru_cache(maxsize=512)
@@ -310,10 +310,11 @@ def _pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
     # together; a much finer one has millions of points and takes minutes. Powers of two, so that epsilon falls evenly
     # with the noise while a root is looked for.
     grid = min(1e-2, max(1e-6, 1e-5 * about, 3e-3 * about / math.sqrt(steps)))
-    return _pld(charges, delta, 2.0 ** math.floor(math.log2(grid)))
+    return pld_epsilon(charges, delta, 2.0 ** math.floor(math.log2(grid)))
 
 
-def _pld(charges: Sequence[Charge], delta: float, grid: float) -> float:
+def pld_epsilon(charges: Sequence[Charge], delta: float, grid: float) -> float:
+    """Epsilon of all charges by the composition of their privacy losses, discretized to this grid."""
     import dp_accounting
     from dp_accounting.pld import privacy_loss_distribution
 

@@ -90,7 +90,7 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
         )
     check_probability(delta)
     check_resolution(delta, sum(charge.steps for charge in found), ("choose a larger one", "choose fewer"))
-    return _by_losses(found, delta, records)
+    return by_losses(found, delta, records)
 
 
 def _together(charge: Charge, records: int) -> Charge:
@@ -98,7 +98,7 @@ def _together(charge: Charge, records: int) -> Charge:
 
 
 @functools.lru_cache(maxsize=512)  # the peers of a simulation ask the same
-def _by_losses(charges: tuple[Charge, ...], delta: float, records: int) -> float:
+def by_losses(charges: tuple[Charge, ...], delta: float, records: int) -> float:
     """Epsilon on grids that become finer until a finer one would say hardly anything else."""
     steps = sum(charge.steps for charge in charges)
     sampled = [charge for charge in charges if charge.sampling_rate < 1.0]

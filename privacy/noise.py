@@ -109,7 +109,7 @@ def _block(values: Values, scale: float, stream: Keystream, start: int) -> Value
         unsure |= ~np.concatenate([far, far])[: len(values)]
     for place in np.flatnonzero(unsure).tolist():
         pair = place % half
-        more = _More(stream, first + pair, int(u[pair]), int(v[pair : pair + 1].view(np.int64)[0]))
+        more = FurtherBits(stream, first + pair, int(u[pair]), int(v[pair : pair + 1].view(np.int64)[0]))
         steps[place] = decide(float(rest[place]), scale, more, sine=place >= half)
     steps += whole
     return steps
@@ -147,7 +147,7 @@ def cosines_and_sines(u: Words, v: Words, out: Values) -> None:
     sine *= radius
 
 
-class _More:
+class FurtherBits:
     """U and V of one pair, of which more and more bits can be had; both values of the pair get the same.
 
     Attributes:
@@ -166,7 +166,7 @@ class _More:
         self.u, self.v, self.bits, self._block = self.u << 64 | u, self.v << 64 | v, self.bits + 64, self._block + 1
 
 
-def decide(rest: float, scale: float, known: _More, *, sine: bool) -> int:
+def decide(rest: float, scale: float, known: FurtherBits, *, sine: bool) -> int:
     """The integer nearest to rest + scale * N, by interval arithmetic.
 
     Args:

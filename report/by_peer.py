@@ -22,11 +22,10 @@ from dpeer.report.style import (
     new_figure,
     tidy,
 )
-from dpeer.results.curves import DISTANCE, distances, settled
 from dpeer.results.effect import Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import pooled_text
-from dpeer.results.groups import Group
-from dpeer.results.runs import Run
+from dpeer.results.groups import DISTANCE, Group, distances, settled
+from dpeer.results.reading import Run
 
 _ROWS = 40
 """The most rows of a picture."""

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dpeer.report.facets import Facet, Line, Report
-from dpeer.report.style import (
-    GREY,
-    WIDE,
-    Panel,
-    facet_axes,
-    label_outer,
-    legend,
-    log_ticks,
-    look,
-    whole_rounds,
-)
-from dpeer.results.curves import BAND, DISTANCE, Curve, by_round, distance_by_round, sent_by_round, settled
+from dpeer.report.facets import Facet, Line, Report, facet_axes, label_outer
+from dpeer.report.style import GREY, WIDE, Panel, legend, log_ticks, look, whole_rounds
+from dpeer.results.groups import BAND, DISTANCE, Curve, Group, by_round, distance_by_round, sent_by_round, settled
 from dpeer.results.units import size
 
 _MEGABYTE = 1e6
-_DASHED: dict[str, Any] = {"lw": 1.1, "ls": (0, (4, 2))}
+_SENT = "MB sent per peer since the start"
+_DASHED: dict[str, Any] = {"ls": (0, (4, 2))}
 _DOTTED = (0, (1, 1.5))
 
 Curves = Mapping[int, Curve]
@@ -39,41 +29,35 @@ Curves = Mapping[int, Curve]
 def accuracy_by_round(report: Report) -> Panel:
     """Accuracy by round: mean, band over peers, and the same before mixing."""
     measure, facets = report.measure, report.facets
-    title, curves = f"{measure.name.capitalize()} by round", _curves(facets.lines, lambda it: by_round(it, measure.key))
+    title, curves = f"{measure.name.capitalize()} by round", _curves(report, lambda group: by_round(group, measure.key))
     if not curves:
-        return Panel(title, f"No round of these runs was evaluated: there is no {measure.name} to draw.")
+        return Panel(title, f"No round of these runs was evaluated: no {measure.name} can be drawn.")
     before = measure.trained
-    trained = {} if before is None else _curves(facets.lines, lambda group: by_round(group, before))
+    trained = {} if before is None else _curves(report, lambda group: by_round(group, before))
 
     def draw(axes: Axes, facet: Facet) -> None:
         for line, curve in _of(facet, trained):
             _draw_trained(axes, line, curve)
         _draw_means(axes, facet, curves, crowded=facets.crowded)
 
-    figure = _draw(report, curves, draw, first=1, y=measure.axis)
     kinds: list[Artist] = [Line2D([], [], color=GREY, lw=1.7, label="after mixing")]
     if trained:
-        kinds.append(Line2D([], [], color=GREY, lw=1.2, ls=(0, (4, 2)), label="after local training"))
+        kinds.append(Line2D([], [], color=GREY, lw=1.2, **_DASHED, label="after local training"))
     band = f"{BAND[0]}th-{BAND[1]}th percentile of peers"
-    single = all(len(line.group.ranks) < 2 for line in facets.lines)  # of one peer there is no spread
+    single = all(len(line.group.ranks) < 2 for line in facets.lines)  # one peer has no spread
     if not single and facets.crowded:
         kinds.append(Line2D([], [], color=GREY, lw=1.2, ls="", marker="|", ms=12, mew=2, label=band))
     elif not single:
         kinds.append(Patch(color=GREY, alpha=0.2, lw=0, label=band))
-    legend(figure, facets.names, kinds)
-    what = (
+    where = "Bars at the right: of the last round, the" if facets.crowded else "Bands: the"
+    caption = (
         f"Solid: {measure.name} of the peer whose files are here, after the round's mixing. "
         if single
         else f"Solid: mean {measure.name} over the peers (each on its own data, none counts more) after the "
         "round's mixing. "
     )
-    where = "Bars at the right: of the last round, the" if facets.crowded else "Bands: the"
-    caption = (
-        what
-        + ("Dashed: the same models after local training, before mixing. " if trained else "")
-        + ("" if single else f"{where} {band}{', all seeds together' if _seeds(facets.lines) else ''}. ")
-        + f"Round 1 is the first. {facets.remark}"
-    )
+    caption += "Dashed: the same models after local training, before mixing. " if trained else ""
+    caption += "" if single else f"{where} {band}{', all seeds together' if _several_seeds(report) else ''}. "
     ends = [
         f"{line.name}: {curve.mean[0]:.3f} in round {curve.rounds[0]}, {curve.mean[-1]:.3f} in round "
         f"{curve.rounds[-1]}."
@@ -81,12 +65,13 @@ def accuracy_by_round(report: Report) -> Panel:
         else f"{line.name}: not evaluated."
         for line in facets.lines
     ]
-    return Panel(title, caption, f"Lines of mean {measure.name} by round. {' '.join(ends)}", figure)
+    alt = f"Lines of mean {measure.name} by round. {' '.join(ends)}"
+    return _lines(report, title, measure.axis, draw, f"{caption}Round 1 is the first. ", alt, curves, kinds=kinds)
 
 
 def generalization_gap(report: Report) -> Panel | None:
     """The mean gap over the peers by round; None where no run has measured accuracy on training data."""
-    facets, curves = report.facets, _curves(report.facets.lines, lambda group: by_round(group, "generalization_gap"))
+    curves = _curves(report, lambda group: by_round(group, "generalization_gap"))
     if not curves:
         return None
 
@@ -95,24 +80,18 @@ def generalization_gap(report: Report) -> Panel | None:
             axes.plot(curve.rounds, curve.mean, **look(line.style), markevery=max(1, len(curve.rounds) // 8))
         axes.axhline(0.0, color=GREY, lw=0.8)
 
-    figure = _draw(report, curves, draw, first=1, y="generalization gap")
-    legend(figure, facets.names, [])
     caption = (
         "Training accuracy less test accuracy after the round's mixing, mean over the peers, each on its own data. "
-        f"Above zero the models fit training data better than new data. {facets.remark}"
+        "Above zero the models fit training data better than new data. "
     )
-    ends = [
-        f"{line.name}: {curve.mean[-1]:+.3f} in round {curve.rounds[-1]}."
-        for facet in facets.facets
-        for line, curve in _of(facet, curves)
-    ]
-    alt = f"Lines of the mean generalization gap by round. {' '.join(ends)}"
-    return Panel("Generalization gap by round", caption, alt, figure)
+    ends = _ends(report, curves, lambda curve: f"{curve.mean[-1]:+.3f} in round {curve.rounds[-1]}.")
+    alt = f"Lines of the mean generalization gap by round. {ends}"
+    return _lines(report, "Generalization gap by round", "generalization gap", draw, caption, alt, curves)
 
 
 def disagreement_by_round(report: Report) -> Panel | None:
     """Consensus distance by round, where it was recorded."""
-    facets, curves = report.facets, _curves(report.facets.lines, distance_by_round)
+    curves = _curves(report, distance_by_round)
     furthest = max((value for curve in curves.values() for value in curve.mean), default=0.0)
     if not settled(furthest):
         return None  # nothing was recorded, or all bodies were equal all the time
@@ -133,19 +112,19 @@ def disagreement_by_round(report: Report) -> Panel | None:
         else:
             axes.set_ylim(bottom=0.0)
 
-    figure = _draw(report, curves, draw, first=1, y=DISTANCE, scale=scale)
-    legend(figure, {line.style: line.name for line in facets.lines if line.group.number in curves}, [])
     caption = "The same after the mixing of every round that it was recorded in"
-    caption += ": mean over seeds. " if _seeds(facets.lines) else ". "
+    caption += ": mean over seeds. " if _several_seeds(report) else ". "
     if any(value == 0.0 for values in drawn.values() for value in values):
-        caption += "Where bodies differ only by rounding " + ("there is no line. " if log else "the line is at 0. ")
-    return Panel("Disagreement by round", caption + facets.remark, "Lines of consensus distance by round.", figure)
+        caption += "Where bodies differ only by rounding " + ("the line is broken. " if log else "the line is at 0. ")
+    names = {line.style: line.name for line in report.facets.lines if line.group.number in curves}
+    alt = "Lines of consensus distance by round."
+    title = "Disagreement by round"
+    return _lines(report, title, DISTANCE, draw, caption, alt, curves, scale=scale, names=names)
 
 
 def bytes_by_round(report: Report) -> Panel:
     """Megabytes sent by round: the mean and the busiest peer's."""
-    title, facets = "Megabytes sent", report.facets
-    curves = _curves(facets.lines, sent_by_round)
+    title, curves = "Megabytes sent", _curves(report, sent_by_round)
     if not curves:
         return Panel(title, "These runs left no count of bytes by round.")
     if (same := _same_every_round(report)) is not None:
@@ -162,92 +141,99 @@ def bytes_by_round(report: Report) -> Panel:
                 busiest = [value / _MEGABYTE for value in curve.high]
                 axes.plot(curve.rounds, busiest, color=style["color"], lw=1.2, ls=_DOTTED)
 
-    figure = _draw(
-        report, curves, draw, first=0, y="MB sent per peer since the start",
-        scale=lambda axes: axes.set_ylim(bottom=0.0),
-    )  # fmt: skip
     kinds: list[Artist] = [Line2D([], [], color=GREY, lw=1.7, label="mean over peers")]
     if uneven:
         kinds.append(Line2D([], [], color=GREY, lw=1.2, ls=_DOTTED, label="busiest peer"))
-    legend(figure, facets.names, kinds)
     caption = (
         "What a peer has sent by the end of each round: the mean over the peers, and the one that has sent most by "
         "then. A run without the second line has peers that all send alike. A megabyte is 1,000,000 bytes. "
     )
-    ends = [
-        f"{line.name}: {curve.mean[-1] / _MEGABYTE:.3g} MB a peer in the end."
-        for facet in facets.facets
-        for line, curve in _of(facet, curves)
-    ]
-    return Panel(title, caption + facets.remark, f"Lines of megabytes sent by round. {' '.join(ends)}", figure)
+    ends = _ends(report, curves, lambda curve: f"{curve.mean[-1] / _MEGABYTE:.3g} MB a peer in the end.")
+    alt = f"Lines of megabytes sent by round. {ends}"
+    return _lines(report, title, _SENT, draw, caption, alt, curves, first=0, kinds=kinds,
+                  scale=lambda axes: axes.set_ylim(bottom=0.0))  # fmt: skip
 
 
 def accuracy_by_bytes(report: Report) -> Panel | None:
     """Accuracy by megabytes sent; None where rounds show the same."""
-    measure, facets = report.measure, report.facets
+    measure = report.measure
     if _same_every_round(report) is not None:
         return None
     title = f"{measure.name.capitalize()} by megabytes sent"
-    figure, grid = facet_axes(facets)
-    free = drawn = False
-    for axes, facet in zip(grid, facets.facets, strict=True):
+    points = {line.group.number: _by_megabytes(line.group, report) for line in report.facets.lines}
+    if not any(points.values()):
+        return Panel(title, f"These runs have no {measure.name}, or no count of bytes, to draw.")
+    free = {number for number, found in points.items() if found and found[-1][0] == 0.0}
+
+    def draw(axes: Axes, facet: Facet) -> None:
         for line in facet.lines:
-            curve, sent = by_round(line.group, measure.key), sent_by_round(line.group)
-            paid = dict(zip(sent.rounds, sent.mean, strict=True))
-            points = [(paid[number] / _MEGABYTE, value) for number, value in zip(curve.rounds, curve.mean, strict=True)
-                      if number in paid]  # fmt: skip
-            if not points:
-                continue
-            drawn = True
-            if points[-1][0] == 0.0:
+            found, style = points[line.group.number], look(line.style)
+            if line.group.number in free:
                 # Nothing was sent: a line across, to compare what the others pay for.
-                free = True
-                axes.axhline(points[-1][1], color=look(line.style)["color"], lw=1.4, ls=_DOTTED, zorder=1)
-                axes.plot([0.0], [points[-1][1]], **{**look(line.style), "clip_on": False})
-                continue
-            axes.plot(*zip(*points, strict=True), **look(line.style), markevery=_every(len(points), line.style))
+                axes.axhline(found[-1][1], color=style["color"], lw=1.4, ls=_DOTTED, zorder=1)
+                axes.plot([0.0], [found[-1][1]], **{**style, "clip_on": False})
+            elif found:
+                axes.plot(*zip(*found, strict=True), **style, markevery=_every(len(found), line.style))
         axes.set_xlim(left=0.0)
-    if not drawn:
-        return Panel(title, f"There is no {measure.name}, or no count of bytes, to draw.")
-    label_outer(grid, "MB sent per peer since the start (mean)", measure.axis)
+
     nothing = Line2D([], [], color=GREY, lw=1.4, ls=_DOTTED, label="sends nothing: value at the end")
-    legend(figure, facets.names, [nothing] if free else [])
     caption = (
         f"What each run's mean {measure.name} after mixing costs a peer on average. Further left at the same height is "
         "cheaper. A megabyte is 1,000,000 bytes; bodies and their headers are counted, handshakes are not. "
     )
     alt = f"Lines of mean {measure.name} by megabytes that a peer has sent."
-    return Panel(title, caption + facets.remark, alt, figure)
+    kinds = [nothing] if free else []
+    return _lines(report, title, measure.axis, draw, caption, alt, x=f"{_SENT} (mean)", kinds=kinds)
 
 
-def _curves(lines: Iterable[Line], of: Callable[[Any], Curve]) -> Curves:
-    found = {line.group.number: of(line.group) for line in lines}
+def _by_megabytes(group: Group, report: Report) -> list[tuple[float, float]]:
+    """The megabytes that a peer has sent by each evaluated round, and the measure in it."""
+    curve, sent = by_round(group, report.measure.key), sent_by_round(group)
+    paid = dict(zip(sent.rounds, sent.mean, strict=True))
+    found = zip(curve.rounds, curve.mean, strict=True)
+    return [(paid[number] / _MEGABYTE, value) for number, value in found if number in paid]
+
+
+def _lines(
+    report: Report,
+    title: str,
+    y: str,
+    draw: Callable[[Axes, Facet], None],
+    caption: str,
+    alt: str,
+    curves: Curves | None = None,
+    *,
+    x: str = "round",
+    first: int = 1,
+    scale: Callable[[Axes], Any] = lambda axes: None,
+    kinds: Sequence[Artist] = (),
+    names: Mapping[int, str] | None = None,
+) -> Panel:
+    """A panel of axes for each facet, which `draw` fills; with `curves`, whole rounds are labelled from `first` on."""
+    figure, grid = facet_axes(report.facets)
+    for axes, facet in zip(grid, report.facets.facets, strict=True):
+        draw(axes, facet)
+        if curves is not None:
+            whole_rounds(axes, first, max(curve.rounds[-1] for curve in curves.values()))
+        scale(axes)
+    label_outer(grid, x, y)
+    legend(figure, report.facets.names if names is None else names, kinds)
+    return Panel(title, caption + report.facets.remark, alt, figure)
+
+
+def _curves(report: Report, of: Callable[[Group], Curve]) -> Curves:
+    found = {line.group.number: of(line.group) for line in report.facets.lines}
     return {number: curve for number, curve in found.items() if curve.rounds}
 
 
-def _of(facet: Facet, curves: Curves) -> list[tuple[Line, Curve]]:
+def _of(facet: Facet, curves: Curves) -> Iterable[tuple[Line, Curve]]:
     """The lines of a facet that have a curve."""
     return [(line, curves[line.group.number]) for line in facet.lines if line.group.number in curves]
 
 
-def _draw(
-    report: Report,
-    curves: Curves,
-    draw: Callable[[Axes, Facet], None],
-    *,
-    first: int,
-    y: str,
-    scale: Callable[[Axes], Any] = lambda axes: None,
-) -> Figure:
-    """Axes by round for each facet, which `draw` fills; ticks begin at the round `first`."""
-    figure, grid = facet_axes(report.facets)
-    last = max(curve.rounds[-1] for curve in curves.values())
-    for axes, facet in zip(grid, report.facets.facets, strict=True):
-        draw(axes, facet)
-        whole_rounds(axes, first, last)
-        scale(axes)
-    label_outer(grid, "round", y)
-    return figure
+def _ends(report: Report, curves: Curves, text: Callable[[Curve], str]) -> str:
+    lines = [each for facet in report.facets.facets for each in _of(facet, curves)]
+    return " ".join(f"{line.name}: {text(curve)}" for line, curve in lines)
 
 
 def _draw_means(axes: Axes, facet: Facet, curves: Curves, *, crowded: bool) -> None:
@@ -271,7 +257,7 @@ def _draw_trained(axes: Axes, line: Line, curve: Curve) -> None:
     color = look(line.style)["color"]
     if len(curve.rounds) == 1:
         axes.plot(curve.rounds, curve.mean, color=color, marker="_", ms=14, mew=2)
-    axes.plot(curve.rounds, curve.mean, color=color, **_DASHED, alpha=0.8, zorder=1.8)
+    axes.plot(curve.rounds, curve.mean, color=color, lw=1.1, **_DASHED, alpha=0.8, zorder=1.8)
 
 
 def _every(points: int, style: int) -> tuple[int, int]:
@@ -280,8 +266,8 @@ def _every(points: int, style: int) -> tuple[int, int]:
     return style % step, step
 
 
-def _seeds(lines: Iterable[Line]) -> bool:
-    return any(len(line.group.runs) > 1 for line in lines)
+def _several_seeds(report: Report) -> bool:
+    return any(len(line.group.runs) > 1 for line in report.facets.lines)
 
 
 def _same_every_round(report: Report) -> float | None:

@@ -1,4 +1,4 @@
-"""The page about one model, from its card: HTML that needs no other file."""
+"""The page about one model, from its card (results/card.py): HTML that needs no other file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
-import dpeer
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.report.templates import CARD
+from dpeer.report.templates import CARD, render
 from dpeer.results.costs import privacy_line
 from dpeer.results.figures import called, in_order, interval, value
 from dpeer.results.units import decimals
@@ -21,8 +18,6 @@ MARK = '<meta name="generator" content="dpeer card'
 
 _LISTED = 30
 """Of more classes or columns the rest is counted."""
-
-Facts = list[tuple[str, str]]
 
 
 def write_card(card: Mapping[str, Any], path: Path) -> None:
@@ -46,51 +41,40 @@ def write_card(card: Mapping[str, Any], path: Path) -> None:
 
 def render_card(card: Mapping[str, Any]) -> str:
     """The page as HTML."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    figures = card.get("metrics")
-    classes = (figures or {}).get("classes", [])
-    return environment.from_string(CARD).render(
-        version=dpeer.__version__,
-        title=_title(card),
-        written=_date(card.get("written")),
-        about=list(_about(card)),
-        training=list(_training(card)),
+    figures = card.get("metrics") or {}
+    known, classes = figures.get("values", {}), figures.get("classes", [])
+    own = [(called(name), decimals(one)) for name, one in (card.get("own_metrics") or {}).items() if name not in known]
+    parts, counts = _counts(card)
+    what = f" of {card['target']}" if card.get("target") else ""
+    return render(
+        CARD,
+        title=f"A model{what}, from the task {card.get('task')}",
+        written=f"{datetime.fromisoformat(str(card.get('written'))):%d %B %Y, %H:%M} UTC",
+        about=_about(card),
+        training=_training(card),
         privacy=_privacy(card),
         columns=card.get("columns") or [],
-        target=card.get("target"),
-        counts=_counts(card),
+        parts=[("class", "name"), *((part, "") for part in parts)],
+        counts=counts,
         measured_on=card.get("measured_on"),
         figures=figures,
-        values=[
-            (called(name), value(one), interval(one), one.get("why", ""))
-            for name, one in in_order((figures or {}).get("values", {})).items()
-        ],
-        own=[
-            (called(name), decimals(one))
-            for name, one in (card.get("own_metrics") or {}).items()
-            if name not in (figures or {}).get("values", {})
-        ],
+        values=[(called(name), value(one), one.get("why") or interval(one)) for name, one in in_order(known).items()]
+        + [(*one, "-") for one in own],
+        own=own,
         protected=(card.get("privacy") or {}).get("mode") == "sample",
         classes=classes[:_LISTED],
+        by_class=[
+            (one["class"], one["rows"], value(one["sensitivity"]), interval(one["sensitivity"]),
+             *(value(one[name]) for name in ("specificity", "f1", "auroc")))
+            for one in classes[:_LISTED]
+        ],
         more_classes=max(0, len(classes) - _LISTED),
-        confusion=(figures or {}).get("confusion") if len(classes) <= _LISTED else None,
-        bins=(figures or {}).get("calibration", []),
-        value=value,
-        interval=interval,
-    )
-
-
-def _title(card: Mapping[str, Any]) -> str:
-    what = f" of {card['target']}" if card.get("target") else ""
-    return f"A model{what}, from the task {card.get('task')}"
-
-
-def _date(text: Any) -> str:
-    return f"{datetime.fromisoformat(str(text)):%d %B %Y, %H:%M} UTC"
+        confusion=figures.get("confusion") if len(classes) <= _LISTED else None,
+        bins=figures.get("calibration", []),
+    )  # fmt: skip
 
 
 def _about(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Facts about the model, by name."""
     built, classes = card.get("model") or {}, card.get("classes") or []
     yield "model", str(built.get("model") or "the task's own")
     if shape := card.get("input_shape"):
@@ -161,11 +145,11 @@ def _privacy(card: Mapping[str, Any]) -> str:
     )
 
 
-def _counts(card: Mapping[str, Any]) -> list[tuple[str, list[int]]]:
-    """By class its samples in each part that was counted, the parts' names first."""
+def _counts(card: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """The parts whose samples were counted by class, and a row for each class."""
     counted = {part: counts for part, counts in card["class_counts"].items() if counts}
     if not counted:
-        return []
+        return [], []
     names = card.get("classes") or [str(number) for number in range(max(map(len, counted.values())))]
-    rows = [(name, [counts[number] for counts in counted.values()]) for number, name in enumerate(names)]
-    return [(", ".join(_PARTS[part] for part in counted), []), *rows[:_LISTED]]
+    rows = [[name, *(counts[number] for counts in counted.values())] for number, name in enumerate(names[:_LISTED])]
+    return [_PARTS[part] for part in counted], rows

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpeer.report.facets import Report
 from dpeer.report.style import Panel, clip, new_figure, tidy
 from dpeer.results.groups import Group
-from dpeer.results.runs import Run
+from dpeer.results.reading import Run
 from dpeer.results.summaries import PeerSummary
 
 # Paul Tol's "muted", which color-blind people can tell apart, with its pale grey.

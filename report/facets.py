@@ -1,13 +1,18 @@
-"""Facets of a report's panels: groups of runs divided into subplots of at most eight lines."""
+"""Facets of a report's panels: groups of runs divided into subplots of at most eight lines, and their axes."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
-from dpeer.results.curves import Measure, mean_of
-from dpeer.results.groups import Group, Grouped, short
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpeer.report.style import new_figure, tidy
+from dpeer.results.groups import Group, Grouped, Measure, mean_of, short
 
 LINES = 8
 """The most lines in a facet."""
@@ -135,3 +140,36 @@ def _apart(facets: tuple[Facet, ...]) -> bool:
 def _worth(group: Group, measure: Measure) -> float:
     found = mean_of(group, measure.key)
     return float("-inf") if not found else fmean(found) if measure.most_is_best else -fmean(found)
+
+
+def facet_axes(facets: Facets) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for every facet, and room below them for the legend."""
+    count = len(facets.facets)
+    columns = _columns(count)
+    rows = math.ceil(count / columns)
+    figure = new_figure((4.0 if columns == 1 else 2.5 * rows) + 0.2 * len(facets.names) + 0.6)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    for axes, facet in zip(grid, facets.facets, strict=False):
+        axes.set_title(textwrap.shorten(facet.title, 76 // columns, placeholder="…"))
+        tidy(axes)
+    if count < len(grid):
+        # Ticks that the facets below would have had.
+        for axes in grid[count - columns : count]:
+            axes.xaxis.set_tick_params(labelbottom=True)
+    return figure, list(grid[:count])
+
+
+def _columns(count: int) -> int:
+    return 1 if count == 1 else 2 if count <= 4 else 3
+
+
+def label_outer(axes: list[Axes], x: str, y: str) -> None:
+    """Name the axes of the facets at the left and at the bottom."""
+    columns = _columns(len(axes))
+    for number, one in enumerate(axes):
+        if number % columns == 0:
+            one.set_ylabel(y)
+        if number >= len(axes) - columns:
+            one.set_xlabel(x if columns < 3 else textwrap.fill(x, 28))

@@ -1,4 +1,4 @@
-"""The page of a report: its panels in order, its tables, and the HTML file, which needs no other file."""
+"""The page of a report: its panels in order, the tables among them, and the HTML file, which needs no other file."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 
-from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
-import dpeer
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
-from dpeer.report import by_peer, by_round, classes, faults, graphs, tables
-from dpeer.report.facets import Report
-from dpeer.report.style import DPI, Panel, looks
-from dpeer.report.templates import REPORT
-from dpeer.results.curves import choose
-from dpeer.results.groups import Grouped, as_text, group_runs
-from dpeer.results.runs import Run
+from dpeer.report import by_peer, by_round, classes, faults, graphs
+from dpeer.report.facets import LINES, Report
+from dpeer.report.style import COLORS, DPI, Panel, looks
+from dpeer.report.templates import REPORT, render
+from dpeer.results import units
+from dpeer.results.costs import largest_cost
+from dpeer.results.figures import all_metrics, called, in_order
+from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
+from dpeer.results.reading import Peer, Run
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'
 """What the head of every page begins with, and of no other."""
 
-PANELS: Mapping[str, Callable[[Report], Panel | None]] = {
+NONE = "-"
+
+PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "gain": by_peer.gains,
     "accuracy-by-round": by_round.accuracy_by_round,
     "generalization-gap-by-round": by_round.generalization_gap,
@@ -38,14 +42,14 @@ PANELS: Mapping[str, Callable[[Report], Panel | None]] = {
     "graph": graphs.tiles,
     "class-mix": classes.class_mix,
 }
-"""The panels by the names of their pictures' files, in the page's order; None where there is nothing to show."""
+"""The panels with pictures by the names of their files, in the page's order; None where there is nothing to show."""
 
 
 def check_out(out: Path) -> None:
     """Check that a report may be written there.
 
     Raises:
-        OutputError: there is something else.
+        OutputError: The folder holds something else, or is a file.
     """
     if out.exists() and not out.is_dir():
         raise OutputError(f"--out {str(out)!r} is a file: name a folder")
@@ -63,18 +67,28 @@ def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: s
         The page's path, then the pictures'.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: It cannot be written.
     """
     grouped = group_runs(runs, labels, aside())
     report = Report.of(grouped, choose(grouped.groups))
+    panels = {"results": _results(report), "metrics": _metrics(report.groups), "settings": _settings(grouped)}
     with looks():
-        panels = {name: panel for name, make in PANELS.items() if (panel := make(report)) is not None}
-        pictures = {name: png for name, panel in panels.items() if (png := _png(panel)) is not None}
-    page = _render(title or _title(grouped), report, panels, pictures)
+        panels |= {name: make(report) for name, make in PICTURES.items()}
+        pictures = {name: _png(panel) for name, panel in panels.items() if panel is not None and panel.figure}
+    panels["runs"] = _runs(report.groups)
+    page = render(
+        REPORT,
+        title=title or _title(grouped),
+        summary=_in_words(grouped),
+        incomplete=_incomplete(grouped),
+        headlines=by_peer.headlines(report.groups),
+        panels={name: panel for name, panel in panels.items() if panel is not None},
+        pictures={name: base64.b64encode(png).decode("ascii") for name, png in pictures.items()},
+    )
     paths = {out / f"{name}.png": png for name, png in pictures.items()}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in PANELS:
+        for name in PICTURES:
             (out / f"{name}.png").unlink(missing_ok=True)
         for path, png in paths.items():
             path.write_bytes(png)
@@ -84,38 +98,11 @@ def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: s
     return [out / PAGE, *paths]
 
 
-def _png(panel: Panel) -> bytes | None:
-    if panel.figure is None:
-        return None
+def _png(panel: Panel) -> bytes:
+    assert panel.figure is not None
     file = io.BytesIO()
     panel.figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
-
-
-def _render(title: str, report: Report, panels: Mapping[str, Panel], pictures: Mapping[str, bytes]) -> str:
-    """The whole page as HTML."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    runs = [run for group in report.groups for run in group.runs]
-    embedded = {
-        name: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}" for name, png in pictures.items()
-    }
-    return environment.from_string(REPORT).render(
-        version=dpeer.__version__,
-        title=title,
-        summary=_in_words(report.grouped),
-        incomplete=_incomplete(report.grouped),
-        headlines=by_peer.headlines(report.groups),
-        measure=report.measure,
-        columns=tables.columns(report.groups, report.measure),
-        rows=tables.rows(report.groups, report.measure),
-        metrics=tables.metrics_table(report.groups),
-        seeds=any(len(group.runs) > 1 for group in report.groups),
-        grouped=report.grouped,
-        on_validation=any(run.settings.get("evaluate_on") == "validation" for run in runs),
-        kept_best=any(run.settings.get("keep") == "best" for run in runs),
-        panels=[(name, panel, embedded.get(name)) for name, panel in panels.items()],
-        as_text=as_text,
-    )
 
 
 def _title(grouped: Grouped) -> str:
@@ -152,3 +139,168 @@ def _incomplete(grouped: Grouped) -> list[str]:
     if partial and len({tuple(group.ranks) for group in grouped.groups}) > 1:
         lines.append("A mean over some peers cannot be compared with one over others: compare these runs rank by rank.")
     return lines
+
+
+def _results(report: Report) -> Panel:
+    """The table of each group's results."""
+    groups, measure = report.groups, report.measure
+    columns: dict[str, Callable[[Group], str]] = {
+        "seeds": lambda group: str(len(group.runs)),
+        "peers": lambda group: f"{len(group.ranks)} of {group.size}" if group.partial else str(group.size),
+        f"{measure.name}: kept (mean)": lambda group: _over(mean_of(group, measure.key)),
+        "after mixing (mean)": lambda group: _over(mean_of(group, measure.key, mixed=True)),
+    }
+    if (trained := measure.trained) is not None:
+        columns["before mixing (mean)"] = lambda group: _over(mean_of(group, trained))
+    if any(map(_gaps, groups)):
+        columns["training accuracy after mixing"] = lambda group: _over(mean_of(group, "training_accuracy", mixed=True))
+        columns["generalization gap"] = lambda group: _over(_gaps(group), "+.4f")
+    columns |= {
+        f"worst peer's {measure.name}": lambda group: _worst(group, report),
+        "sent in all": lambda group: units.size(round(fmean(run.bytes_sent for run in group.runs))),
+        "wall time": _wall_time,
+        "consensus distance": _distance,
+    }
+    if any(map(_spent, groups)):
+        columns["epsilon"] = lambda group: largest_cost(spent) if (spent := _spent(group)) else NONE
+    runs = [run for group in groups for run in group.runs]
+    kept_best = any(run.settings.get("keep") == "best" for run in runs)
+    data = "validation" if any(run.settings.get("evaluate_on") == "validation" for run in runs) else "test"
+    caption = (
+        f"Means are over peers, each on its own {data} data, none counting more than another. Kept: the model that a "
+        "peer has in the end, finished at home"
+        + (" or, with keep = best, the best one by validation loss" if kept_best else "")
+        + ". After mixing: with its body mixed with its neighbors' in the last round"
+        + (" (or the best one)." if kept_best else ".")
+        + (" Before mixing: the same peer as it had just trained itself." if trained else "")
+    )
+    if any(len(group.runs) > 1 for group in groups):
+        caption += (
+            " Of several seeds: the mean over seeds, ± their standard deviation (that of a sample); the worst peer is "
+            "that of all seeds."
+        )
+    return Panel(
+        "Results at the end",
+        caption,
+        columns=[("no.", ""), ("run", "name"), *((name, "") for name in columns)],
+        rows=[
+            [group.number, _swatch(group, groups) + group.label, *(text(group) for text in columns.values())]
+            for group in groups
+        ],
+    )
+
+
+def _swatch(group: Group, groups: Sequence[Group]) -> Markup:
+    """A dot of the group's color, if its pictures have one."""
+    if len(groups) > LINES:
+        return Markup("")
+    return Markup('<span class="swatch" style="background:{}"></span>').format(COLORS[group.number - 1])
+
+
+def _gaps(group: Group) -> list[float]:
+    """Every seed's mean generalization gap after the last mixing, of the runs that have it."""
+    both = [[run.finals(key, mixed=True) for key in ("training_accuracy", "accuracy")] for run in group.runs]
+    return [fmean(training.values()) - fmean(test.values()) for training, test in both if training and test]
+
+
+def _wall_time(group: Group) -> str:
+    seconds = [run.wall_seconds for run in group.runs if run.wall_seconds is not None]
+    return units.duration(fmean(seconds)) if seconds else NONE
+
+
+def _distance(group: Group) -> str:
+    found = distances(group)
+    return f"{settled(fmean(found)):.4g}" if found else NONE
+
+
+def _spent(group: Group) -> list[Mapping[str, object]]:
+    """The privacy costs in the files of a group's runs and peers."""
+    summaries = [run.summary.privacy for run in group.runs if run.summary]
+    peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
+    return [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
+
+
+def _over(values: Sequence[float], form: str = ".4f") -> str:
+    """The mean over seeds and, of several, their standard deviation."""
+    if not values:
+        return NONE
+    return f"{fmean(values):{form}}" + (f" ± {stdev(values):{form}}" if len(values) > 1 else "")
+
+
+def _worst(group: Group, report: Report) -> str:
+    """The worst peer of all seeds: its value and its rank."""
+    measure = report.measure
+    found = [(run, *measure.worst(values)) for run in group.runs if (values := run.finals(measure.key))]
+    if not found:
+        return NONE
+    run, rank, value = (min if measure.most_is_best else max)(found, key=lambda one: one[2])
+    seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
+    return f"{value:.4f} (rank {rank}{seed})"
+
+
+def _metrics(groups: Sequence[Group]) -> Panel | None:
+    """The table of every metric's mean over the peers; None where there is none."""
+    means = [[_means(run) for run in group.runs] for group in groups]
+    names = [*in_order(dict.fromkeys(name for group in means for run in group for name in run))]
+    names = [name for name in names if name != "accuracy"]  # the table of results has it
+    if not names:
+        return None
+    return Panel(
+        "More metrics at the end",
+        Markup(
+            "Means over the peers, each on its own data; a peer whose data leave a metric undefined does not count. "
+            "Each peer's intervals are in its <code>model.json</code>."
+        ),
+        columns=[("no.", ""), *((called(name), "") for name in names)],
+        rows=[
+            [number, *(_over([run[name] for run in group if name in run]) for name in names)]
+            for number, group in enumerate(means, 1)
+        ],
+    )
+
+
+def _means(run: Run) -> dict[str, float]:
+    """By name, the mean over the peers that have such a metric."""
+    found: dict[str, list[float]] = {}
+    for peer in run.peers.values():
+        for name, value in _last(peer).items():
+            if value is not None:
+                found.setdefault(name, []).append(value)
+    return {name: fmean(values) for name, values in found.items()}
+
+
+def _last(peer: Peer) -> Mapping[str, float | None]:
+    """A peer's metrics at the end; those of its last evaluated round where it has not ended."""
+    if peer.summary is not None:
+        return all_metrics(peer.summary)
+    lines = (line.metrics for line in reversed(list(peer.entries.values())))
+    return next((metrics for metrics in lines if metrics is not None), {})
+
+
+def _settings(grouped: Grouped) -> Panel:
+    """The settings in which groups differ as a table, and those that they have in common."""
+    in_common = "These they have in common:" if len(grouped.groups) > 1 else "The run's:"
+    return Panel(
+        "Settings",
+        in_common if grouped.common else "The runs did not leave their settings.",
+        lead="In these the runs differ:" if grouped.differing else "",
+        columns=[("no.", ""), *((key, "text") for key in grouped.differing)] if grouped.differing else [],
+        rows=[[group.number, *(group.values[key] for key in grouped.differing)] for group in grouped.groups],
+        terms=grouped.common,
+    )
+
+
+def _runs(groups: Sequence[Group]) -> Panel:
+    """The table of the runs' folders, states and notes."""
+    return Panel(
+        "Runs and files",
+        "",
+        columns=[("no.", ""), ("folder", "name"), ("seed", ""), ("state", "text"), ("notes", "text")],
+        rows=[
+            [
+                group.number, Markup("<code>{}</code>").format(run.folder), as_text(run.settings.get("seed")),
+                run.status, "; ".join(run.notes),
+            ]
+            for group in groups for run in group.runs
+        ],
+    )  # fmt: skip

@@ -1,11 +1,10 @@
-"""The look of a report's panels. Imports matplotlib: import this when it is needed."""
+"""A report's panel, and the look that all pictures share: colors, fonts, ticks, legends and names of rows."""
 
 from __future__ import annotations
 
-import math
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-
-from dpeer.report.facets import Facets
 
 WIDTH = 7.4
 """Inches; with this font letters are as large as the page's own when the page is 60 characters wide."""
@@ -49,19 +46,27 @@ WIDE = 30.0
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of the page: a picture with its caption.
+    """One part of the page: a picture, a table or a sentence.
 
     Attributes:
         title: The heading.
-        caption: How to read the picture; or why there is none.
+        caption: How to read the picture or table; or why none is shown.
         alt: The picture in words.
         figure: The picture.
+        lead: A sentence above the table.
+        columns: The table's columns: their headings, and how their cells are set (see `templates.TABLE`).
+        rows: The table's cells.
+        terms: Names with values, below the caption.
     """
 
     title: str
     caption: str
     alt: str = ""
     figure: Figure | None = None
+    lead: str = ""
+    columns: Sequence[tuple[str, str]] = ()
+    rows: Sequence[Sequence[object]] = ()
+    terms: Mapping[str, str] | None = None
 
 
 @contextmanager
@@ -80,39 +85,6 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 def look(style: int) -> dict[str, Any]:
     """Color and marker of a group."""
     return {"color": COLORS[style % len(COLORS)], "marker": MARKERS[style % len(MARKERS)], "ms": 5.5, "lw": 1.7}
-
-
-def facet_axes(facets: Facets) -> tuple[Figure, list[Axes]]:
-    """A figure with axes for every facet, and room below them for the legend."""
-    count = len(facets.facets)
-    columns = _columns(count)
-    rows = math.ceil(count / columns)
-    figure = new_figure((4.0 if columns == 1 else 2.5 * rows) + 0.2 * len(facets.names) + 0.6)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel()
-    for axes in grid[count:]:
-        axes.set_visible(False)
-    for axes, facet in zip(grid, facets.facets, strict=False):
-        axes.set_title(textwrap.shorten(facet.title, 76 // columns, placeholder="…"))
-        tidy(axes)
-    if count < len(grid):
-        # Ticks that the facets below would have had.
-        for axes in grid[count - columns : count]:
-            axes.xaxis.set_tick_params(labelbottom=True)
-    return figure, list(grid[:count])
-
-
-def _columns(count: int) -> int:
-    return 1 if count == 1 else 2 if count <= 4 else 3
-
-
-def label_outer(axes: list[Axes], x: str, y: str) -> None:
-    """Name the axes of the facets at the left and at the bottom."""
-    columns = _columns(len(axes))
-    for number, one in enumerate(axes):
-        if number % columns == 0:
-            one.set_ylabel(y)
-        if number >= len(axes) - columns:
-            one.set_xlabel(x if columns < 3 else textwrap.fill(x, 28))
 
 
 def log_ticks(axis: Axis) -> None:
@@ -140,7 +112,7 @@ def whole_rounds(axes: Axes, least: int, most: int) -> None:
     axes.set_xticks([tick for tick in ticks if least <= tick <= most])
 
 
-def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> None:
+def legend(figure: Figure, names: Mapping[int, str], kinds: Sequence[Artist]) -> None:
     """Draw one legend for all facets: the kinds of lines above them, the groups below."""
     groups: list[Artist] = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
     if groups:
@@ -149,7 +121,7 @@ def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> Non
         figure.legend(handles=kinds, loc="outside upper center", **_in_columns(kinds))
 
 
-def _in_columns(handles: list[Artist]) -> dict[str, Any]:
+def _in_columns(handles: Sequence[Artist]) -> dict[str, Any]:
     """How a legend is laid out: in as many columns as fit beside one another, filled from the top."""
     lengths = [len(str(handle.get_label())) + 9 for handle in handles]
     for columns in range(min(4, len(handles)), 1, -1):

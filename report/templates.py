@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+import dpeer
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as HTML; text is escaped, and a value that is missing is an error."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(TABLE + template).render(version=dpeer.__version__, style=STYLE, **values)
+
+
+TABLE = """{% macro table(columns, rows) %}
+<div class="wide"><table>
+<thead><tr>{% for heading, kind in columns %}<th{% if kind %} class="name"{% endif %}>{{ heading }}</th>
+{%- endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}
+<tr>{% for cell in row %}{% set kind = columns[loop.index0][1] %}
+<td{% if kind %} class="{{ kind }}"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody></table></div>
+{%- endmacro -%}
+"""
+"""Columns are (heading, kind): the kind is empty for numbers, "name", or "text" that may break into lines."""
+
 STYLE = """
 :root { color-scheme: light; }
 body { margin: 0 auto; padding: 1rem; max-width: 60rem; background: #fff; color: #1a1a1a;
@@ -43,17 +70,14 @@ code { font-size: 0.9em; overflow-wrap: anywhere; }
 }
 """
 
-REPORT = (
-    """<!DOCTYPE html>
+REPORT = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="generator" content="dpeer report {{ version }}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
-<style>"""
-    + STYLE
-    + """</style>
+<style>{{ style | safe }}</style>
 </head>
 <body>
 <h1>{{ title }}</h1>
@@ -65,145 +89,55 @@ REPORT = (
 <p><strong>{{ headline }}.</strong></p>
 {% endfor %}
 <nav aria-label="Sections">
-<a href="#results">Results</a>
-{% if metrics %}
-<a href="#metrics">More metrics</a>
-{% endif %}
-<a href="#settings">Settings</a>
-{% for name, panel, picture in panels %}
-<a href="#{{ name }}">{{ panel.title }}</a>
+{% for name, panel in panels.items() %}
+<a href="#{{ name }}">{{ {"results": "Results", "metrics": "More metrics"}.get(name, panel.title) }}</a>
 {% endfor %}
-<a href="#runs">Runs and files</a>
 </nav>
 
-<section id="results">
-<h2>Results at the end</h2>
-<div class="wide">
-<table>
-<thead><tr><th>no.</th><th class="name">run</th>
-{%- for column in columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in rows %}
-<tr><td>{{ row.number }}</td><td class="name">
-{%- if row.color %}<span class="swatch" style="background:{{ row.color }}"></span>{% endif %}{{ row.label }}</td>
-{%- for cell in row.cells %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody>
-</table>
-</div>
-<p class="note">Means are over peers, each on its own {{ "validation" if on_validation else "test" }} data, none
-counting more than another. Kept: the model that a peer has in the end, finished at home
-{%- if kept_best %} or, with keep = best, the best one by validation loss{% endif %}. After mixing: with its body mixed
-with its neighbors' in the last round{% if kept_best %} (or the best one){% endif %}.
-{% if measure.trained %}
-Before mixing: the same peer as it had just trained itself.
-{% endif %}
-{% if seeds %}
-Of several seeds: the mean over seeds, ± their standard deviation (that of a sample); the worst peer is that
-of all seeds.
-{% endif %}
-</p>
-</section>
-
-{% if metrics %}
-<section id="metrics">
-<h2>More metrics at the end</h2>
-<div class="wide">
-<table>
-<thead><tr><th>no.</th>{% for heading in metrics[0] %}<th>{{ heading }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for group in grouped.groups %}
-<tr><td>{{ group.number }}</td>
-{%- for cell in metrics[1][loop.index0] %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody>
-</table>
-</div>
-<p class="note">Means over the peers, each on its own data; a peer whose data leave a metric undefined does not count.
-Each peer's intervals are in its <code>model.json</code>.</p>
-</section>
-{% endif %}
-
-<section id="settings">
-<h2>Settings</h2>
-{% if grouped.differing %}
-<p>In these the runs differ:</p>
-<div class="wide">
-<table>
-<thead><tr><th>no.</th>{% for key in grouped.differing %}<th class="name">{{ key }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for group in grouped.groups %}
-<tr><td>{{ group.number }}</td>
-{%- for key in grouped.differing %}<td class="text">{{ group.values[key] }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody>
-</table>
-</div>
-{% endif %}
-{% if grouped.common %}
-<p>{{ "These they have in common:" if grouped.groups | length > 1 else "The run's:" }}</p>
-<p class="settings">{% for key, value in grouped.common.items() -%}
-<span><b>{{ key }}</b> {{ value }}</span> {% endfor %}</p>
-{% else %}
-<p>The runs did not leave their settings.</p>
-{% endif %}
-</section>
-
-{% for name, panel, picture in panels %}
+{% for name, panel in panels.items() %}
 <section id="{{ name }}">
 <h2>{{ panel.title }}</h2>
-{% if picture %}
+{% if panel.lead %}
+<p>{{ panel.lead }}</p>
+{% endif %}
+{% if panel.columns %}
+{{ table(panel.columns, panel.rows) }}
+{% endif %}
+{% if pictures[name] is defined %}
 <figure>
-<div class="wide"><img src="{{ picture }}" alt="{{ panel.alt }}"></div>
+<div class="wide"><img src="data:image/png;base64,{{ pictures[name] }}" alt="{{ panel.alt }}"></div>
 <figcaption>{{ panel.caption | trim }}</figcaption>
 </figure>
-{% else %}
+{% elif panel.terms is not none %}
+<p>{{ panel.caption }}</p>
+{% if panel.terms %}
+<p class="settings">{% for key, value in panel.terms.items() -%}
+<span><b>{{ key }}</b> {{ value }}</span> {% endfor %}</p>
+{% endif %}
+{% elif panel.caption %}
 <p class="note">{{ panel.caption | trim }}</p>
 {% endif %}
 </section>
 
 {% endfor %}
-<section id="runs">
-<h2>Runs and files</h2>
-<div class="wide">
-<table>
-<thead><tr><th>no.</th><th class="name">folder</th><th>seed</th>
-<th class="name">state</th><th class="name">notes</th></tr></thead>
-<tbody>
-{% for group in grouped.groups %}
-{% for run in group.runs %}
-<tr><td>{{ group.number }}</td><td class="name"><code>{{ run.folder }}</code></td>
-<td>{{ as_text(run.settings.get("seed")) }}</td>
-<td class="text">{{ run.status }}</td><td class="text">{{ run.notes | join("; ") }}</td></tr>
-{% endfor %}
-{% endfor %}
-</tbody>
-</table>
-</div>
-</section>
 <footer>Made by dpeer report {{ version }} from the runs' summary.json and metrics.jsonl. It holds no data and no model,
 but accuracies, class counts and paths: see who should have it.</footer>
 </body>
 </html>
 """
-)
 
-CARD = (
-    """<!DOCTYPE html>
+CARD = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="generator" content="dpeer card {{ version }}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
-<style>"""
-    + STYLE
-    + """
+<style>{{ style | safe }}
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1.2rem; margin: 0.6rem 0; }
 dt { font-weight: 600; }
 dd { margin: 0; overflow-wrap: anywhere; }
 td.name { min-width: 2rem; }
-td.ends { white-space: nowrap; }
 .matrix td.right { background: #d9ecf7; font-weight: 600; }
 .reliability { width: 22rem; max-width: 100%; height: auto; }
 @media (max-width: 30rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.4rem; } }
@@ -219,19 +153,9 @@ td.ends { white-space: nowrap; }
 <p>Measured on {{ figures.rows }} {{ "row" if figures.rows == 1 else "rows" }} of the peer's own
 {{ measured_on }} data, with 95 % intervals
 {%- if figures.positive is defined %}; the positive class is <b>{{ figures.positive }}</b>{% endif %}.</p>
-<div class="wide"><table>
-<thead><tr><th class="name">figure</th><th>value</th><th>95 % interval</th></tr></thead>
-<tbody>
-{% for name, number, ends, why in values %}
-<tr><td class="name">{{ name }}</td><td>{{ number }}</td>
-{%- if why %}<td>{{ why }}</td>{% else %}<td class="ends">{{ ends }}</td>{% endif %}</tr>
-{% endfor %}
-{% for name, number in own %}
-<tr><td class="name">{{ name }}</td><td>{{ number }}</td><td>-</td></tr>
-{% endfor %}
-</tbody></table></div>
+{{ table([("figure", "name"), ("value", ""), ("95 % interval", "")], values) }}
 {% else %}
-<p>There are no figures for such a task{{ " but its own" if own else "" }}.</p>
+<p>Such a task has no figures{{ " but its own" if own else "" }}.</p>
 {% if own %}
 <dl>{% for name, number in own %}<dt>{{ name }}</dt><dd>{{ number }}</dd>{% endfor %}</dl>
 {% endif %}
@@ -241,16 +165,8 @@ td.ends { white-space: nowrap; }
 {% if classes | length > 2 %}
 <section id="classes">
 <h2>By class</h2>
-<div class="wide"><table>
-<thead><tr><th class="name">class</th><th>rows</th><th>sensitivity</th><th>95 % interval</th><th>specificity</th>
-<th>F1</th><th>AUROC</th></tr></thead>
-<tbody>
-{% for one in classes %}
-<tr><td class="name">{{ one.class }}</td><td>{{ one.rows }}</td><td>{{ value(one.sensitivity) }}</td>
-<td class="ends">{{ interval(one.sensitivity) }}</td><td>{{ value(one.specificity) }}</td><td>{{ value(one.f1) }}</td>
-<td>{{ value(one.auroc) }}</td></tr>
-{% endfor %}
-</tbody></table></div>
+{{ table([("class", "name"), ("rows", ""), ("sensitivity", ""), ("95 % interval", ""), ("specificity", ""), ("F1", ""),
+ ("AUROC", "")], by_class) }}
 {% if more_classes %}<p class="note">{{ more_classes }} more classes are in model.json.</p>{% endif %}
 </section>
 {% endif %}
@@ -303,14 +219,7 @@ of its rows.</p>
 <p class="settings">{% for name in columns %}<span><code>{{ name }}</code></span> {% endfor %}</p>
 {% endif %}
 {% if counts %}
-<div class="wide"><table>
-<thead><tr><th class="name">class</th>
-{%- for part in counts[0][0].split(", ") %}<th>{{ part }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for name, numbers in counts[1:] %}
-<tr><td class="name">{{ name }}</td>{% for count in numbers %}<td>{{ count }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
+{{ table(parts, counts) }}
 {% endif %}
 </section>
 
@@ -326,4 +235,3 @@ Consider who should have it.</footer>
 </body>
 </html>
 """
-)

@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from dpeer.report.graph_drawing import draw_tile, named
+from dpeer.report.graphs import draw_tile, named
+from dpeer.report.style import COLORS, tidy
 from dpeer.topology import Analysis, AnyTopology, TimeVaryingTopology, analyse, disagreement, spectrum
 
 _SETTINGS = {
@@ -30,8 +31,7 @@ _DPI = 150
 _WIDTH = 14.0
 _COLUMNS = 4
 
-# Okabe and Ito's palette, which color-blind people can tell apart, without its yellow, too pale on white.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+_COLORS = COLORS[:7]
 _LINES = ("-", "--", "-.", (0, (1, 1.2)))
 _MARKERS = "osD^vXP<>*hp"
 
@@ -195,7 +195,7 @@ def _draw_spectra(axes: Axes, curves: list[Curve]) -> None:
     axes.set_xlim(1 - 0.02 * size, size * 1.02)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(-0.03, 1.05)
-    _grid(axes)
+    tidy(axes)
 
 
 def _draw_disagreement(axes: Axes, measured: Measured, *, per_message: bool) -> None:
@@ -221,13 +221,7 @@ def _draw_disagreement(axes: Axes, measured: Measured, *, per_message: bool) -> 
     axes.set_title("Disagreement by messages sent" if per_message else "Disagreement over rounds")
     axes.set_xlabel("messages sent per peer (mean)" if per_message else "rounds of gossip")
     axes.set_ylabel("worst disagreement left (1 at the start)")
-    _grid(axes)
-
-
-def _grid(axes: Axes) -> None:
-    axes.grid(color="#dddddd", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 def _draw_legend(figure: SubFigure, curves: list[Curve]) -> None:

@@ -74,12 +74,10 @@ class PeerSummary(Summary):
     accuracy_mixed: float | None = json_field(number)
     accuracy_finished: float | None = json_field(number)
     test_loss_mixed: float | None = json_field(number)
-    metrics_mixed: Mapping[str, float | None] | None = json_field(figures)
     accuracy_alone: float | None = json_field(number)
     """That of the local-only baseline; None where none was trained."""
     training_accuracy: float | None = json_field(number)
     """The kept model's on the training data, where that was asked for; then at the other points."""
-    training_accuracy_trained: float | None = json_field(number)
     training_accuracy_mixed: float | None = json_field(number)
     generalization_gap: float | None = json_field(number)
     """Of the kept model: training accuracy less accuracy."""
@@ -89,11 +87,8 @@ class PeerSummary(Summary):
     """By the rank of a neighbor that rounds had to go on without, why."""
     rounds_mixed: int | None = json_field(whole)
     """In how many rounds it mixed a neighbor's body."""
-    metrics_missing: int | None = json_field(whole)
-    """How many completed rounds have no line in metrics.jsonl."""
     pauses: int | None = json_field(whole)
     """How often it paused, because it would have gone on without a quorum."""
-    paused_seconds: float | None = json_field(number)
     late_bodies: int | None = json_field(whole)
     """How many bodies it released after all neighbors had completed their round, so that nobody mixed them."""
     left_behind: int | None = json_field(whole)

@@ -25,12 +25,12 @@ class ConsensusLog:
 
     Args:
         path: The file.
-        bodies: Gives a copy of each peer's body, by rank, shape (body_parameters,).
-        worker: Where distances are computed and written.
-        every: The distance is measured in every so many rounds, as the peers evaluate.
-        rounds: How many rounds there are.
-        resume: Rounds that an earlier part of the run has written are not written again; and a round that only some
-            peers had completed when the run was stopped is measured with the bodies in their checkpoints.
+        bodies: Functions by rank that return a copy of the peer's body, shape (body_parameters,).
+        worker: Computes and writes the distances.
+        every: The interval of measurements in rounds, that of the peers' evaluations.
+        rounds: The number of rounds.
+        resume: Do not write again the rounds of an earlier part of the run; measure a round that only some peers had
+            completed when the run was stopped with the bodies in their checkpoints.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class ConsensusLog:
         if not resume:
             path.unlink(missing_ok=True)
         for rank in bodies if resume else ():
-            self._take_up(rank)
+            self._take_checkpoint(rank)
 
     def record(self, rank: int, number: int) -> None:
-        """Take note that a peer has completed a round and not begun the next.
+        """Note that a peer has completed a round and not begun the next.
 
         The line is written once all peers have completed the round, so a round that only some complete is left out.
         """
@@ -68,27 +68,27 @@ class ConsensusLog:
 
     def _take(self, rank: int, number: int, body: Tensor) -> None:
         self._waiting.setdefault(number, {})[rank] = body
-        self._look()
+        self._write_complete()
 
     def without(self, rank: int) -> None:
-        """Wait for a peer no more until it completes a round again: until then distances are those of the others."""
+        """Leave a peer out of the distances until it completes a round again."""
         self._away.add(rank)
-        self._look()
+        self._write_complete()
 
-    def _look(self) -> None:
-        everybody = self._bodies.keys() - self._away
-        for number in [number for number, here in self._waiting.items() if here.keys() >= everybody]:
+    def _write_complete(self) -> None:
+        everyone = self._bodies.keys() - self._away
+        for number in [number for number, here in self._waiting.items() if here.keys() >= everyone]:
             here = self._waiting.pop(number)
             self._known.add(number)
             self._last = asyncio.create_task(self._after(self._last, number, [here[rank] for rank in sorted(here)]))
 
-    def _take_up(self, rank: int) -> None:
+    def _take_checkpoint(self, rank: int) -> None:
         """Take the body of a peer's last completed round from its checkpoint; the peer will not complete it again."""
         folder = rank_folder(self._path.parent, rank)
         number, learner = checkpoint.completed(folder) - 1, checkpoint.learner_folder(folder)
         if learner is None or not self._measured(number):
             return
-        with suppress(CheckpointError):  # the peer will say what is wrong
+        with suppress(CheckpointError):  # the peer raises it again
             body = saved_body(learner)
             self._take(rank, number, torch.zeros(0) if body is None else torch.from_numpy(body))
 

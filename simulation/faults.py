@@ -1,6 +1,6 @@
-"""The file of `dpeer simulate --faults`: which accidents the peers have, whose, when and for how long.
+"""The file of `dpeer simulate --faults`: kinds of faults, their ranks, rounds and durations.
 
-docs/simulating.md has the table of its keys. `read_faults` checks a file, `expand` draws from a seed what is left open.
+docs/simulating.md has the table of its keys. `read_faults` checks a file, `expand` draws the open choices from a seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HALF = 0.5
 
 
 class Fault(Section):
-    """A table `[[fault]]`: something that happens once, or again and again."""
+    """A table `[[fault]]`: a fault that happens once or repeatedly."""
 
     what: What
     ranks: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
@@ -44,17 +44,17 @@ class Fault(Section):
     def _makes_sense(self) -> Self:
         """Refuse keys that do not go together; the text begins with the key."""
         if self.round is None and self.every is None and self.rate is None:
-            raise ValueError("round: when it happens is missing: add round = N, every = N or rate = SHARE")
+            raise ValueError("round: the time is missing: add round = N, every = N or rate = SHARE")
         if self.every is not None and self.rate is not None:
             raise ValueError(f"rate = {self.rate:g}: it happens by rate or every {self.every} rounds: leave one out")
         if self.rate is not None and self.pick is not None:
             raise ValueError(f"pick = {self.pick}: rate draws for each rank whether it is hit: leave pick out")
         if self.rate is None and self.pick is None and self.ranks is None:
-            raise ValueError("ranks: whose it is is missing: add ranks = [N, ...] or pick = N")
+            raise ValueError("ranks: the ranks are missing: add ranks = [N, ...] or pick = N")
         if self.ranks is not None and len({*self.ranks}) < len(self.ranks):
             raise ValueError(f"ranks = {self.ranks}: name each rank once")
         if self.pick is not None and self.ranks is not None and self.pick > len(self.ranks):
-            raise ValueError(f"pick = {self.pick}: there are {len(self.ranks)} ranks to pick from")
+            raise ValueError(f"pick = {self.pick}: the table names {len(self.ranks)} ranks")
         if self.until is not None and self.every is None and self.rate is None:
             raise ValueError(f"until = {self.until}: it happens once: add every = N or rate = SHARE, or leave it out")
         if self.until is not None and self.until < (self.round or 0):
@@ -62,7 +62,9 @@ class Fault(Section):
         if "times" in self.model_fields_set and self.what != "slow":
             raise ValueError(f"times = {self.times:g}: only what = 'slow' has it, and this is a {self.what!r}")
         if self.what == "freeze" and self.lasts is None:
-            raise ValueError("for: how long the freeze lasts is missing: add for = ROUNDS (for good is what = 'crash')")
+            raise ValueError(
+                "for: the duration of the freeze is missing: add for = ROUNDS (for good is what = 'crash')"
+            )
         if self.what == "restart" and self.lasts is not None:
             raise ValueError(f"for = {self.lasts:g}: a restart is over at once: leave it out, or use what = 'crash'")
         return self
@@ -76,7 +78,7 @@ class Faults(Section):
     fault: list[Fault] = Field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
-        """What summary.json says of it: the file as it was understood, without what it left out."""
+        """The content of the file as summary.json has it, without defaults."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -86,11 +88,11 @@ class PlannedFault:
 
     Attributes:
         what: The kind.
-        ranks: Whose it is.
-        round: It happens while the peer that is furthest is in this round ...
-        at: ... and so much of it is over, from 0 to 1.
-        lasts: For how many rounds' time; None for good.
-        times: By how much a slow rank is slow.
+        ranks: The ranks that it hits.
+        round: The round in which it happens, as of the peer that is furthest.
+        at: The share of that round that is over, 0 to 1.
+        lasts: The duration in rounds; None for good.
+        times: The factor of a slow rank's time.
     """
 
     what: What
@@ -102,7 +104,7 @@ class PlannedFault:
 
 
 def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> None:
-    """Refuse what does not go with `faults`, be they planned or those of a run that is resumed, and a file of no use.
+    """Refuse a file of faults that is wrong, and the resumption of a run with faults.
 
     Raises:
         ConfigurationError: Says why.
@@ -112,8 +114,8 @@ def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> None:
         return
     if resume:
         raise ConfigurationError(
-            f"--faults {run.faults}: a run with faults cannot be resumed, because what was under way between its "
-            "peers when it was stopped is in no file: start over with --overwrite"
+            f"--faults {run.faults}: a run with faults cannot be resumed, because no file holds the messages that were "
+            "under way when it was stopped: start over with --overwrite"
         )
     read_faults(run.faults, size, rounds)
 
@@ -122,13 +124,13 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
     """Read a file and check it against the run that it is for.
 
     Raises:
-        ConfigurationError: There is no such file, or something in it cannot be; names the key and the value.
+        ConfigurationError: The file is missing or wrong; names the key and the value.
     """
     content = read_toml(path, "--faults")
     try:
         found = Faults.model_validate(content)
     except ValidationError as error:
-        raise _told(error.errors()[0], path) from error
+        raise _config_error(error.errors()[0], path) from error
     for number, fault in enumerate(found.fault, 1):
         place = f"in [[fault]] {number} of {path}"
         for rank in fault.ranks or ():
@@ -139,7 +141,7 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
         if fault.round is not None and fault.round >= rounds:
             raise ConfigurationError(f"round = {fault.round} {place}: expected a round of this run, 0 to {rounds - 1}")
         if fault.what == "partition" and size in (len(fault.ranks or ()), fault.pick):
-            raise ConfigurationError(f"ranks or pick {place}: all {size} ranks are on the one side: name fewer")
+            raise ConfigurationError(f"ranks or pick {place}: all {size} ranks are on one side: name fewer")
         if fault.round is None and fault.every is not None and fault.every >= rounds:
             raise ConfigurationError(
                 f"every = {fault.every} {place}: the run has {rounds} rounds, so it would never happen: expected at "
@@ -149,24 +151,24 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
 
 
 def expand(faults: Faults, size: int, rounds: int, seed: int) -> list[PlannedFault]:
-    """Everything that will happen, by round; each table draws from a generator of its own.
+    """All faults of the run, by round; each table draws from a generator of its own.
 
     Args:
         faults: The file.
         size: The number of peers.
-        rounds: How many rounds there are.
-        seed: What is drawn from where the file names no seed.
+        rounds: The number of rounds.
+        seed: The seed where the file names none.
     """
     chosen = seed if faults.seed is None else faults.seed
     found = [
-        accident
+        planned
         for number, fault in enumerate(faults.fault)
-        for accident in _happening(fault, size, rounds, random.Random(f"{chosen} {number}"))  # noqa: S311 - no secret
+        for planned in _planned(fault, size, rounds, random.Random(f"{chosen} {number}"))  # noqa: S311 - no secret
     ]
-    return sorted(found, key=lambda accident: (accident.round, accident.at))
+    return sorted(found, key=lambda planned: (planned.round, planned.at))
 
 
-def _happening(fault: Fault, size: int, rounds: int, rng: random.Random) -> Iterator[PlannedFault]:
+def _planned(fault: Fault, size: int, rounds: int, rng: random.Random) -> Iterator[PlannedFault]:
     ranks = sorted(range(size) if fault.ranks is None else fault.ranks)
     for number in _rounds(fault, rounds):
         if fault.rate is not None:
@@ -187,7 +189,7 @@ def _rounds(fault: Fault, rounds: int) -> range:
     return range(fault.round, fault.round + 1)
 
 
-def _told(first: Mapping[str, Any], path: Path) -> ConfigurationError:
+def _config_error(first: Mapping[str, Any], path: Path) -> ConfigurationError:
     """Pydantic's first error as one line."""
     location = list(first["loc"])
     nested = len(location) > 1 and location[0] == "fault"

@@ -1,14 +1,14 @@
 """Simulation with faults: unmodified peers on a virtual clock and a simulated network crash, freeze and resume.
 
-Each rank has one *life* after the other: a crash ends one at once, and what begins again goes on from the checkpoint,
-as a process would that was started with --resume.
+Each rank has one *incarnation* after the other: a crash ends one at once, and the next one resumes from the
+checkpoint, as a process would that was started with --resume.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -18,21 +18,21 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
 from dpeer.peer.logs import PeerLog
-from dpeer.simulation.fault_injection import FaultInjector, fault_costs
-from dpeer.simulation.faults import expand, read_faults
-from dpeer.simulation.links import Conditions
-from dpeer.simulation.network import FaultyNetwork, FaultyTransport
+from dpeer.results.files import rank_folder
+from dpeer.results.reading import read_entries
+from dpeer.simulation.faults import PlannedFault, expand, read_faults
+from dpeer.simulation.network import Conditions, FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.simulation import Simulation, blaming
 from dpeer.simulation.virtual_time import Process, RoundCosts, VirtualLoop, VirtualWorker
 from dpeer.topology import Graphs, take_part
 from dpeer.topology.settings import build_graph
 
 _LATENCY = 0.01
-"""Seconds for which a message is under way. It is the same for all, so that peers in step train at the same time."""
+"""Seconds for which a message is under way. They are the same for all, so that peers in step train at the same time."""
 
 
 @dataclass(eq=False)
-class _Life:
+class _Incarnation:
     """A rank's process from its start to its end."""
 
     rank: int
@@ -51,22 +51,22 @@ class _Life:
 
 @dataclass
 class _Rank:
-    """What stays from one life of a rank to the next."""
+    """The state of a rank that stays from one incarnation to the next."""
 
     config: RunConfig
     log: PeerLog
-    life: _Life
-    lives: int = 1
+    current: _Incarnation
+    incarnations: int = 1
     completed_at: dict[int, float] = field(default_factory=dict)
     dying: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 class FaultySimulation(Simulation):
-    """A federation in one process, to whose peers the faults of a file happen.
+    """A federation in one process, with the faults of a file.
 
     Args:
         configs: The peers', by rank.
-        view: Is told what happens.
+        view: Shows the run.
         new_data: The data are others than those of earlier runs in the folders.
     """
 
@@ -74,7 +74,7 @@ class FaultySimulation(Simulation):
         super().__init__(configs, view, resume=False, new_data=new_data)
         size, file, network = len(configs), self._common.run.faults, self._common.network
         rounds, seed = self._common.training.rounds, self._common.training.seed
-        assert file is not None, "else nothing happens"
+        assert file is not None, "a run without faults is a Simulation"
         self.loop_factory = VirtualLoop
         self.size = size
         self._plan = read_faults(file, size, rounds)
@@ -82,7 +82,7 @@ class FaultySimulation(Simulation):
         self._seed = seed if self._plan.seed is None else self._plan.seed
         conditions = Conditions(latency=(_LATENCY, _LATENCY))
         self.network = FaultyNetwork(random.Random(f"network {self._seed}"), conditions)  # noqa: S311 - no secret
-        self._accidents = FaultInjector(self, planned, self._plan.round_seconds)
+        self._injector = _FaultInjector(self, planned, self._plan.round_seconds)
         self._liveness = LivenessConfig.after(network.dead_after)
         self._deadline: float | Literal["auto"] | None = None if network.deadline == "never" else network.deadline
         self._ranks: list[_Rank] = []
@@ -93,9 +93,9 @@ class FaultySimulation(Simulation):
     def stop(self) -> None:
         """Stop all peers after their current minibatch."""
         self._stopping = True
-        self._accidents.call_off()
+        self._injector.call_off()
         for rank in self._ranks:
-            self._leave(rank.life)
+            self._stop(rank.current)
         self._changed.set()
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -104,148 +104,142 @@ class FaultySimulation(Simulation):
         return VirtualWorker(Process(), RoundCosts(0.0), self._executor)
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
-        life = self._born(config.rank)
-        self._ranks.append(_Rank(config, log, life))
-        await life.process.start(self._prepare(life, resume=False))
+        first = self._incarnation(config.rank)
+        self._ranks.append(_Rank(config, log, first))
+        await first.process.start(self._prepare(first, resume=False))
 
     async def _listen(self) -> None:
         for rank in self._ranks:
-            assert rank.life.peer is not None, "made before"
-            await rank.life.process.start(_listening(rank.life.peer))
+            assert rank.current.peer is not None, "made before"
+            await rank.current.process.start(_listening(rank.current.peer))
 
     async def _play(self) -> list[Outcome]:
         for rank in self._ranks:
-            self._start(rank.life, again=False)
+            self._start(rank.current, again=False)
         try:
-            while self._failure is None and (self._accidents.pending or any(one.life.running for one in self._ranks)):
+            while self._failure is None and (self._injector.pending or any(one.current.running for one in self._ranks)):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
-            tasks = [task for one in self._ranks for task in (*one.dying, one.life.task) if task is not None]
+            tasks = [task for one in self._ranks for task in (*one.dying, one.current.task) if task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
-        self.faults = self._fault_costs()
-        return [one.life.outcome for one in self._ranks if one.life.outcome is not None]
+        self.faults = self._summary()
+        return [one.current.outcome for one in self._ranks if one.current.outcome is not None]
 
-    def _born(self, rank: int) -> _Life:
+    def _incarnation(self, rank: int) -> _Incarnation:
         process = Process()
         worker = VirtualWorker(process, RoundCosts(self._plan.round_seconds), self._executor)
-        return _Life(rank, process, self.network.transport(rank, process), worker)
+        return _Incarnation(rank, process, self.network.transport(rank, process), worker)
 
-    async def _prepare(self, life: _Life, *, resume: bool) -> None:
-        rank = self._ranks[life.rank]
-        life.peer = await self._peer(
-            rank.config, life.transport, life.worker, rank.log, resume=resume,
-            on_connected=lambda: self._accidents.reached(0),
+    async def _prepare(self, one: _Incarnation, *, resume: bool) -> None:
+        rank = self._ranks[one.rank]
+        one.peer = await self._peer(
+            rank.config, one.transport, one.worker, rank.log, resume=resume,
+            on_connected=lambda: self._injector.reached(0),
         )  # fmt: skip
 
-    def _start(self, life: _Life, *, again: bool) -> None:
-        life.task = life.process.start(self._live(life, again=again))
-        life.task.add_done_callback(lambda _: self._changed.set())
+    def _start(self, one: _Incarnation, *, again: bool) -> None:
+        one.task = one.process.start(self._run(one, again=again))
+        one.task.add_done_callback(lambda _: self._changed.set())
 
-    async def _live(self, life: _Life, *, again: bool) -> None:
+    async def _run(self, one: _Incarnation, *, again: bool) -> None:
         try:
             if again:
-                await self._prepare(life, resume=True)
-            assert life.peer is not None, "prepared"
+                await self._prepare(one, resume=True)
+            assert one.peer is not None, "prepared"
             if again:
-                await life.peer.listen()
-            life.outcome = await blaming(life.rank, self._serve(life.peer))
+                await one.peer.listen()
+            one.outcome = await blaming(one.rank, self._serve(one.peer))
         except (PeersMissing, Refused) as error:
             # Of a rank that comes back too late, or whose neighbors are gone: the others go on.
-            life.error = str(error)
-            self._ranks[life.rank].log.error("run-failed", message=str(error), reason=type(error).__name__)
+            one.error = str(error)
+            self._ranks[one.rank].log.error("run-failed", message=str(error), reason=type(error).__name__)
         except Exception as error:
-            if not life.process.dead:
+            if not one.process.dead:
                 self._failure = self._failure or error
         finally:
-            if not life.process.dead:
-                life.transport.end(notice=True)
+            if not one.process.dead:
+                one.transport.end(notice=True)
 
     def _measure(self, rank: int, number: int) -> None:
-        if self._ranks[rank].life.running:
+        if self._ranks[rank].current.running:
             super()._measure(rank, number)
-            self._ranks[rank].completed_at[number] = self._accidents.now
-            self._accidents.reached(number + 1)
+            self._ranks[rank].completed_at[number] = self._injector.now
+            self._injector.reached(number + 1)
 
-    # -- what accidents do -------------------------------------------------------------------------------------------
+    # -- for the fault injector --------------------------------------------------------------------------------------
 
     def running(self, rank: int) -> Process | None:
-        """See `FaultTarget`."""
-        life = self._ranks[rank].life if rank < len(self._ranks) else None
-        return life.process if life is not None and life.running else None
+        """The process of a rank that runs; None if it does not."""
+        one = self._ranks[rank].current if rank < len(self._ranks) else None
+        return one.process if one is not None and one.running else None
 
     def own_round(self, rank: int) -> int:
-        """See `FaultTarget`."""
-        peer = self._ranks[rank].life.peer
+        """The current round of a rank."""
+        peer = self._ranks[rank].current.peer
         return 0 if peer is None else peer.core.members.current_round
 
     def crash(self, rank: int) -> None:
-        """See `FaultTarget`."""
-        life = self._ranks[rank].life
+        """End a rank's process at once."""
+        one = self._ranks[rank].current
         self._away(rank)
-        life.process.kill()
-        life.worker.hurry()  # else its coroutines would wait for its jobs, and log meanwhile that all others are silent
-        life.transport.end(notice=True)
-        assert life.task is not None, "it runs"
-        life.task.cancel()
+        one.process.kill()
+        one.worker.hurry()  # else its coroutines would wait for its jobs, and log meanwhile that all others are silent
+        one.transport.end(notice=True)
+        assert one.task is not None, "it runs"
+        one.task.cancel()
         self._ranks[rank].log.warning("fault", message="killed, as --faults says", reason="crash")
 
     def leave(self, rank: int) -> None:
-        """See `FaultTarget`."""
+        """Stop a rank, as Ctrl-C does."""
         self._away(rank)
-        self._leave(self._ranks[rank].life)
+        self._stop(self._ranks[rank].current)
 
-    def begin_again(self, rank: int) -> None:
-        """See `FaultTarget`."""
-        here = self._ranks[rank]
-        before = here.life.task
-        if here.life.running and before is not None:  # has not left yet
-            self._accidents.pending += 1
-            before.add_done_callback(lambda _: self._next_life(rank))
+    def restart(self, rank: int) -> None:
+        """Start a rank from its checkpoint, once its earlier process has ended."""
+        before = self._ranks[rank].current
+        self._injector.pending += 1
+        if before.running and before.task is not None:  # has not left yet
+            before.task.add_done_callback(lambda _: self._next_incarnation(rank))
         else:
-            self._accidents.pending += 1
-            self._next_life(rank)
+            self._next_incarnation(rank)
 
-    def _next_life(self, rank: int) -> None:
+    def _next_incarnation(self, rank: int) -> None:
         here = self._ranks[rank]
         if self._stopping:
             return
-        self._accidents.pending -= 1
-        if here.life.outcome is not None and here.life.outcome.status == "done":
-            return  # it had come to its end when it was told to leave
-        if here.life.task is not None:
-            here.dying.append(here.life.task)
-        here.life = self._born(rank)
-        here.lives += 1
-        self._start(here.life, again=True)
+        self._injector.pending -= 1
+        if here.current.outcome is not None and here.current.outcome.status == "done":
+            return  # it had come to its end when it was to leave
+        if here.current.task is not None:
+            here.dying.append(here.current.task)
+        here.current = self._incarnation(rank)
+        here.incarnations += 1
+        self._start(here.current, again=True)
         self._changed.set()
 
-    def _leave(self, life: _Life) -> None:
-        if life.peer is not None:
-            life.peer.stop()
-            life.worker.hurry()
-        elif life.task is not None:
-            life.task.cancel()
+    def _stop(self, one: _Incarnation) -> None:
+        if one.peer is not None:
+            one.peer.stop()
+            one.worker.hurry()
+        elif one.task is not None:
+            one.task.cancel()
 
     def _away(self, rank: int) -> None:
         assert self._disagreement is not None, "made before the peers begin"
         self._disagreement.without(rank)
 
-    def _fault_costs(self) -> Mapping[str, Any]:
+    # -- summary -----------------------------------------------------------------------------------------------------
+
+    def _summary(self) -> Mapping[str, Any]:
+        """The faults and their costs, as summary.json has them."""
         how = self._common.training
         graphs = take_part(build_graph(self._common.graph), how.participation, how.participation_mode, how.seed)
-        ranks = [
-            fault_costs(
-                self._out, rank, partial(_active, graphs, rank), how.rounds,
-                status=self._status(one.life), error=one.life.error, restarts=one.lives - 1,
-                completed_at=one.completed_at,
-            )
-            for rank, one in enumerate(self._ranks)
-        ]  # fmt: skip
+        ranks = [self._costs(rank, graphs, how.rounds) for rank in range(self.size)]
         found = {one["status"] for one in ranks}
         return {
             **self._plan.plain(),
@@ -254,21 +248,187 @@ class FaultySimulation(Simulation):
             "round_seconds": self._plan.round_seconds,
             "dead_after": self._common.network.dead_after,
             "time": max(time for one in self._ranks for time in (0.0, *one.completed_at.values())),
-            "happened": [incident.as_entry() for incident in self._accidents.happened],
+            "happened": [fault.as_entry() for fault in self._injector.happened],
             "ranks": ranks,
         }
 
-    def _status(self, life: _Life) -> str:
-        if life.outcome is not None:
-            return "left" if life.outcome.status == "stopped" and not self._stopping else life.outcome.status
-        if life.error is not None:
+    def _costs(self, rank: int, graphs: Graphs, rounds: int) -> dict[str, Any]:
+        """A rank's entry: its status at the end, and the rounds and bodies that it missed."""
+        here = self._ranks[rank]
+        entries = read_entries(rank_folder(self._out, rank))
+        trained = [entry for entry in entries if entry.get("active")]
+        idle = [entry["round"] for entry in entries if not entry.get("active")]
+        return {
+            "rank": rank,
+            "status": self._status(here.current),
+            "error": here.current.error,
+            "restarts": here.incarnations - 1,
+            "completed_rounds": len(entries),
+            "completed_at": [here.completed_at.get(entry["round"]) for entry in entries],
+            "rounds_trained": len(trained),
+            "sat_out": [number for number in idle if graphs.at(number, rank).active],
+            "rounds_not_run": rounds - len(entries),
+            "bodies_missed": sum(len(entry.get("missed", ())) for entry in trained),
+            "missed_by_round": {str(entry["round"]): entry["missed"] for entry in trained if entry.get("missed")},
+        }
+
+    def _status(self, one: _Incarnation) -> str:
+        if one.outcome is not None:
+            return "left" if one.outcome.status == "stopped" and not self._stopping else one.outcome.status
+        if one.error is not None:
             return "failed"
-        return "gone" if life.process.dead else "stopped"
-
-
-def _active(graphs: Graphs, rank: int, number: int) -> bool:
-    return graphs.at(number, rank).active
+        return "gone" if one.process.dead else "stopped"
 
 
 async def _listening(peer: Peer) -> None:
     await peer.listen()
+
+
+@dataclass
+class _InjectedFault:
+    """A fault of one rank, as in summary.json. Times are in rounds' time from the start.
+
+    Attributes:
+        what: The kind of fault.
+        rank: The rank.
+        round: The round of the peer that was furthest.
+        own_round: The round of the rank itself.
+        time: Its begin.
+        until_round: As `round`, at its end; None if it did not end.
+        until_time: Its end; None if it did not end.
+        times: The factor of a slow rank's time; None for other faults.
+    """
+
+    what: str
+    rank: int
+    round: int
+    own_round: int
+    time: float
+    until_round: int | None = None
+    until_time: float | None = None
+    times: float | None = None
+
+    def as_entry(self) -> dict[str, Any]:
+        """Its entry in summary.json."""
+        return {name: value for name, value in vars(self).items() if name != "times" or value is not None}
+
+
+class _FaultInjector:
+    """Injects the planned faults, each in its round, and records them.
+
+    Args:
+        simulation: The federation.
+        planned: The faults.
+        round_seconds: The seconds of a round.
+
+    Attributes:
+        happened: The faults so far. A fault of a rank that did not run then is none.
+        front: The round of the peer that is furthest.
+        pending: The number of ranks that are down and will start again.
+    """
+
+    def __init__(self, simulation: FaultySimulation, planned: Sequence[PlannedFault], round_seconds: float) -> None:
+        self.happened: list[_InjectedFault] = []
+        self.front = -1
+        self.pending = 0
+        self._simulation, self._planned, self._round = simulation, planned, round_seconds
+        self._off = False
+
+    def reached(self, number: int) -> None:
+        """Note that a peer begins a round."""
+        if number <= self.front:
+            return
+        self.front = number
+        due = [one for one in self._planned if one.round <= number]
+        self._planned = [one for one in self._planned if one.round > number]
+        for fault in due:
+            later(fault.at * self._round, partial(self._inject, fault))
+
+    def call_off(self) -> None:
+        """Inject no more faults, and end all freezes."""
+        self._off, self.pending = True, 0
+        for rank in range(self._simulation.size):
+            process = self._simulation.running(rank)
+            while process is not None and process.frozen:
+                process.thaw()
+
+    @property
+    def now(self) -> float:
+        """The time in rounds."""
+        return round(asyncio.get_running_loop().time() / self._round, 3)
+
+    def _inject(self, fault: PlannedFault) -> None:
+        ranks = [rank for rank in fault.ranks if self._simulation.running(rank) is not None]
+        if self._off or not ranks:
+            return
+        times = fault.times if fault.what == "slow" else None
+        begun = [
+            _InjectedFault(fault.what, rank, self.front, self._simulation.own_round(rank), self.now, times=times)
+            for rank in ranks
+        ]
+        self.happened += begun
+        if fault.what == "partition":
+            self._partition(fault, begun)
+        else:
+            for one in begun:
+                self._inject_one(fault, one)
+
+    def _partition(self, fault: PlannedFault, begun: list[_InjectedFault]) -> None:
+        network = self._simulation.network
+        rest = [rank for rank in range(self._simulation.size) if rank not in fault.ranks]
+        pairs = [pair for one in fault.ranks for other in rest for pair in ((one, other), (other, one))]
+        for pair in pairs:
+            network.hold(*pair)
+
+        def heal() -> None:
+            for pair in pairs:
+                network.release(*pair)
+
+        self._end_after(fault.lasts, begun, heal)
+
+    def _inject_one(self, fault: PlannedFault, begun: _InjectedFault) -> None:
+        rank = begun.rank
+        process = self._simulation.running(rank)
+        assert process is not None, "looked at by the caller"
+        match fault.what:
+            case "freeze":
+                process.freeze()
+                self._end_after(fault.lasts, [begun], process.thaw)
+            case "slow":
+                process.slow(fault.times)
+                self._end_after(fault.lasts, [begun], partial(process.slow, 1 / fault.times))
+            case "crash" | "restart":
+                self._simulation.crash(rank)
+                self._end_with_process(rank, "freeze", "slow")
+                self._restart_after(0.0 if fault.what == "restart" else fault.lasts, begun)
+            case "leave":
+                self._simulation.leave(rank)
+                self._end_with_process(rank, "slow")
+                self._restart_after(fault.lasts, begun)
+
+    def _end_with_process(self, rank: int, *kinds: str) -> None:
+        """Note the end of a process's own faults: the rank's next process begins without."""
+        self._note_end([one for one in self.happened if one.rank == rank and one.what in kinds])
+
+    def _restart_after(self, rounds: float | None, begun: _InjectedFault) -> None:
+        if rounds is not None:
+            self.pending += 1
+            self._end_after(rounds, [begun], partial(self._restart, begun.rank))
+
+    def _restart(self, rank: int) -> None:
+        self.pending -= 1
+        self._simulation.restart(rank)
+
+    def _end_after(self, rounds: float | None, begun: list[_InjectedFault], end: Callable[[], None]) -> None:
+        if rounds is not None:
+            later(rounds * self._round, partial(self._end, begun, end))
+
+    def _end(self, begun: list[_InjectedFault], end: Callable[[], None]) -> None:
+        if not self._off:
+            self._note_end(begun)
+            end()
+
+    def _note_end(self, faults: list[_InjectedFault]) -> None:
+        for one in faults:
+            if one.until_time is None:
+                one.until_round, one.until_time = self.front, self.now

@@ -1,31 +1,73 @@
-"""A simulated network in one process, with delays, losses, cuts and crashes.
+"""A simulated network in one process: delays, losses, cuts and holds, and the transports at its ends.
 
-All is drawn from one seed, so on a virtual clock (`dpeer.simulation.virtual_time`) the same accidents happen each time.
+All random numbers come from one seed, so on a virtual clock (`dpeer.simulation.virtual_time`) the same faults happen
+each time. As on a real network, an end of a connection learns of a break some time after it, or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import itertools
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.core.wire import Frames
-from dpeer.peer.transport import Broken, Event, Identity, Link, Opened, Sent
-from dpeer.simulation.links import Conditions, Connection, Way, later
+from dpeer.peer.core.wire import Frames, size
+from dpeer.peer.transport import Arrival, Broken, Event, Identity, Link, Opened, Sent, Writable
 from dpeer.simulation.virtual_time import Process
+
+_CLOCK = 1e-9
+"""Seconds by which a timer may go off early: virtual times are sums of floating-point numbers."""
+
+_OUTSIDE = contextvars.Context()
+"""The context of the network, which goes on while a process is frozen, also with what that one has begun."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of a network without faults. Pairs are the least and the most seconds of something.
+
+    Attributes:
+        latency: How long a message is under way, beside the time of its bytes. A direction keeps its messages' order.
+        bytes_per_second: The bandwidth of each direction of each connection.
+        capacity: The number of messages under way from which on a sender has to wait.
+        chunk_bytes: As `Transport.chunk_bytes`.
+        keys: Whether every process proves its rank, as by keys.
+        redial: How long a dialler waits before it tries again; doubled from the least to the most while it is in vain.
+        notice: How long after a break an end of the connection learns of it; what it sends until then is lost.
+        listener_told: The probability that the end that accepted a connection learns of its break; else only its next
+            message finds it gone.
+        flushed: The probability that messages under way when a connection breaks still arrive; else they are lost.
+    """
+
+    latency: tuple[float, float] = (0.001, 0.02)
+    bytes_per_second: float = math.inf
+    capacity: int = 32
+    chunk_bytes: int | None = None
+    keys: bool = False
+    redial: tuple[float, float] = (0.1, 2.0)
+    notice: tuple[float, float] = (0.0, 0.5)
+    listener_told: float = 0.5
+    flushed: float = 0.5
+
+
+def later(seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
+    """Call a function after some seconds, whether the present process is frozen then or not."""
+    loop = asyncio.get_running_loop()
+    return loop.call_at(loop.time() + seconds, call, context=_OUTSIDE)
 
 
 class FaultyNetwork:
-    """The transports that can reach each other, and what keeps them from it.
+    """The transports that can reach each other, and the faults between them.
 
     Args:
-        rng: What delays are drawn from.
-        conditions: What the network is like where no fault is at work.
+        rng: The generator of the delays.
+        conditions: The conditions without faults.
         on_sent: Called with sender, receiver and frames of every message that a sender has been rid of.
     """
 
@@ -37,10 +79,10 @@ class FaultyNetwork:
     ) -> None:
         self.rng = rng
         self.conditions = conditions or Conditions()
+        self.on_sent = on_sent
         self.listeners: dict[str, FaultyTransport] = {}
         self.numbers = itertools.count(1)
-        self._on_sent = on_sent
-        self._connections: list[Connection] = []
+        self._connections: list[_Connection] = []
         self._holds: Counter[tuple[int, int]] = Counter()
         self._shut: Counter[tuple[int, int]] = Counter()
 
@@ -64,10 +106,10 @@ class FaultyNetwork:
         self._shut[_pair(one, other)] -= 1
 
     def vanish(self, source: int, target: int) -> None:
-        """Lose whatever is sent from one rank to another on the present connections. Nobody is told."""
+        """Lose all messages from one rank to another on the present connections. No end learns of it."""
         for connection in self._between(source, target):
-            way = connection.there if connection.ends[0].rank == source else connection.back
-            way.end(flush=False)
+            direction = connection.there if connection.dialler.rank == source else connection.back
+            direction.end(flush=False)
 
     def hold(self, source: int, target: int) -> None:
         """Let nothing pass from one rank to another until `release`; nothing is lost. This adds up."""
@@ -77,21 +119,17 @@ class FaultyNetwork:
         """End one `hold`."""
         self._holds[source, target] -= 1
         for connection in self._between(source, target):
-            for way in connection.ways:
-                way.look()
+            for direction in connection.directions:
+                direction.deliver()
 
-    # -- what transports ask -----------------------------------------------------------------------------------
+    # -- for transports ----------------------------------------------------------------------------------------
 
     def held(self, source: int, target: int) -> bool:
         """Whether nothing passes from one rank to another at present."""
         return self._holds[source, target] > 0
 
-    def on_sent(self, source: int, target: int, frames: Frames) -> None:
-        """Called with every message that a sender has been rid of."""
-        self._on_sent(source, target, frames)
-
     def reachable(self, dialler: FaultyTransport, address: str) -> FaultyTransport | None:
-        """Who would accept a connection at an address now."""
+        """The transport that would accept a connection at an address now."""
         listener = self.listeners.get(address)
         if listener is None or listener.process.frozen or dialler.process.frozen:
             return None
@@ -100,37 +138,171 @@ class FaultyNetwork:
         return None if held else listener
 
     def listen(self, address: str, listener: FaultyTransport) -> str:
-        """Give a transport an address. Who still has a connection to its earlier owner learns that it is broken."""
+        """Give a transport an address. Connections to its earlier owner break.
+
+        Raises:
+            AddressError: Another transport has the address.
+        """
         if address.endswith(":0"):
             address = f"{address[:-1]}{next(self.numbers)}"
         if address in self.listeners:
             raise AddressError(f"address {address!r} is in use: give each peer its own")
         self.listeners[address] = listener
         for connection in self._connections:
-            if connection.address == address and connection.ends[1] is not listener:
+            if connection.dialled.address == address and connection.listener is not listener:
                 connection.cut(flush=False)
         return address
 
-    def connect(self, address: str, dialler: FaultyTransport, dialled: _Dialled, listener: FaultyTransport) -> None:
+    def connect(self, dialler: FaultyTransport, dialled: _Dialled, listener: FaultyTransport) -> None:
         """Join two transports."""
-        accepted: Link = next(self.numbers)
-        connection = Connection(
-            self, address, (dialler, dialled.link), (listener, accepted), lambda: dialler.broken(dialled)
-        )
+        connection = _Connection(self, dialler, dialled, listener)
         self._connections = [one for one in self._connections if one.open]
         self._connections.append(connection)
         dialled.connection = connection
-        dialler.gain(dialled.link, connection.there, connection.back, connection)
-        listener.gain(accepted, connection.back, connection.there, connection)
+        dialler.gain(dialled.link, _Joined(connection.there, connection.back, connection))
+        listener.gain(connection.accepted, _Joined(connection.back, connection.there, connection))
         dialler.push(Opened(dialled.link))
 
-    def _between(self, one: int, other: int) -> list[Connection]:
-        ranks = sorted((one, other))
-        return [found for found in self._connections if found.open and sorted(e.rank for e in found.ends) == ranks]
+    def _between(self, one: int, other: int) -> list[_Connection]:
+        ranks = _pair(one, other)
+        return [found for found in self._connections if found.open and found.ranks == ranks]
 
 
 def _pair(one: int, other: int) -> tuple[int, int]:
     return min(one, other), max(one, other)
+
+
+class _Direction:
+    """One direction of a connection: the messages that are under way, in order.
+
+    Args:
+        network: The network.
+        source: The sending transport, and its link.
+        target: The receiving transport, and its link.
+
+    Attributes:
+        lost: Whether all messages are lost from now on.
+    """
+
+    def __init__(
+        self, network: FaultyNetwork, source: tuple[FaultyTransport, Link], target: tuple[FaultyTransport, Link]
+    ) -> None:
+        self.lost = False
+        self._network = network
+        self._source, self._source_link = source
+        self._target, self._target_link = target
+        self._under_way: deque[tuple[float, Frames]] = deque()
+        self._line_free = self._last_due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._sender_waits = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether no message is under way."""
+        return not self._under_way
+
+    def send(self, frames: Frames) -> Sent:
+        """Send a message, if not too many are under way."""
+        conditions = self._network.conditions
+        if len(self._under_way) >= conditions.capacity:
+            self._sender_waits = True
+            return Sent.FULL
+        self._network.on_sent(self._source.rank, self._target.rank, frames)
+        if self.lost:
+            return Sent.TAKEN
+        now = asyncio.get_running_loop().time()
+        self._line_free = max(now, self._line_free)
+        if conditions.bytes_per_second < math.inf:
+            self._line_free += size(frames) / conditions.bytes_per_second
+        self._last_due = max(self._last_due, self._line_free + self._network.rng.uniform(*conditions.latency))
+        self._under_way.append((self._last_due, frames))
+        if len(self._under_way) == 1:
+            self._arm()
+        return Sent.TAKEN
+
+    def deliver(self) -> None:
+        """Deliver the messages that are due, unless nothing passes; to be called when that may have changed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._network.held(self._source.rank, self._target.rank) or self._target.process.frozen:
+            return
+        now = asyncio.get_running_loop().time() + _CLOCK
+        while self._under_way and self._under_way[0][0] <= now:
+            identity = self._source.rank if self._network.conditions.keys else None
+            self._target.push(Arrival(self._target_link, self._under_way.popleft()[1], identity))
+        if len(self._under_way) <= self._network.conditions.capacity // 2:
+            self._wake_sender()
+        if self._under_way:
+            self._arm()
+        else:
+            self._source.emptied()
+
+    def end(self, *, flush: bool) -> None:
+        """Lose the messages under way, or deliver them at once if that is possible; all later ones are lost."""
+        if flush:
+            self._under_way = deque((0.0, frames) for _, frames in self._under_way)
+            self.deliver()
+        self._under_way.clear()
+        self.lost = True
+        self._source.emptied()
+        self._wake_sender()
+
+    def _arm(self) -> None:
+        seconds = self._under_way[0][0] - asyncio.get_running_loop().time()
+        self._timer = later(max(seconds, 0.0), self.deliver)
+
+    def _wake_sender(self) -> None:
+        if self._sender_waits:
+            self._sender_waits = False
+            self._source.push(Writable(self._source_link))
+
+
+class _Connection:
+    """The two directions between a dialler and a listener.
+
+    Attributes:
+        accepted: The listener's link.
+        open: Whether it has not been broken yet; messages may still be under way.
+    """
+
+    def __init__(
+        self, network: FaultyNetwork, dialler: FaultyTransport, dialled: _Dialled, listener: FaultyTransport
+    ) -> None:
+        self.dialler, self.dialled, self.listener = dialler, dialled, listener
+        self.ranks = _pair(dialler.rank, listener.rank)
+        self.accepted: Link = next(network.numbers)
+        here, there = (dialler, dialled.link), (listener, self.accepted)
+        self.there, self.back = _Direction(network, here, there), _Direction(network, there, here)
+        self.directions = self.there, self.back
+        self.open = True
+        self._network = network
+
+    def vanish(self) -> None:
+        """Lose all messages from now on. No end learns of it."""
+        for direction in self.directions:
+            direction.end(flush=False)
+
+    def cut(self, *, flush: bool | None = None) -> None:
+        """Break it. Both ends learn of it in a while, the listener perhaps only by its next message.
+
+        Args:
+            flush: Whether messages under way still arrive; drawn if None.
+        """
+        if not self.open:
+            return
+        self.open = False
+        network, conditions = self._network, self._network.conditions
+        for direction in self.directions:
+            direction.end(flush=network.rng.random() < conditions.flushed if flush is None else flush)
+        notify = network.rng.random() < conditions.listener_told
+        later(network.rng.uniform(*conditions.notice), lambda: self.dialler.broken(self.dialled))
+        later(network.rng.uniform(*conditions.notice), lambda: self._listener_broken(notify))
+
+    def _listener_broken(self, notify: bool) -> None:
+        self.listener.lose(self.accepted)
+        if notify:
+            self.listener.push(Broken(self.accepted))
 
 
 @dataclass
@@ -139,26 +311,26 @@ class _Dialled:
 
     link: Link
     address: str
-    connection: Connection | None = None
+    connection: _Connection | None = None
     delay: float = 0.0
     dropped: bool = False
 
 
 @dataclass(frozen=True)
 class _Joined:
-    """A link that messages can be sent on."""
+    """A link on which messages can be sent."""
 
-    out: Way
-    into: Way
-    connection: Connection = field(repr=False)
+    out: _Direction
+    into: _Direction
+    connection: _Connection = field(repr=False)
 
 
 class FaultyTransport:
     """A `Transport` of a process in a `FaultyNetwork`. Addresses are any text; port 0 picks one.
 
     Args:
-        network: Where it is.
-        rank: Whose it is; faults name ranks.
+        network: The network.
+        rank: The process's rank; faults name ranks.
         process: The process that it ends with.
     """
 
@@ -173,7 +345,7 @@ class FaultyTransport:
         self._emptied = asyncio.Event()
         self._address: str | None = None
         self._closed = False
-        process.on_thaw.append(self._look)
+        process.on_thaw.append(self._thawed)
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -186,7 +358,7 @@ class FaultyTransport:
         return self._address
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
-        """Connect, again and again until somebody listens there, and whenever the connection breaks."""
+        """Connect, again and again until another transport listens there, and whenever the connection breaks."""
         dialled = _Dialled(next(self._network.numbers), address)
         self._dialled[dialled.link] = dialled
         self._try(dialled, 0.0)
@@ -207,14 +379,14 @@ class FaultyTransport:
         return Sent.GONE if joined is None or self.process.dead else joined.out.send(frames)
 
     async def receive(self) -> Event:
-        """What happens next on any link."""
+        """The next event on any link."""
         while not self._events:
             self._something.clear()
             await self._something.wait()
         return self._events.popleft()
 
     async def close(self, linger: float) -> None:
-        """Have what is under way arrive, for at most `linger` virtual seconds, and leave the network."""
+        """Have messages under way arrive, for at most `linger` virtual seconds, and leave the network."""
         if self._closed:
             return
         self._stop_listening()
@@ -225,7 +397,7 @@ class FaultyTransport:
                     await self._emptied.wait()
         self.end(notice=True)
 
-    # -- what the network does ---------------------------------------------------------------------------------
+    # -- for the network ---------------------------------------------------------------------------------------
 
     def end(self, *, notice: bool) -> None:
         """Be gone, as when a process is killed; without notice, as when its host loses power."""
@@ -249,12 +421,12 @@ class FaultyTransport:
             self._something.set()
 
     def emptied(self) -> None:
-        """Note that nothing is under way any more on one of the links."""
+        """Note that no message is under way any more in one of the directions from here."""
         self._emptied.set()
 
-    def gain(self, link: Link, out: Way, into: Way, connection: Connection) -> None:
+    def gain(self, link: Link, joined: _Joined) -> None:
         """Be joined to another transport by a link."""
-        self._links[link] = _Joined(out, into, connection)
+        self._links[link] = joined
 
     def lose(self, link: Link) -> None:
         """Take no more messages for a link."""
@@ -279,7 +451,7 @@ class FaultyTransport:
             return
         listener = self._network.reachable(self, dialled.address)
         if listener is not None:
-            self._network.connect(dialled.address, self, dialled, listener)
+            self._network.connect(self, dialled, listener)
             return
         least, most = self._network.conditions.redial
         dialled.delay = min(max(2 * dialled.delay, least), most)
@@ -289,6 +461,6 @@ class FaultyTransport:
         if self._address is not None and self._network.listeners.get(self._address) is self:
             del self._network.listeners[self._address]
 
-    def _look(self) -> None:
+    def _thawed(self) -> None:
         for joined in list(self._links.values()):
-            joined.into.look()
+            joined.into.deliver()

@@ -26,7 +26,7 @@ def simulate(
     check_faults(settings, settings.size, settings.rounds, resume=resume)
 
     def open_runner(view: View) -> Runner:
-        # Both import torch, which a command that finds its settings wrong does without.
+        # Both import torch, which a command with wrong settings does without.
         if settings.faults is not None:
             from dpeer.simulation.faulty_simulation import FaultySimulation
 

@@ -39,14 +39,14 @@ class Simulation:
 
     Args:
         configs: The peers', by rank.
-        view: Is told what happens.
+        view: Shows the run.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
 
     Attributes:
         connected: Whether rounds have begun.
         loop_factory: Makes the event loop that it must run on; None for any.
-        faults: What happened to whom, for summary.json; None where nothing was to happen.
+        faults: The faults and their costs, for summary.json; None in a run without faults.
     """
 
     def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, new_data: bool = False) -> None:
@@ -75,7 +75,7 @@ class Simulation:
         """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
 
         Raises:
-            DpeerError: the first one that any peer raised; the others have been ended.
+            DpeerError: The first one that any peer raised; the others have been ended.
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
         workers = self._workers
@@ -86,7 +86,7 @@ class Simulation:
         keep_heap()
         logs: list[PeerLog] = []
         resources = ExitStack()
-        resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
+        resources.enter_context(undisturbed())  # the random state of the calling script stays
         try:
             for rank, config in enumerate(self._configs):
                 if self._stopping:
@@ -116,7 +116,7 @@ class Simulation:
             disk.shutdown(wait=True, cancel_futures=True)
             for log in logs:
                 log.close()
-            forget()  # files that could not be used are read anew when they have been mended
+            forget()  # broken files are read anew once they are mended
             resources.close()
 
     def stop(self) -> None:
@@ -126,11 +126,11 @@ class Simulation:
             peer.stop()
 
     def kill(self) -> None:
-        """End this process at once; what the peers have completed is on disk."""
+        """End this process at once; completed rounds are on disk."""
         os._exit(130)
 
     def _worker(self) -> Worker:
-        """What measures the bodies of all peers."""
+        """The worker that measures the bodies of all peers."""
         return Worker(self._executor)
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
@@ -148,7 +148,7 @@ class Simulation:
         return await _all(blaming(peer.config.rank, self._serve(peer)) for peer in self._peers)
 
     async def _serve(self, peer: Peer) -> Outcome:
-        """Run a peer to its end, then compare what it has kept."""
+        """Run a peer to its end, then compare its kept model."""
         outcome = await peer.serve(self._known)
         if outcome.status == "done" and not outcome.concluded_before:
             await self._conclude[peer.config.rank](outcome)
@@ -188,7 +188,7 @@ class Simulation:
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
-            # On a clock that is not real nobody waits in earnest.
+            # On a virtual clock no peer really waits.
             background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,

@@ -1,12 +1,12 @@
 """Virtual time: whole peers, unmodified, in one thread, on a clock that jumps from one timer to the next.
 
-Nobody waits in earnest, so ten minutes of silence cost nothing; and since nothing happens at the same time as anything
-else, whoever draws delays and faults from a seed gets the same run from it every time.
+Waiting takes no real time, so ten minutes of silence cost nothing; and since no two callbacks run at the same time, a
+seed of delays and faults gives the same run every time.
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main())
 
-Whatever runs there must ask the loop for the time. `time.monotonic` goes its own way.
+Code that runs there must ask the loop for the time, not `time.monotonic`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proce
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock stands still while anything is ready, and else jumps to the next timer.
 
-    Where no timer is set either, it waits in earnest: for another thread or a socket. While there are timers nothing
-    outside the loop is waited for.
+    Where no timer is set either, it really waits: for another thread or a socket. While a timer is set the loop waits
+    for nothing outside of it.
     """
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     async def hold(self, job: Future[T]) -> T:
-        """Have the clock stand still until a job of another thread is done; what it returns.
+        """Have the clock stand still until a job of another thread is done; returns the job's result.
 
-        All jobs that are held for at the same time go on together, in the order in which they were handed over, however
-        long each took: so what happens afterwards does not depend on the machine.
+        All jobs that are held for at the same time go on together, in the order of their submission, however long each
+        took: so the run does not depend on the machine.
         """
         released = self.create_future()
         self._held_for.append((job, released))
@@ -68,8 +68,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Have time pass."""
         self._now += seconds
-        # The loop calls what is due by now plus this; late on the clock a smaller one is lost in rounding, and the
-        # loop would turn for ever without calling anything.
+        # The loop calls timers that are due by now plus this; late on the clock a smaller one is lost in rounding, and
+        # the loop would turn for ever without calling anything.
         self._clock_resolution = max(_RESOLUTION, math.ulp(self._now))
 
     def wait_for_held(self) -> bool:
@@ -90,42 +90,38 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """As any loop does, but what belongs to a frozen process is called only after its thaw."""
-        process = _process(context)
-        if process is None:
+        """As any loop does, but a callback of a frozen process is called only after its thaw."""
+        step = _step(callback, args, context)
+        if step is None:
             return super().call_soon(callback, *args, context=context)
-        context = contextvars.copy_context() if context is None else context
-        step = _Step(process, context, callback, args)
-        step.handle = handle = super().call_soon(step, context=context)
-        return handle
+        step.handle = super().call_soon(step, context=step.context)
+        return step.handle
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As any loop does, but what belongs to a frozen process is called only after its thaw."""
-        process = _process(context)
-        if process is None:
+        """As any loop does, but a callback of a frozen process is called only after its thaw."""
+        step = _step(callback, args, context)
+        if step is None:
             return super().call_at(when, callback, *args, context=context)
-        context = contextvars.copy_context() if context is None else context
-        step = _Step(process, context, callback, args)
-        step.handle = handle = super().call_at(when, step, context=context)
-        return handle
+        step.handle = timer = super().call_at(when, step, context=step.context)
+        return timer
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Instead of waiting for as long as it is told, says how long it would have waited."""
+    """A selector that advances the loop's clock by its timeout instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now. Time passes only if nothing is; while callbacks wait nobody looks at sockets."""
+        """The events that are ready now. Time passes only if none is; while callbacks wait no socket is looked at."""
         if timeout is not None and timeout <= 0:
             return []
         while self._loop.holding:
             if self._loop.wait_for_held():
-                return []  # those who waited are next
+                return []  # their waiters are next
             if found := super().select(0):
                 return found  # a signal: it must not wait for the jobs
         if timeout is None:
@@ -137,11 +133,11 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class Process:
-    """What one peer's process would be: all that its coroutines do can be stopped in the middle, or take longer.
+    """One peer's simulated process: its coroutines can be stopped in the middle, or take longer.
 
     Attributes:
-        slowness: How many times as long as usual its jobs take.
-        dead: Whether it was killed: nothing that it does has any effect on others or on its files.
+        slowness: The factor of its jobs' time.
+        dead: Whether it was killed: it has no effect on other processes or on its files any more.
         on_thaw: Called when it may go on.
     """
 
@@ -158,21 +154,21 @@ class Process:
         return self._freezes > 0
 
     def freeze(self) -> None:
-        """Have it stand still, as SIGSTOP does: its time passes, and nothing is done in it. Freezes add up."""
+        """Stop it, as SIGSTOP does: time passes, and its callbacks wait. Freezes add up."""
         self._freezes += 1
 
     def thaw(self) -> None:
-        """End one freeze. When the last one is over, what was due in the meantime is done, in order."""
+        """End one freeze. After the last one the callbacks that have become due are called, in order."""
         self._freezes = max(self._freezes - 1, 0)
         if not self.frozen:
             self._go_on()
 
     def slow(self, times: float) -> None:
-        """Have its jobs take so many times as long as now."""
+        """Multiply the time of its jobs."""
         self.slowness *= times
 
     def kill(self) -> None:
-        """Note its death. Its coroutines are to be cancelled; until they have ended, they only seem to do things."""
+        """Note its death. The caller cancels its coroutines; until they have ended, they have no effect."""
         self.dead = True
         self._freezes = 0
         self._go_on()
@@ -180,12 +176,12 @@ class Process:
     def _go_on(self) -> None:
         parked, self._parked = self._parked, []
         for step in parked:
-            step.go_on()
+            asyncio.get_running_loop().call_soon(step, context=step.context)
         for call in self.on_thaw:
             call()
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine, and all that it starts, as a part of this process."""
+        """Run a coroutine, and the tasks that it starts, as a part of this process."""
         context = contextvars.copy_context()
         context.run(_CURRENT.set, self)
         return asyncio.get_running_loop().create_task(coroutine, context=context)
@@ -195,24 +191,21 @@ class Process:
         self._parked.append(step)
 
 
-def _process(context: contextvars.Context | None) -> Process | None:
-    return _CURRENT.get() if context is None else context.get(_CURRENT)
-
-
 class _Step:
-    """A callback of a process, to be called in a context."""
+    """A callback of a process, to be called in a context.
 
-    __slots__ = ("_args", "_callback", "_context", "_process", "handle")
+    Attributes:
+        handle: The loop's handle, by which it may still be cancelled after it was put off; None once it was called. The
+            handle knows the step, too: if both kept each other, every step would wait for the garbage collector.
+    """
+
+    __slots__ = ("_args", "_callback", "_process", "context", "handle")
 
     def __init__(
         self, process: Process, context: contextvars.Context, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
-        self._process, self._context, self._callback, self._args = process, context, callback, args
+        self._process, self.context, self._callback, self._args = process, context, callback, args
         self.handle: asyncio.Handle | None = None
-        """What the loop gave for it, by which it may still be cancelled after it was put off; None once it was called.
-
-        The handle knows the step, too: if both kept each other, every step would wait for the garbage collector.
-        """
 
     def __call__(self) -> None:
         if self._process.frozen:
@@ -222,30 +215,34 @@ class _Step:
         if handle is not None and not handle.cancelled():
             self._callback(*self._args)
 
-    def go_on(self) -> None:
-        """Have the loop call it once more."""
-        asyncio.get_running_loop().call_soon(self, context=self._context)
+
+def _step(callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None) -> _Step | None:
+    """The callback as a step of its context's process; None if it belongs to none."""
+    process = _CURRENT.get() if context is None else context.get(_CURRENT)
+    if process is None:
+        return None
+    return _Step(process, contextvars.copy_context() if context is None else context, callback, args)
 
 
 class Costs(Protocol):
-    """How many virtual seconds a job takes."""
+    """The virtual seconds of jobs."""
 
     def before(self, job: Job) -> float:
-        """From its start until it has had its effect."""
+        """The seconds from a job's start to its effect."""
 
     def after(self, job: Job) -> float:
-        """From then until it returns; asked when it has had its effect."""
+        """The seconds from its effect to its return; asked when it has had its effect."""
 
 
 class VirtualWorker(Worker):
     """A `Worker` whose jobs take virtual time; more of it where their process is slow.
 
     Args:
-        process: Whose jobs they are. The jobs of one that is dead have no effect.
-        costs: How long a job takes.
-        pool: Where jobs really run, when their effect is due; those that are due at the same time run beside each
-            other, while the clock stands still. So a process that is killed before has done nothing, and all happens in
-            the same order every time. None to run each on the loop's own thread.
+        process: The process of the jobs. The jobs of a dead process have no effect.
+        costs: The virtual seconds of a job.
+        pool: The threads in which jobs really run, when their effect is due; those that are due at the same time run
+            beside each other, while the clock stands still. So a process that is killed before has done nothing, and
+            the order is the same every time. None to run each on the loop's own thread.
     """
 
     def __init__(self, process: Process, costs: Costs, pool: Executor | None = None) -> None:
@@ -257,20 +254,20 @@ class VirtualWorker(Worker):
         self._spending: set[asyncio.Future[None]] = set()
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the job and return what it returns. Cancelling the wait does not take back what a job has begun."""
+        """Run the job and return its result. Cancelling the wait does not undo a job that has begun."""
         return await self._take("run", job, lambda: job(*args, **kwargs))
 
     async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, and beside what that is doing."""
+        """As `run`, beside the jobs of `run`."""
         return await self._take("write", job, lambda: job(*args, **kwargs))
 
     async def drain(self) -> BaseException | None:
-        """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
+        """Wait for the jobs that a cancelled `run` or `write` left behind; returns an error of one of them."""
         outcomes = await asyncio.gather(*self._left.values(), return_exceptions=True)
         return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
 
     def hurry(self) -> None:
-        """From now on jobs take no time: whoever was told to stop leaves soon, not when a job would have ended."""
+        """Let jobs take no time from now on: a peer that stops leaves soon, not when its job would have ended."""
         self._hurrying = True
         for spending in self._spending:
             _set_done(spending)
@@ -324,13 +321,13 @@ _TRAINING, _MIXING, _SAVING = 0.9, 0.1, 0.05
 
 
 class RoundCosts:
-    """Has training and mixing last a round together, while the round before is saved in a twentieth of one.
+    """Training and mixing last a round together, and saving a twentieth of one, beside the next round.
 
-    All else takes no time: it is little beside training, and who asks what a fault costs wants to count in rounds. Nor
-    does a round that the peer sits out.
+    All else takes no time: it is little beside training, and the costs of faults are counted in rounds. Nor does a
+    round that the peer sits out.
 
     Args:
-        seconds: How long a round lasts.
+        seconds: The seconds of a round.
     """
 
     def __init__(self, seconds: float) -> None:

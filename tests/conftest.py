@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,9 +75,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
-def fixed_private_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Private noise and batches are the same in each run of a test: their keys are hashes of a counter."""
+@contextmanager
+def private_bits_fixed() -> Iterator[None]:
+    """Keys of private noise and batches are hashes of a counter, from 0 on."""
     from dpeer.privacy import randomness
 
     numbers = itertools.count()
@@ -84,7 +85,16 @@ def fixed_private_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     def urandom(size: int) -> bytes:
         return hashlib.shake_256(b"tests %d" % next(numbers)).digest(size)
 
-    monkeypatch.setattr(randomness, "os", SimpleNamespace(urandom=urandom))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(randomness, "os", SimpleNamespace(urandom=urandom))
+        yield
+
+
+@pytest.fixture
+def fixed_private_bits() -> Iterator[None]:
+    """Private noise and batches are the same in each run of a test."""
+    with private_bits_fixed():
+        yield
 
 
 @dataclass

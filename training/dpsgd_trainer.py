@@ -73,7 +73,7 @@ class DPSGDTrainer(Trainer):
             groups=session.groups,
         )  # fmt: skip
         self._minibatches = self._sampled
-        self._gradient: PrivateGradient | None = None
+        self.private_gradient: PrivateGradient | None = None
         self._planned: list[Phase] | None = None
         self._batch: Batch | None = None
         self._shown: Batch | None = None
@@ -112,7 +112,7 @@ class DPSGDTrainer(Trainer):
     @property
     def noise_std(self) -> float:
         """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `prepare`."""
-        return 0.0 if self._free or self._gradient is None else self._gradient.noise_std
+        return 0.0 if self._free or self.private_gradient is None else self.private_gradient.noise_std
 
     def phases(self, train: Callable[[], object]) -> list[Phase]:
         """The phases of a round, as `train` asks for them; nothing is trained."""
@@ -133,18 +133,18 @@ class DPSGDTrainer(Trainer):
         check_collate(self)
         self.session.prepare(planned)
         m = self.session.guarantee
-        self._gradient = PrivateGradient(
+        self.private_gradient = PrivateGradient(
             ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units), self.session.microbatch
         )
         parts = {"body": self.body, "head": self.head, "model": self.model}
         for name in dict.fromkeys(phase.part for phase in planned):
             if name in parts and parts[name].count:
-                self._gradient.start(self, parts[name])
+                self.private_gradient.start(self, parts[name])
 
     @property
     def computes_one_by_one(self) -> bool:
         """Whether each example is computed by itself because of what the model or the loss is."""
-        return self._gradient is not None and self._gradient.one_by_one
+        return self.private_gradient is not None and self.private_gradient.one_by_one
 
     def interrupt(self) -> None:
         """See `Trainer.interrupt`."""
@@ -238,16 +238,16 @@ class DPSGDTrainer(Trainer):
         """
         if self._free:
             return super().gradient(part, batch)
-        if batch is not self._shown or self._batch is None or not self._left or self._gradient is None:
+        if batch is not self._shown or self._batch is None or not self._left or self.private_gradient is None:
             raise AlgorithmError(
                 "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is "
                 "not charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that "
                 "says how many gradients it computes on a batch"
             )
         self._left -= 1
-        loss = self._gradient(self, part, self._batch)
+        loss = self.private_gradient(self, part, self._batch)
         self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
-        self._met.add(self._gradient.met)
+        self._met.add(self.private_gradient.met)
         return torch.zeros_like(loss)
 
     def note(self, loss: Tensor, batch: Batch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpeer.report.graph_drawing import place, segments
+from dpeer.report.graphs import place, segments
 from dpeer.report.topology_plot import BOTTOM, measure, picture
 from dpeer.topology import TOPOLOGIES, Topology, build
 

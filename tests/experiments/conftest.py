@@ -1,87 +1,64 @@
 """Cells written by hand: the files that `dpeer simulate` leaves, with numbers that a test has chosen."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dpeer.experiments.outcomes import Result
 
 Write = Callable[..., Path]
 
 
-_FIGURES = ("accuracy", "test_loss", "metrics")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny models: threads only get into the way of whatever else runs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def nothing(rank: int, number: int) -> dict[str, Any]:
+    return {}
 
 
 @pytest.fixture
 def write_cell(tmp_path: Path) -> Write:
     """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round.
 
-    Who takes part in a round computes gradients for 60 samples in it, unless `samples(rank, round)` says otherwise;
-    where that is None the line is an older version's. `kept[rank]` is the accuracy of a finished model
-    and `training_kept[rank]` that on its training data, `spent[rank]` what a private peer's epsilon is.
+    A peer computes gradients for 60 samples in each round that it takes part in. `more(rank, round)` are further keys
+    of a line. `kept[rank]` is the accuracy of a finished model and `training_kept[rank]` that on its training data,
+    `spent[rank]` a private peer's epsilon.
     """
 
     def write(
         name: str,
         accuracy: Sequence[Sequence[float | None]],
+        more: Callable[[int, int], dict[str, Any]] = nothing,
         *,
         algorithm: str = "dfedmdc",
         evaluate_every: int = 1,
-        samples: Callable[[int, int], int | None] = lambda rank, number: 60,
-        active: Callable[[int, int], bool] = lambda rank, number: True,
-        lost: Callable[[int, int], bool] = lambda rank, number: False,
         metrics: Sequence[str] = ("accuracy",),
         counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
-        trains: bool = True,
         kept: Sequence[float | None] | None = None,
         training_kept: Sequence[float] | None = None,
         spent: Sequence[float | None] | None = None,
     ) -> Path:
-        folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
-        sent = 0
+        folder, rounds = tmp_path / name, len(accuracy[0])
         for rank, values in enumerate(accuracy):
             own = folder / f"rank-{rank}"
             own.mkdir(parents=True)
-            lines = []
+            lines: list[dict[str, Any]] = []
             for number, value in enumerate(values):
-                evaluated = (number + 1) % evaluate_every == 0 or number == rounds - 1
-                trained = None if value is None else value / 2
-                worked = samples(rank, number) if active(rank, number) else 0
-                lines.append(
-                    {
-                        "round": number,
-                        "accuracy": value if evaluated else None,
-                        "accuracy_trained": trained if evaluated else None,
-                        "test_loss": 0.1 if evaluated else None,
-                        "metrics": dict.fromkeys(metrics, value) if evaluated else None,
-                        "train_loss": None if lost(rank, number) or not active(rank, number) else 0.5,
-                        "active": active(rank, number),
-                        "diverged": trains and lost(rank, number) and active(rank, number),
-                        **({} if trains else {"train_loss": None}),
-                        "bytes_sent": 100 * (rank + 1),
-                        **({} if worked is None else {"samples": worked}),
-                    }
-                )
-            sent += 100 * (rank + 1) * rounds
+                found = {
+                    "accuracy": value, "accuracy_trained": None if value is None else value / 2, "test_loss": 0.1,
+                    "metrics": dict.fromkeys(metrics, value),
+                }  # fmt: skip
+                if (number + 1) % evaluate_every and number != rounds - 1:
+                    found = dict.fromkeys(found)
+                line = {"round": number, "train_loss": 0.5, "bytes_sent": 100 * (rank + 1), "samples": 60}
+                lines.append({**line, **found, **more(rank, number)})
             (own / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
             peer = {
                 "rank": rank, "task": "mine", "training_samples": 10, "bytes_sent": 100 * (rank + 1) * rounds,
                 "class_counts": counts and counts[0], "evaluated_class_counts": counts and counts[1],
-                **{f"{key}{of}": lines[-1][key] for key in _FIGURES for of in ("", "_mixed")},
             }  # fmt: skip
+            for key in ("accuracy", "test_loss", "metrics"):
+                peer |= {key: lines[-1][key], f"{key}_mixed": lines[-1][key]}
             if kept is not None:
                 peer |= {"kept_point": "finished", "accuracy": kept[rank]}
             if training_kept is not None:
@@ -89,11 +66,9 @@ def write_cell(tmp_path: Path) -> Write:
             if spent is not None:
                 peer |= {"privacy": {"mode": "sample", "epsilon": spent[rank], "delta": 1e-5}}
             (own / "summary.json").write_text(json.dumps(peer))
-        summary = {
-            "size": size, "rounds": rounds, "algorithm": algorithm, "task": "mine", "status": "done",
-            "bytes_sent": sent,
-        }  # fmt: skip
-        (folder / "summary.json").write_text(json.dumps(summary))
+        summary = {"size": len(accuracy), "rounds": rounds, "algorithm": algorithm, "task": "mine", "status": "done"}
+        sent = sum(100 * (rank + 1) * rounds for rank in range(len(accuracy)))
+        (folder / "summary.json").write_text(json.dumps({**summary, "bytes_sent": sent}))
         return folder
 
     return write

@@ -24,7 +24,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
         found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)}, small=False)
         made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
         for variant in found.variants:
-            cell = made._cell(variant, "", found.conditions[0], 0)
+            cell = made.cell(variant, "", found.conditions[0], 0)
             if not cell.done:
                 write_cell(cell.folder.name, [[0.5] * 3] * 2, algorithm=variant.algorithm)
                 cell.claim()
@@ -66,7 +66,7 @@ def test_each_table_says_what_its_own_target_took(write_cell: Write, tmp_path: P
     found = load(tmp_path / "two.toml", {}, {}, small=False)
     made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
     for condition, reached in zip(found.conditions, (0.9, 0.7), strict=True):
-        cell = made._cell(found.variants[0], "", condition, 0)
+        cell = made.cell(found.variants[0], "", condition, 0)
         write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")
         cell.claim()
     compared = made.run()

@@ -1,4 +1,4 @@
-"""What a comparison consists of: files, flags, mistakes in them, folders, and what is tried where."""
+"""What a comparison consists of: file and flags, the folders of its cells, and what is tried where."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.exceptions import ConfigurationError, OutputError, UnknownName
 from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.experiment import load
 from dpeer.experiments.tuning import Trial, at_edge, best, parse_axis, trials
@@ -51,18 +51,18 @@ def test_flags_win_over_small_and_that_over_the_rest(tmp_path: Path) -> None:
     assert load(path, {}, {}, small=True).seeds == [7]
     assert [one.label for one in small.conditions] == ["grid, participation 0.5", "grid, participation 1.0"]
     assert len(full.conditions) == 4
+    with pytest.raises(UnknownName):
+        load(write(tmp_path, FILE.replace("size = 4", "sise = 4")), {}, {}, small=False)
 
 
-def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_says_others(tmp_path: Path) -> None:
+def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_has_others(tmp_path: Path) -> None:
     rows = {"algorithms": ["local", "dfedmdc"]}
-    assert load(None, {}, rows, small=False).base["rounds"] == 20
-    assert load(None, {"preset": "paper-cifar"}, rows, small=False).base["rounds"] == 500
-    assert load(None, {"preset": "paper-cifar", "rounds": 3}, rows, small=False).base["rounds"] == 3
-    assert load(None, {"preset": "paper-dispfl"}, rows, small=False).base["rounds"] == 20, "it says nothing of rounds"
     own = {"algorithms": ["local", "dfedmdc:preset=dp2-fedsam"]}
-    assert load(None, {}, own, small=False).base["rounds"] == 200
-    with pytest.raises(ConfigurationError, match=r"--rounds .*paper-cifar 500, dp2-fedsam 200"):
-        load(None, {"preset": "paper-cifar"}, own, small=False)
+    for settings, plan, rounds in (
+        ({}, rows, 20), ({"preset": "paper-cifar"}, rows, 500), ({"preset": "paper-cifar", "rounds": 3}, rows, 3),
+        ({"preset": "paper-dispfl"}, rows, 20), ({}, own, 200),
+    ):  # fmt: skip
+        assert load(None, settings, plan, small=False).base["rounds"] == rounds
     text = "{0}[compare]\nalgorithms=['local']\nconditions=[{{preset='paper-cifar'}}, {{preset='paper-dispfl'}}]\n"
     assert load(write(tmp_path, text.format("")), {}, {}, small=False).base["rounds"] == 500
     assert load(write(tmp_path, text.format("rounds = 4\n")), {}, {}, small=False).base["rounds"] == 4
@@ -85,16 +85,25 @@ def test_a_table_may_have_a_target_of_its_own(tmp_path: Path) -> None:
     assert all("target" not in one.label for one in found.conditions), "the runs are the same without it"
     flag = load(path, {}, {"target": 0.5}, small=False)
     assert [flag.target_of(one) for one in flag.conditions] == [0.5] * 3
-    with pytest.raises(ConfigurationError, match=r"--target 0\.3: .* there are 4"):
-        load(path, {}, {}, small=True)
-    with pytest.raises(ConfigurationError, match=r"--target 0\.8: .* there are 4"):
-        load(write(tmp_path, TARGETS.replace("target = 0.3\n", "")), {}, {}, small=True)
+    for text in (TARGETS, TARGETS.replace("target = 0.3\n", "")):
+        with pytest.raises(ConfigurationError):  # four rounds are fewer than a target needs
+            load(write(tmp_path, text), {}, {}, small=True)
+
+
+def test_accuracy_at_an_epsilon_can_be_asked_for_where_a_run_is_private() -> None:
+    def asked(settings: dict[str, Any], **plan: Any) -> Any:
+        return load(None, {"rounds": 10, **settings}, {"algorithms": ["fedavg"], **plan}, small=False).plan
+
+    assert asked({"privacy": "client", "noise_multiplier": 2.0}, at_epsilon=[1, 2.5]).at_epsilon == [1, 2.5]
+    assert asked({"preset": "dp-fedsam"}, at_epsilon=[1]).at_epsilon == [1]
+    for row in ("fedavg:privacy=client:noise-multiplier=2", "fedavg:preset=dp-fedsam"):
+        assert asked({}, algorithms=[row], at_epsilon=[1]).at_epsilon == [1]
+    assert asked({"evaluate_every": 4}, at_round=[4, 10]).at_round == [4, 10], "the last one is evaluated"
 
 
 def test_a_value_in_a_row_may_have_a_colon() -> None:
     (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}, small=False).variants
     assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
-    assert parse_variant("fedsam:sparsify=top-k:0.4").changes == {"sparsify": "top-k:0.4"}
 
 
 def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
@@ -103,62 +112,7 @@ def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
     assert condition.label == "fresh-neighbors 2"
     cell = make_cell(found.base, found.variants[1], condition, 0, tmp_path)
     assert (cell.settings.topology, cell.settings.fresh_neighbors) == ("fresh-neighbors", "2")
-    own = make_cell({}, parse_variant("dfedmdc:fresh_neighbors=2"), RING, 0, tmp_path)
-    assert own.settings.topology == "fresh-neighbors"
-
-
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        ({"algorithms": ["lokal"]}, "did you mean 'local'"),
-        ({"algorithms": ["local", "local"]}, "'local' is named twice"),
-        ({"algorithms": ["dfedmdc:size=4"]}, "must be the same for all rows"),
-        ({"algorithms": ["dfedmdc:evaluate_on=validation"]}, "measures on test data"),
-        ({"algorithms": ["dfedsam:rho=1:rho=2"]}, "given twice"),
-        ({"seeds": "4-0"}, "--seeds '4-0'"),
-        ({"seeds": "0-999999999999"}, "--seeds"),
-        ({"target": 1.5}, "--target = 1.5"),
-        ({"target": 0.5}, "5 evaluated rounds"),
-        ({"reference": "dfedmdc"}, "unknown row 'dfedmdc'"),
-        ({"grid": ["rho=0.1,0.2"]}, "'rho' means nothing to any row"),
-        ({"grid": ["body-lr=0.1,0.2"], "tune_seeds": "0"}, "--tune-seeds: seed 0"),
-        ({"grid": ["body-lr=0.1", "body-lr=0.2"]}, "'body-lr' is named twice"),
-        ({"algorithms": ["dfedmdc"], "grid": ["topology=ring,full"]}, "what the tables differ in"),
-        ({"topology": ["ring", "ring"]}, "asked for twice"),
-        ({"partition": ["dirichlt:0.3"]}, "dirichlet:0.3"),
-        ({"validation": 1.0}, "--validation = 1.0"),
-    ],
-)
-def test_mistakes_in_flags_are_named(plan: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        load(None, {"rounds": 4}, {"algorithms": ["local"], **plan}, small=False)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = [", "not valid TOML"),
-        ("sise = 4\n[compare]\nalgorithms=['local']", "did you mean 'size'"),
-        ("[compare]\nalgoritms=['local']", "unknown key 'algoritms' in [compare]"),
-        ("compare = 3", "expected a table, [compare]"),
-        ("[compare]\nalgorithms=['local']\n[small]\ncompare = 2", "expected a table, [small.compare]"),
-        ("keep = 'best'\n[compare]\nalgorithms=['local']", "never of the best one"),
-        ("validation = 0.1\n[compare]\nalgorithms=['local']", "[compare]"),
-        ("seed = 1\n[compare]\nalgorithms=['local']", "--seeds"),
-        ("[compare]\nalgorithms=['local']\nvary={rounds=[5]}", "same for all runs"),
-        ("[compare]\nalgorithms=['local']\nvary={degree=[]}", "compare.vary.degree"),
-        ("[compare]\nalgorithms=['local']\nconditions=[{size=4},{size=4}]", "asked for twice"),
-        ("[compare]\nalgorithms=['local']\nvary={momentum=[0.1]}", "--momentum"),
-        ("[compare]\nalgorithms=['local']\nconditions=[{target=1.5}]", "target = 1.5: expected an accuracy"),
-        ("[compare]\nalgorithms=['local']\nconditions=[{target=true}]", "target = True: expected an accuracy"),
-    ],
-)
-def test_mistakes_in_files_are_named(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        load(write(tmp_path, text), {"momentum": 0.5}, {}, small=False)
-    assert message in str(caught.value)
+    assert made(tmp_path, "dfedmdc:fresh_neighbors=2").settings.topology == "fresh-neighbors"
 
 
 def made(out: Path, row: str = "dfedmdc", condition: Condition = RING, **base: Any) -> Cell:
@@ -171,62 +125,37 @@ def begun(cell: Cell) -> Cell:
     return cell
 
 
+FAULTS = '[[fault]]\nwhat = "restart"\npick = {}\nround = 1\n'
+
+
 def test_a_folder_is_the_cells_with_the_same_settings_only(tmp_path: Path) -> None:
+    made(tmp_path, body_lr=0.3).claim()  # no round of it is done: nothing could be lost
     begun(made(tmp_path, body_lr=0.2))
     made(tmp_path, body_lr=0.2, size=8).check()  # a default in so many words
-    with pytest.raises(OutputError, match=r"body_lr = 0\.2, here it is 0\.05: give another --out"):
-        made(tmp_path).check()
-    with pytest.raises(OutputError, match="rounds"):
-        made(tmp_path, body_lr=0.2, rounds=3).check()
-
-
-def test_a_default_that_is_said_is_another_cell_where_the_algorithm_has_its_own(tmp_path: Path) -> None:
-    begun(made(tmp_path, "fedrep"))  # head_epochs: its own 10, the settings' default 1
-    with pytest.raises(OutputError, match="head_epochs = 10, here it is 1"):
-        made(tmp_path, "fedrep", head_epochs=1).check()
     begun(made(tmp_path, "dfedavgm", preset="paper-cifar", body_lr=0.05))
     made(tmp_path, "dfedavgm", preset="paper-cifar", body_lr=0.05).check()
-    with pytest.raises(OutputError, match=r"body_lr = 0\.05, here it is 0\.1"):
-        made(tmp_path, "dfedavgm", preset="paper-cifar").check()
-
-
-def test_a_file_of_faults_that_cannot_be_used_shows_before_anything_is_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="No such file"):
-        made(tmp_path, faults=tmp_path / "none.toml")
-    (tmp_path / "late.toml").write_text('[[fault]]\nwhat = "restart"\npick = 1\nround = 1000\n')
-    with pytest.raises(ConfigurationError, match="round = 1000 in"):
-        made(tmp_path, faults=tmp_path / "late.toml")
-
-
-def test_a_file_of_faults_with_other_content_is_another_cell(tmp_path: Path) -> None:
     faults = tmp_path / "faults.toml"
-    faults.write_text('[[fault]]\nwhat = "restart"\npick = 1\nround = 1\n')
-    begun(made(tmp_path, faults=faults)).check()
-    faults.write_text('# the same\n[[fault]]\nwhat = "restart"\npick = 1\nround = 1\n')
-    made(tmp_path, faults=faults).check()
-    faults.write_text('[[fault]]\nwhat = "restart"\npick = 2\nround = 1\n')
-    with pytest.raises(OutputError, match="content of faults"):
-        made(tmp_path, faults=faults).check()
+    faults.write_text(FAULTS.format(1))
+    begun(made(tmp_path, "dfedsam", faults=faults)).check()
+    faults.write_text("# the same\n" + FAULTS.format(1))
+    made(tmp_path, "dfedsam", faults=faults).check()
+    faults.write_text(FAULTS.format(2))
+    for other in (
+        made(tmp_path), made(tmp_path, body_lr=0.2, rounds=3), made(tmp_path, "dfedavgm", preset="paper-cifar"),
+        made(tmp_path, "dfedsam", faults=faults),
+    ):  # fmt: skip
+        with pytest.raises(OutputError):
+            other.check()
 
 
-def test_a_cell_of_a_version_with_another_default_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
-    """Such a cell.json says nothing of grad_clip, which was off where nobody said otherwise."""
+def test_a_setting_that_a_cell_has_not_written_is_its_default(tmp_path: Path) -> None:
     cell = begun(made(tmp_path))
     asked = json.loads((cell.folder / "cell.json").read_text())
     assert asked.pop("grad_clip") == 1.0
     (cell.folder / "cell.json").write_text(json.dumps(asked))
     made(tmp_path, grad_clip=0).check()
-    with pytest.raises(OutputError, match=r"grad_clip = None, here it is 1\.0"):
+    with pytest.raises(OutputError):
         made(tmp_path).check()
-
-
-def test_what_never_got_a_round_done_and_runs_of_others(tmp_path: Path) -> None:
-    made(tmp_path, body_lr=0.2).claim()
-    made(tmp_path).check()
-    cell = begun(made(tmp_path))
-    (cell.folder / "cell.json").unlink()
-    with pytest.raises(OutputError, match="no comparison made"):
-        cell.check()
 
 
 def test_one_run_serves_all_graphs_where_they_mean_nothing(tmp_path: Path) -> None:
@@ -278,8 +207,9 @@ def test_the_best_on_validation_data_is_chosen_and_never_what_diverged(
     low, high, same, gone = trial(0.1, 0.5), trial(0.2, 0.7), trial(0.3, 0.7), trial(0.4, 0.99, None)
     chosen = best([low, high, same, gone])
     assert (chosen.values, chosen.score()) == ({"body_lr": 0.2}, 0.7)
-    with pytest.raises(ConfigurationError, match="'dfedmdc' diverged with every value"):
+    with pytest.raises(ConfigurationError) as refused:
         best([gone])
+    assert "'dfedmdc' diverged with every value" in str(refused.value)
     grid = [parse_axis("body-lr=0.1,0.2,0.3")]
     assert at_edge({"body_lr": 0.3}, grid) == at_edge({"body_lr": 0.1}, grid) == ["body_lr"]
     assert at_edge({"body_lr": 0.2}, grid) == []

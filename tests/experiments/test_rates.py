@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.experiments import rates
 from dpeer.experiments.rates import Found, Rates, Tried
 from dpeer.experiments.tuning import parse_axis
+from dpeer.federation.config import RunConfig
 from dpeer.federation.settings import Settings
 
 Command = Callable[..., Any]
@@ -46,15 +48,34 @@ def chosen(settings: Settings, *grid: str, rounds: int = 2, **given: Any) -> Fou
     return Rates(settings, 0, rounds, [parse_axis(text) for text in grid] or None, given).run(lambda _: None)
 
 
-def scripted(monkeypatch: pytest.MonkeyPatch, loss: Callable[[dict[str, Any]], float]) -> None:
+class Scripted:
+    """A learner whose training comes to a loss that a test has chosen."""
+
+    shares, num_samples = False, 48
+
+    def __init__(self, loss: float, after: Callable[[], None] = lambda: None) -> None:
+        self._loss, self._after = loss, after
+
+    def train(self, number: int) -> float:
+        return self._loss
+
+    def finish(self, number: int) -> None:
+        self._after()
+
+    def evaluate(self) -> SimpleNamespace:
+        return SimpleNamespace(test_loss=self._loss, accuracy=None)
+
+    def interrupt(self) -> None:
+        """Nothing runs."""
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, loss: Callable[[dict[str, Any]], float], **options: Any) -> None:
     """Training comes to this loss."""
 
-    def trained(learner: Any, rank: int, rounds: int) -> tuple[float, float | None]:
-        h = learner.trainer.hyperparameters
-        values = {"body_lr": h.body_lr, "head_lr": h.head_lr, "rho": getattr(learner.algorithm.options, "rho", None)}
-        return loss(values), None
+    def isolated(config: RunConfig) -> tuple[SimpleNamespace, Scripted]:
+        return SimpleNamespace(validation=range(12)), Scripted(loss(config.values() | vars(config.options)), **options)
 
-    monkeypatch.setattr(rates, "_trained", trained)
+    monkeypatch.setattr(rates, "isolated", isolated)
 
 
 def test_one_setting_after_the_other_each_at_the_best_of_those_before(
@@ -108,19 +129,10 @@ def test_adamw_has_rates_of_its_own(settings: Settings, monkeypatch: pytest.Monk
     assert [one.values["body_lr"] for one in found.tried[:4]] == [0.0003, 0.001, 0.003, 0.01]
 
 
-def test_a_grid_of_what_peers_do_not_train_with_is_refused(settings: Settings) -> None:
-    for grid, words in (
-        ("topology=ring,full", "'topology' cannot be chosen here"),
-        ("body-epochs=1,2", "'body-epochs' cannot be chosen here"),
-        ("ditto-lambda=0.1,1", "'ditto-lambda' means nothing to any row"),
-    ):
-        with pytest.raises(ConfigurationError, match=words):
-            chosen(settings, grid)
-
-
 def test_a_task_without_validation_data_is_refused(settings: Settings) -> None:
-    with pytest.raises(ConfigurationError, match="no validation data to choose by: give its Task"):
+    with pytest.raises(ConfigurationError) as refused:
         chosen(settings.model_copy(update={"task_options": {"validation": False}}))
+    assert "no validation data to choose by" in str(refused.value)
 
 
 def test_the_resolution_is_twice_the_standard_error() -> None:
@@ -139,10 +151,7 @@ def test_the_edge_is_that_of_all_that_was_tried() -> None:
     )
 
 
-# Real trainings.
-
-
-@pytest.mark.parametrize("algorithm", ["local", "dfedavgm", "dfedsmdc", "dis-pfl", "fedbabu", "ditto", "fedrod"])
+@pytest.mark.parametrize("algorithm", ["local", "dfedsmdc", "dis-pfl", "ditto"])
 def test_every_kind_of_algorithm_can_be_tuned_alone(algorithm: str, settings: Settings, in_tmp_path: Path) -> None:
     before = sorted(in_tmp_path.rglob("*"))
     found = chosen(settings.model_copy(update={"algorithm": algorithm}), "body-lr=0.1,1e-6", rounds=3)
@@ -177,9 +186,6 @@ def test_it_can_be_stopped(settings: Settings) -> None:
     assert not found.complete
 
 
-# The command.
-
-
 def test_the_command_on_the_digits(dpeer: Command, in_tmp_path: Path) -> None:
     ended = dpeer("tune", "--task", "digits", "--size", 20, "--partition", "iid", "--rounds", 1, "--body-epochs", 2)
     assert ended.code == 0
@@ -202,12 +208,6 @@ def test_json_has_what_was_tried_and_chosen(dpeer: Command, settings: Settings) 
     assert found["complete"]
     assert found["tried"][-1] == {"values": {"head_lr": 1e30}, "loss": None, "accuracy": None}
     assert found["chosen"] in [one["values"] for one in found["tried"]]
-
-
-def test_a_word_can_be_chosen_too(dpeer: Command, settings: Settings) -> None:
-    ended = dpeer("tune", "--task", settings.task, "--rounds", 1, "--grid", "sam=head,both")
-    assert ended.code == 0
-    assert 'sam = "' in ended.out
 
 
 def test_training_that_always_diverges_is_an_error(dpeer: Command, settings: Settings) -> None:
@@ -235,18 +235,16 @@ def test_nothing_left_to_choose(dpeer: Command) -> None:
 def test_ctrl_c_ends_with_what_was_tried(dpeer: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
 
-    def trained(learner: Any, rank: int, rounds: int) -> tuple[float, float | None]:
+    def after() -> None:
         nonlocal count
         count += 1
         if count == 2:
             signal.raise_signal(signal.SIGINT)
-        return 1.0 / count, 0.5
 
-    monkeypatch.setattr(rates, "_trained", trained)
+    scripted(monkeypatch, lambda values: 1.0, after=after)
     before = signal.getsignal(signal.SIGINT)
     ended = dpeer("tune", "--task", settings.task)
-    assert ended.code == 0
-    assert count == 2
+    assert (ended.code, count) == (0, 2)
     assert "dpeer: stopped; what was tried is no choice yet" in ended.err
     assert "validation loss" in ended.out
     assert "best" not in ended.out

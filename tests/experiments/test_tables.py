@@ -1,9 +1,10 @@
-"""Tables and CSV, held against figures computed from the same numbers by numpy and scipy."""
+"""Tables, CSV and JSON, held against figures that numpy and scipy compute from the same numbers."""
 
 import csv
 import io
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -14,12 +15,20 @@ from scipy import stats
 
 from dpeer.cli.compare import show_table
 from dpeer.experiments.cells import Condition
-from dpeer.experiments.csv_output import csv_rows, csv_text
 from dpeer.experiments.experiment import load
-from dpeer.experiments.json_output import as_json
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.row_statistics import figures, others
-from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table, target_table
+from dpeer.experiments.output import as_json, csv_rows, csv_text
+from dpeer.experiments.statistics import at_epsilon, at_round, figures, gap_of, interval, others
+from dpeer.experiments.tables import (
+    Table,
+    accuracy_table,
+    cost_table,
+    epsilon_table,
+    gap_table,
+    metric_table,
+    rounds_table,
+    target_table,
+)
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -36,6 +45,27 @@ def rows(values: dict[str, Any], result: Made) -> dict[str, list[Result]]:
     return {name: [result(one.tolist()) for one in found] for name, found in values.items()}
 
 
+def printed(rows: Mapping[str, list[Result]], settings: dict[str, Any], **plan: Any) -> dict[str, Any]:
+    """The JSON of a comparison with one table."""
+    asked = load(None, settings, {"algorithms": [*rows], **plan}, small=False)
+    found = as_json(asked, [(Condition({"topology": "ring"}), rows)])
+    whole: dict[str, Any] = json.loads(json.dumps(found, allow_nan=False))
+    (whole["table"],) = whole["tables"]
+    return whole
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_the_interval_of_paired_differences_is_scipys(seeds: int) -> None:
+    here, there = RNG.normal(0.8, 0.1, seeds), RNG.normal(0.7, 0.1, seeds)
+    found = interval(list(here - there))
+    assert found.half is not None
+    low, high = stats.ttest_rel(here, there).confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high))
+    assert interval([0.25]) == (0.25, None)
+    assert interval([0.25, 0.25, 0.25]) == (0.25, 0.0)
+    assert interval([0.5, math.nan, 0.5]).half is None
+
+
 @pytest.mark.parametrize(("last", "title"), [(1, "last round"), (10, "last 10")])
 def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     last: int, title: str, values: dict[str, Any], rows: dict[str, list[Result]]
@@ -47,7 +77,9 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     assert found.worst == pytest.approx(late[name].min(axis=1).mean())
     assert found.below == pytest.approx((late[name] < late["local"]).mean())
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
+    assert found.difference is not None
     mean, half = found.difference
+    assert half is not None
     assert (mean - half, mean + half) == pytest.approx((low, high))
     table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc", last)
     assert table.columns == ["", title, "worst peer", "below local", f"{title} - dfedmdc"]
@@ -55,25 +87,11 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     assert line[1:] == [
         f"{found.mean:.4f}", f"{found.worst:.4f}", f"{found.below:.0%}", f"{mean:+.4f} ± {half:.4f}",
     ]  # fmt: skip
-    assert [line[3] for line in table.rows] == ["-", *(line[3] for line in table.rows[1:])]
-    assert table.rows[1][4] == "-"
+    assert (table.rows[0][3], table.rows[1][4]) == ("-", "-")
     assert table.remarks == ["always answering each peer's most frequent training class: 0.5000"]
 
 
-def test_what_is_better_in_the_last_round_alone_is_better_there_and_worse_in_the_mean(result: Made) -> None:
-    """Once `below local` was that of the last ten rounds beside an accuracy of the last one."""
-    rows = {
-        "local": [result([[0.6, 0.6, 0.6]] * 3)],
-        "dfedmdc": [result([[0.1, 0.1, 0.9], [0.1, 0.1, 0.8], [0.1, 0.1, 0.5]])],
-    }
-    last, all_three = (
-        accuracy_table("ring", "accuracy_mixed", rows, "local", "local", rounds).rows[1] for rounds in (1, 10)
-    )
-    assert last == ["dfedmdc", "0.7333", "0.5000", "33%", "+0.1333"]
-    assert all_three == ["dfedmdc", "0.3111", "0.2333", "100%", "-0.2889"]
-
-
-def test_columns_that_would_say_nothing_are_left_out(rows: dict[str, list[Result]]) -> None:
+def test_columns_without_content_are_left_out(rows: dict[str, list[Result]]) -> None:
     one = {"dfedmdc": rows["dfedmdc"]}
     assert accuracy_table("ring", "accuracy_mixed", one, None, "dfedmdc").columns == ["", "last round", "worst peer"]
     one_seed = {name: found[:1] for name, found in rows.items()}
@@ -85,23 +103,17 @@ def test_columns_that_would_say_nothing_are_left_out(rows: dict[str, list[Result
     ("evaluate_every", "last", "named", "title"),
     [
         (1, 1, "last round", "last round"),
-        (12, 10, "last round", "last round"),
         (50, 10, "last round", "last round"),
         (1, 10, "last 10", "mean of the last 10 rounds"),
         (4, 10, "last 10", "mean of the 3 evaluated ones of the last 10 rounds"),
         (1, 50, "last 12", "mean of the last 12 rounds"),
     ],
 )
-def test_the_title_names_the_rounds(
-    evaluate_every: int, last: int, named: str, title: str, values: dict[str, Any], result: Made
-) -> None:
-    made = {
-        name: [result(one.tolist(), evaluate_every=evaluate_every) for one in found] for name, found in values.items()
-    }
+def test_the_title_names_the_rounds(evaluate_every: int, last: int, named: str, title: str, result: Made) -> None:
+    made = {name: [result([[0.5] * ROUNDS], evaluate_every=evaluate_every)] for name in ("local", "dfedmdc")}
     table = accuracy_table("ring", "accuracy_mixed", made, "local", "dfedmdc", last)
     assert table.title == f"ring: accuracy after mixing, {title}"
     assert (table.columns[1], table.columns[-1]) == (named, f"{named} - dfedmdc")
-    assert all(len(row) == len(table.columns) for row in table.rows)
 
 
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
@@ -112,45 +124,29 @@ def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made)
 
 
 def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], result: Made) -> None:
-    plan = {"algorithms": [*rows], "seeds": "0-3", "last": 10, "target": 0.5}
-    experiment = load(None, {"size": PEERS, "rounds": ROUNDS}, plan, small=False)
-    assert (experiment.baseline, experiment.reference) == ("local", "local")
-    printed = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
-    assert (printed["seeds"], printed["last"], printed["reference"], printed["target"]) == (
-        [0, 1, 2, 3],
-        10,
-        "local",
-        0.5,
-    )
-    (table,) = printed["tables"]
-    assert table["condition"] == {"topology": "ring"}
-    assert table["target"] == 0.5
-    assert table["majority"] == 0.5
+    found = printed(rows, {"size": PEERS, "rounds": ROUNDS}, seeds="0-3", last=10, target=0.5)
+    assert [found[key] for key in ("seeds", "last", "reference", "target")] == [[0, 1, 2, 3], 10, "local", 0.5]
+    table = found["table"]
+    assert (table["condition"], table["target"], table["majority"]) == ({"topology": "ring"}, 0.5, 0.5)
     for name, row in table["rows"].items():
         for measure in ("accuracy_mixed", "accuracy_trained"):
-            found = figures(name, rows, measure, "local", "local", 10)
-            figures_of = row[measure]
-            assert (figures_of["mean"], figures_of["worst_peer"]) == (found.mean, found.worst)
-            assert figures_of["below_baseline"] == found.below
-            differs = (figures_of["difference"], figures_of["difference_half"])
-            assert differs == ((None, None) if name == "local" else found.difference)
+            expected, own = figures(name, rows, measure, "local", "local", 10), row[measure]
+            assert [own["mean"], own["worst_peer"], own["below_baseline"]] == [
+                expected.mean, expected.worst, expected.below,
+            ]  # fmt: skip
+            assert (own["difference"], own["difference_half"]) == (expected.difference or (None, None))
         reached = [cost for r in rows[name] if (cost := r.reached("accuracy_mixed", 0.5)) is not None]
         assert row["accuracy_mixed"]["to_target"]["seeds"] == len(reached)
         assert row["accuracy_mixed"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
+        assert "to_target" not in row["accuracy"], "a target is reached in rounds"
         assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
         assert row["samples"] == 60 * PEERS * ROUNDS
-    own = as_json(experiment, [(Condition({}, 0.9), rows)])["tables"][0]
-    assert own["target"] == 0.9
-    reached = [cost for r in rows["local"] if (cost := r.reached("accuracy_mixed", 0.9)) is not None]
-    assert own["rows"]["local"]["accuracy_mixed"]["to_target"]["seeds"] == len(reached)
-    lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lost=lambda rank, number: True)]}
-    two = load(None, {"size": 2, "rounds": 1}, {"algorithms": [*lost]}, small=False)
-    (table,) = json.loads(json.dumps(as_json(two, [(Condition({}), lost)]), allow_nan=False))["tables"]
-    assert table["rows"]["dfedmdc"]["accuracy_mixed"]["mean"] is None
-    assert table["rows"]["dfedmdc"]["diverged_seeds"] == 1
+    lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lambda rank, n: {"diverged": True})]}
+    row = printed(lost, {"size": 2, "rounds": 1})["table"]["rows"]["dfedmdc"]
+    assert (row["accuracy_mixed"]["mean"], row["diverged_seeds"]) == (None, 1)
 
 
-def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> None:
+def test_a_kept_model_has_a_table_where_it_is_another_model(result: Made) -> None:
     rows = {
         "local": [result([[0.5, 0.6]] * 2)],
         "dfedavgm:finish=all:1": [result([[0.5, 0.4], [0.3, 0.4]], kept=[0.75, 0.5])],
@@ -164,19 +160,15 @@ def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> Non
     assert [row[1:4] for row in table.rows] == [
         ["0.6000", "0.6000", "-"], ["0.6250", "0.5000", "50%"], ["0.4000", "0.4000", "100%"],
     ]  # fmt: skip
-    experiment = load(None, {"size": 2, "rounds": 5}, {"algorithms": [*rows], "target": 0.5}, small=False)
-    (message,) = as_json(experiment, [(Condition({}), rows)])["tables"]
-    assert message["rows"]["dfedavgm:finish=all:1"]["accuracy"]["mean"] == 0.625
-    assert "to_target" not in message["rows"]["local"]["accuracy"], "a target is reached in rounds"
-    lines = csv_rows(rows, {}, [0], 2)
-    assert [line["accuracy"] for line in lines] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
+    row = printed(rows, {"size": 2, "rounds": 5})["table"]["rows"]["dfedavgm:finish=all:1"]
+    assert row["accuracy"]["mean"] == 0.625
+    assert [line["accuracy"] for line in csv_rows(rows, {}, [0], 2)] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
 
 
-def test_what_diverged_is_said(result: Made) -> None:
-    good, bad = result([[0.5] * 2]), result([[0.5] * 2], lost=lambda rank, number: True)
-    table = accuracy_table(
-        "ring", "accuracy_mixed", {"local": [good, good], "dfedmdc": [good, bad]}, "local", "dfedmdc"
-    )
+def test_rows_that_diverged_are_named(result: Made) -> None:
+    good, bad = result([[0.5] * 2]), result([[0.5] * 2], lambda rank, number: {"diverged": True})
+    rows = {"local": [good, good], "dfedmdc": [good, bad]}
+    table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc")
     assert table.remarks[-1] == "training diverged in a peer (loss not finite): dfedmdc (1 of 2 seeds)"
 
 
@@ -184,10 +176,7 @@ def test_costs_are_means_over_the_seeds_that_reached_the_target(result: Made) ->
     up, down = result([[0.9] * 8] * 2), result([[0.1] * 8] * 2)
     late = result([[0.0, 0.0, *[0.9] * 6]] * 2)
     table = target_table("ring", "accuracy_mixed", {"a": [up, late, down], "b": [down] * 3}, 0.85)
-    assert table.rows == [
-        ["a", "2 of 3", "6.0", "720", "1.2 kB"],
-        ["b", "0 of 3", "-", "-", "-"],
-    ]
+    assert table.rows == [["a", "2 of 3", "6.0", "720", "1.2 kB"], ["b", "0 of 3", "-", "-", "-"]]
     assert cost_table("ring", {"a": [up]}).rows == [["a", "1.2 kB", "960"]]
 
 
@@ -198,19 +187,10 @@ def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
     table = cost_table("ring", rows)
     assert table.columns[-1] == "epsilon"
     assert [row[-1] for row in table.rows] == ["3.5", "unbounded", "-"]
-    (remark,) = table.remarks
-    assert remark.startswith("epsilon: of one run")
+    assert [remark[:21] for remark in table.remarks] == ["epsilon: of one run, "]
     assert not cost_table("ring", {"local": [plain, plain]}).remarks
-    experiment = load(None, {"size": 2, "rounds": 8}, {"algorithms": [*rows]}, small=False)
-    (message,) = as_json(experiment, [(Condition({}), rows)])["tables"]
-    assert [message["rows"][row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]
-
-
-def test_samples_that_nobody_counted_are_a_dash(result: Made) -> None:
-    known, older = result([[0.9] * 8] * 2), result([[0.9] * 8] * 2, samples=lambda rank, number: None)
-    assert cost_table("ring", {"a": [known, older]}).rows == [["a", "1.2 kB", "-"]]
-    (row,) = target_table("ring", "accuracy_mixed", {"a": [older]}, 0.85).rows
-    assert row == ["a", "1 of 1", "5.0", "-", "1.0 kB"]
+    found = printed(rows, {"size": 2, "rounds": 8})["table"]["rows"]
+    assert [found[row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]
 
 
 def test_csv_has_a_line_a_peer_and_reads_back(values: dict[str, Any], rows: dict[str, list[Result]]) -> None:
@@ -231,19 +211,16 @@ def test_markdown_is_a_table_whatever_rows_are_called() -> None:
     assert text.splitlines() == ["**t**", "", "|  | a\\|b |", "| --- | ---: |", "| x\\|y | 1 |", "", "so"]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_numbers_are_whole_at_any_width(width: int, rows: dict[str, list[Result]]) -> None:
+def test_numbers_are_whole_at_any_width(rows: dict[str, list[Result]]) -> None:
     long = "fedavg:topology=full:weights=uniform:momentum=0.0"
     rows[long] = rows["dfedmdc"]
     table = accuracy_table("exponential, dirichlet-equal:0.3", "accuracy_trained", rows, "local", "dfedsmdc:rho=0.1")
-    console = Console(file=io.StringIO(), width=width)
-    show_table(table, console)
-    shown = console.file.getvalue()
-    for line in table.rows:
-        for cell in line[1:]:
-            assert cell in shown
+    file = io.StringIO()
+    show_table(table, Console(file=file, width=80))
+    shown = file.getvalue()
+    assert all(cell in shown for line in table.rows for cell in line[1:])
     assert all(part in shown for part in long.split(":"))
-    assert max(len(line) for line in shown.splitlines()[1:-2]) <= width
+    assert max(len(line) for line in shown.splitlines()[1:-2]) <= 80
 
 
 def test_other_metrics_are_means_over_rounds_peers_and_seeds(result: Made) -> None:
@@ -255,13 +232,101 @@ def test_other_metrics_are_means_over_rounds_peers_and_seeds(result: Made) -> No
     assert table is not None
     assert table.columns == ["", "AUROC", "my own"]
     assert table.rows == [["local", "0.6000", "0.6000"], ["dfedmdc", "-", "-"]]
-    assert table.title == "ring: other metrics after mixing, last round"
     assert metric_table("ring", {"local": [result([[0.5]])]}) is None
+    many = metric_table("ring", {"local": [result([[0.5]], metrics=("accuracy", *(f"m{n}" for n in range(7))))]})
+    assert many is not None
+    assert (many.columns, many.remarks) == (["", "m0", "m1", "m2", "m3", "m4"], ["more in --json: m5, m6"])
 
 
-def test_of_many_other_metrics_five_are_shown(result: Made) -> None:
-    names = [f"m{number}" for number in range(7)]
-    table = metric_table("ring", {"local": [result([[0.5]], metrics=("accuracy", *names))]})
+def trained_on(rank: int, number: int) -> dict[str, Any]:
+    return {"training_accuracy": 0.9 + 0.01 * number, "training_accuracy_trained": 1.0}
+
+
+def test_the_gap_is_training_less_test_accuracy_of_the_same_rounds(result: Made) -> None:
+    ours = [result([[0.2, 0.5, end], [0.4, 0.6, end + 0.2]], trained_on) for end in (0.7, 0.6)]
+    last, late = gap_of(ours, "accuracy_mixed"), gap_of(ours, "accuracy_mixed", last=2)
+    before = gap_of(ours, "accuracy_trained")
+    assert last is not None
+    assert late is not None
+    assert before is not None
+    assert (last.training, last.test, last.gap.mean) == pytest.approx((0.92, 0.75, 0.17))
+    assert last.gap.half == pytest.approx(12.706 * 0.1 / 2, rel=1e-3), "of 0.12 and 0.22"
+    assert before.gap.mean == pytest.approx(1 - 0.375)
+    assert (late.training, late.test) == pytest.approx((0.915, 0.65))
+    other = [result([[0.2, 0.5, 0.7]])] * 2
+    table = gap_table("ring", "accuracy_mixed", {"one": ours, "two": other})
     assert table is not None
-    assert table.columns == ["", *names[:5]]
-    assert table.remarks == ["more in --json: m5, m6"]
+    assert table.rows[0][:3] == ["one", "0.9200", "0.7500"]
+    assert table.rows[0][3].startswith("+0.1700 ± ")
+    assert table.rows[1] == ["two", "-", "-", "-"]
+    assert table.title == "ring: training accuracy after mixing, last round"
+    assert gap_table("ring", "accuracy_mixed", {"two": other}) is None
+    kept = {"one": [result([[0.5], [0.5]], training_kept=[0.875, 0.75], kept=[0.5, 0.625])], "two": [result([[0.5]])]}
+    table = gap_table("ring", "accuracy", kept)
+    assert table is not None
+    assert table.title == "ring: training accuracy of the kept model"
+    assert table.rows == [["one", "0.8125", "0.5625", "+0.2500"], ["two", "-", "-", "-"]]
+
+
+def test_the_csv_has_every_peers_training_accuracy_and_gap_where_they_were_measured(result: Made) -> None:
+    plain = result([[0.2, 0.5], [0.4, 0.6]])
+    measured = result([[0.2, 0.5], [0.4, 0.6]], trained_on, training_kept=[0.875, 0.75], kept=[0.5, 0.625])
+    text = csv_text(csv_rows({"plain": [plain], "measured": [measured]}, {}, [0]))
+    found = {(line["row"], int(line["rank"])): line for line in csv.DictReader(io.StringIO(text))}
+    names = [f"{name}{ending}" for ending in ("_mixed", "_trained", "")
+             for name in ("training_accuracy", "generalization_gap")]  # fmt: skip
+    assert [found["plain", 1][name] for name in names] == [""] * 6
+    assert [float(found["measured", 1][name]) for name in names] == pytest.approx([0.91, 0.31, 1.0, 0.7, 0.75, 0.125])
+    assert "training_accuracy" not in csv_text(csv_rows({"plain": [plain]}, {}, [0])), "no empty columns"
+
+
+def test_accuracy_after_given_rounds(result: Made) -> None:
+    results = [result([[0.1, 0.2, 0.3, 0.4, 0.5], [0.3, 0.4, 0.5, 0.6, 0.7]], evaluate_every=2)]
+    assert at_round(results, "accuracy_mixed", 2) == pytest.approx(0.3)
+    assert at_round(results, "accuracy_trained", 4) == pytest.approx(0.25)
+    assert at_round(results, "accuracy_mixed", 5) == pytest.approx(0.6), "the last one is evaluated"
+    table = rounds_table("ring", "accuracy_mixed", {"one": results}, [2, 3, 9])
+    assert table.columns == ["", "round 2", "round 3", "round 9"]
+    assert table.rows == [["one", "0.3000", "-", "-"]]
+    assert table.remarks == ["-: not evaluated in round 3, 9"]
+
+
+def test_accuracy_at_an_epsilon_is_that_of_the_last_round_in_which_no_peer_had_spent_more(result: Made) -> None:
+    def spending(*epsilons: list[Any]) -> Callable[[int, int], dict[str, Any]]:
+        return lambda rank, number: {"epsilon": (one := epsilons[rank][number]), "privacy": {"epsilon": one}}
+
+    values = [[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6]]
+    costs = spending([0.0, 1.0, 2.0, 3.0], [1.5, 1.5, 2.5, 3.5])
+    private = [result(values, costs)]
+    for budget, rounds, accuracy in ((1.5, 2, 0.3), (2.0, 2, 0.3), (2.5, 3, 0.4), (99.0, 4, 0.5)):
+        found = at_epsilon(private, "accuracy_mixed", budget)
+        assert found is not None
+        assert (found.rounds, found.accuracy) == (rounds, pytest.approx(accuracy))
+    assert at_epsilon(private, "accuracy_mixed", 1.4) is None
+    assert at_epsilon([result(values, spending(*[[None] * 4] * 2))], "accuracy_mixed", 99.0) is None, "no bound"
+    assert at_epsilon([result(values)], "accuracy_mixed", 99.0) is None
+    rarely = at_epsilon([result(values, costs, evaluate_every=2)], "accuracy_mixed", 2.5)
+    assert rarely is not None
+    assert rarely.rounds == 2, "the last evaluated one"
+    rows = {"one": [*private, result(values, spending(*[[2.2] * 4] * 2))]}
+    table = epsilon_table("ring", "accuracy_mixed", rows, [2.0, 3.0])
+    assert table.columns == ["", "epsilon 2", "rounds", "epsilon 3", "rounds"]
+    assert table.rows == [["one", "0.3000", "2.0", "0.4500", "3.5"]]
+    assert table.remarks[1] == "not all seeds have one: one at 2: 1 of 2 seeds"
+
+
+def test_the_json_has_accuracies_at_rounds_and_epsilons(result: Made) -> None:
+    def more(rank: int, number: int) -> dict[str, Any]:
+        return {"epsilon": 1.0 + number, "privacy": {"epsilon": 1.0 + number}, "training_accuracy": 0.9}
+
+    settings = {"privacy": "client", "noise_multiplier": 2.0, "rounds": 2, "size": 2}
+    rows = {"fedavg": [result([[0.1, 0.2], [0.3, 0.4]], more)]}
+    row = printed(rows, settings, at_round=[1, 2], at_epsilon=[1.5, 9])["table"]["rows"]["fedavg"]
+    found = row["accuracy_mixed"]
+    assert (found["training_accuracy"], found["generalization_gap"]) == pytest.approx((0.9, 0.6))
+    assert found["at_round"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.3)}
+    assert found["at_epsilon"] == {
+        "1.5": {"accuracy": pytest.approx(0.2), "rounds": 1.0, "seeds": 1},
+        "9": {"accuracy": pytest.approx(0.3), "rounds": 2.0, "seeds": 1},
+    }
+    assert "at_round" not in row["accuracy"]

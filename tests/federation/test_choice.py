@@ -108,7 +108,7 @@ def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(
         "the model with the least loss on validation data is kept: 200 samples, that the task brings"
     ]
     assert (parts.facts["settings"]["keep"], parts.facts["settings"]["validation"]) == ("best", 0.0)
-    with pytest.raises(ConfigurationError, match=r"^--validation 0.2: task .* brings validation data of its own: "):
+    with pytest.raises(ConfigurationError):
         made(tmp_path, **own, validation=0.2)
 
 

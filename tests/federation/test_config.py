@@ -1,6 +1,5 @@
 """Settings from a federation file and from flags."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,58 +51,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(text: str, key: str, ne
     assert f"did you mean {nearest!r}?" in str(raised.value)
 
 
-def test_what_only_the_federation_agrees_on_is_no_key_of_one_rank(write: Write) -> None:
-    assert "'body_lr' in [rank.1] of" in complaint(write("[rank.1]\nbody_lr = 0.1"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("size = 'eight'", ("size in ", "'eight'", "integer")),
-        ("size = 1", ("size in ", " = 1:", "greater than or equal to 2")),
-        ("body_lr = -0.5", ("body_lr in ", "-0.5", "greater than 0")),
-        ("body_lr = nan", ("body_lr in ", "nan")),
-        ("head_lr = inf", ("head_lr in ", "inf")),
-        ("momentum = 1", ("momentum in ", "less than 1")),
-        ("keep = 'first'", ("keep in ", "'first'", "'auto', 'best' or 'last'")),
-        ("grid_shape = '2by4'", ("grid_shape in ", "'2by4'")),
-        ("[rank.2]\nbatch_size = 0", ("rank.2.batch_size in ", " = 0:", "greater than or equal to 1")),
-        ("[rank.two]\nbatch_size = 4", ("rank.two", "integer")),
-        ("rank = 3", ("rank in ", "3", "dictionary")),
-        ("task_options = 'data'", ("task_options in ", "'data'", "dictionary")),
-        ("out = 5", ("out in ", "5", "path")),
-    ],
-)
-def test_a_wrong_value_in_the_file_names_key_file_value_and_what_would_be_right(
-    text: str, expected: tuple[str, ...], write: Write
-) -> None:
-    path = write(text)
-    message = complaint(path)
-    assert str(path) in message
-    for part in expected:
-        assert part in message
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        ({"size": 1}, ("--size", "1", "greater than or equal to 2")),
-        ({"body_lr": -1.0}, ("--body-lr", "-1.0", "greater than 0")),
-        ({"rho": math.inf}, ("--rho", "inf")),
-        ({"dead_after": math.nan}, ("--dead-after", "nan")),
-        ({"lr_decay": 1.5}, ("--lr-decay", "1.5", "less than or equal to 1")),
-        ({"grid_shape": "2x"}, ("--grid-shape", "'2x'")),
-        ({"seed": -1}, ("--seed", "-1", "greater than or equal to 0")),
-        ({"base_port": 70000}, ("--base-port", "70000", "less than or equal to 65535")),
-    ],
-)
-def test_a_wrong_flag_is_named_as_it_is_typed(flags: dict[str, Any], expected: tuple[str, ...], write: Write) -> None:
-    message = complaint(write("size = 4\nbody_lr = 0.1"), flags)
-    assert "federation.toml" not in message
-    for part in expected:
-        assert part in message
-
-
 def test_flags_win_over_the_file_and_over_what_it_says_of_a_rank(write: Write) -> None:
     path = write("size = 4\nrounds = 7\nbatch_size = 8\n[rank.1]\nbatch_size = 2\nbody_epochs = 3")
     settings = load(path, {"rounds": 9, "batch_size": 16, "seed": None})
@@ -152,13 +99,6 @@ def test_task_options_are_toml_values_where_they_can_be_and_else_strings(text: s
     assert type(parse_option(text)[1]) is type(value)
 
 
-@pytest.mark.parametrize("text", ["data", "=5", ""])
-def test_a_task_option_without_key_or_value_says_how_it_is_written(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="expected KEY=VALUE") as raised:
-        parse_option(text)
-    assert repr(text) in str(raised.value)
-
-
 def test_task_options_of_a_rank_go_over_the_common_ones_and_flags_over_both(write: Write) -> None:
     path = write(
         "[task_options]\ndata = 'everywhere'\nnoise = 1\n[rank.3.task_options]\ndata = 'here'\nextra = 2\n"
@@ -174,40 +114,12 @@ def test_task_options_of_a_rank_go_over_the_common_ones_and_flags_over_both(writ
     assert settings.of_rank(3).task_options == {"data": "flag", "noise": 5, "extra": 2}
 
 
-def test_a_file_that_is_not_toml_is_named_with_the_place(write: Write) -> None:
-    path = write("size = 4\ntopology = ring\n")
-    message = complaint(path)
-    assert str(path) in message
-    assert "not valid TOML" in message
-    assert "line 2" in message
-    path.write_bytes(b"\xff\xfe\x00size")
-    assert str(path) in complaint(path)
-
-
-def test_a_missing_or_unreadable_file_is_named(in_tmp_path: Path) -> None:
-    assert complaint(in_tmp_path / "none.toml") == f"--federation '{in_tmp_path}/none.toml': No such file or directory"
-    assert "directory" in complaint(in_tmp_path)
-
-
-@pytest.mark.parametrize("rank", [4, 9, -1])
-def test_a_rank_outside_the_federation_is_named_with_those_there_are(rank: int, write: Write) -> None:
-    path = write(f"size = 4\n[rank.{rank}]\nbatch_size = 4")
-    assert complaint(path) == f"rank.{rank} in {path}: ranks of a federation of size 4 are 0..3"
-    assert load(path, {"size": 10}).size == 10 if rank > 0 else True
-
-
-@pytest.mark.parametrize("rank", [-1, 8])
-def test_settings_of_a_rank_that_does_not_exist_are_refused(rank: int, in_tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=rf"rank {rank} does not exist .* size 8: 0\.\.7"):
-        load(None, {}).of_rank(rank)
-
-
 def test_fresh_neighbors_name_the_topology_from_python_too() -> None:
     assert Settings(fresh_neighbors="3").topology == "fresh-neighbors"
     assert Settings(fresh_neighbors="directed:3").topology == "fresh-directed"
     assert Settings(**Settings(fresh_neighbors="3").model_dump(exclude_unset=True)).topology == "fresh-neighbors"
     assert build_graph(Settings(fresh_neighbors="3")).parameters == {"fresh_neighbors": 3, "graph_seed": 0}
-    with pytest.raises(ConfigurationError, match="topology ring is another"):
+    with pytest.raises(ConfigurationError):
         Settings(fresh_neighbors="3", topology="ring")
 
 

@@ -7,59 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import SafetensorError
 
-from dpeer.exceptions import ConfigurationError, OutputError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.federation.folders import naming
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
-        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
-    ],
-)
-def test_a_full_disk_names_the_folder(error: Exception, tmp_path: Path) -> None:
-    with (
-        pytest.raises(OutputError, match=r"run' cannot be written: no space is left") as found,
-        naming(tmp_path / "run"),
-    ):
-        raise error
-    assert found.value.__cause__ is error
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (OSError(errno.EROFS, "no"), "its file system is read-only"),
-        (OSError(errno.EIO, "no"), "its disk reports an input/output error"),
-        (OSError(errno.ESTALE, "no"), "a stale file handle"),
-        (SafetensorError("I/O error: File too large (os error 27)"), "a file is longer than the limit allows"),
-        (FileNotFoundError(errno.ENOENT, "no"), "the folder was deleted in mid-run"),
-        (RuntimeError("can't start new thread"), "the system gives no more threads"),
-        (MemoryError(), "no memory is left"),
-        (OSError(errno.ENOMEM, "no"), "no memory is left"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "no memory is left"),
-    ],
-)
-def test_errors_of_the_machine_are_one_line_that_says_what_to_do(
-    error: Exception, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match=message) as found, naming(tmp_path / "run"):
-        raise error
-    assert found.value.exit_code == 2
-    assert "--resume goes on" in str(found.value)
-    assert "\n" not in str(found.value)
-
-
-def test_a_task_that_gets_no_memory_is_told_of_that_and_of_the_task(tmp_path: Path) -> None:
-    message = r"^no memory is left; .* the last completed round \('.*run'; the task's train data cannot be read\)$"
-    error = TaskError("the task's train data cannot be read")
-    error.__cause__ = MemoryError()
-    with pytest.raises(ConfigurationError, match=message), naming(tmp_path / "run"):
-        raise error
 
 
 @pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])

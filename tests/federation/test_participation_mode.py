@@ -2,11 +2,6 @@
 
 from typing import Any
 
-import pytest
-
-from dpeer.exceptions import ConfigurationError
-from dpeer.federation.build import build
-from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.topology import Graphs, Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import build_graph
@@ -29,19 +24,3 @@ def test_the_mode_says_what_those_do_who_are_not_drawn() -> None:
 def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
     drawn = take_part(Isolated(4), 0.5, "server", 0)
     assert all(drawn.at(number, rank).in_neighbors == () for number in range(5) for rank in range(4))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"topology": "ring"}, "--topology full --weights uniform"),
-        ({"quantize": 8}, "--participation-mode server with --quantize 8"),
-        ({"robust": "median"}, "--participation-mode server with --robust median"),
-        ({"max_norm": 3.0}, "--participation-mode server with --max-norm 3.0"),
-        ({"algorithm": "dis-pfl"}, "--participation-mode server: dis-pfl mixes in a way of its own"),
-    ],
-    ids=str,
-)
-def test_what_needs_an_own_body_of_each_round_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        build(resolve(Settings(**SERVER | changes), 0))

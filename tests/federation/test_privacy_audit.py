@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
-from dpeer.privacy.audit import bound_mu as audited
 from dpeer.privacy.randomness import Keystream
 from dpeer.training.mixing import private
 from dpeer.training.mixing.private import PrivateGossip
 from tests.federation.audit_suite import attacks
-from tests.federation.audit_suite.attacks import examine, releases
+from tests.federation.audit_suite.attacks import examine
 from tests.federation.audit_suite.canary import COORDINATES, Setting, view
 from tests.federation.audit_suite.echo import LAYERS
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
-from tests.privacy import old_scheme
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_private_bits")]
 
@@ -27,12 +25,12 @@ ALONG = np.full(COORDINATES, COORDINATES**-0.5)
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit of two seconds, of two ways to send besides the plain one, and in few directions."""
-    monkeypatch.setattr(attacks, "_SHORT", 30)
-    monkeypatch.setattr(attacks, "_each", lambda runs: 4)
-    directions = attacks._axes()[:: COORDINATES // 2]
-    monkeypatch.setattr(attacks, "_axes", lambda: directions)
+    monkeypatch.setattr(attacks, "SHORT", 30)
+    monkeypatch.setattr(attacks, "each", lambda runs: 4)
+    directions = attacks.axes()[:: COORDINATES // 2]
+    monkeypatch.setattr(attacks, "axes", lambda: directions)
     ways = [(Sparsifier.parse("top-k:0.4"), "float32"), (Sparsifier.parse("random:0.4"), "bfloat16")]
-    monkeypatch.setattr(attacks, "_ways", lambda: ways)
+    monkeypatch.setattr(attacks, "ways", lambda: ways)
 
 
 def test_without_noise_worth_speaking_of_a_view_is_all_the_updates_along_the_direction() -> None:
@@ -43,28 +41,12 @@ def test_without_noise_worth_speaking_of_a_view_is_all_the_updates_along_the_dir
         assert seen.counted == 4
 
 
-@pytest.mark.long
-def test_the_attack_is_as_strong_as_the_claim_says() -> None:
-    assert CLAIMED.mu(ROUNDS) == pytest.approx(1.5)
-    first, second = (
-        np.array([(view(Setting(CLAIMED), ROUNDS, sign * 700.0 * ALONG).moved @ ALONG).sum() for _ in range(200)])
-        for sign in (-1.0, 1.0)
-    )
-    # The neighbor's sums are normal with the mean and deviation that the claim is computed from.
-    assert (second.mean() - first.mean()) / np.sqrt((first.var() + second.var()) / 2) == pytest.approx(1.5, abs=0.5)
-    assert audited(first, second, 0.0, 0.999).mu <= 1.5
-
-
 @pytest.mark.parametrize("adjacency", ["replace", pytest.param("zero-out", marks=pytest.mark.long)])
 def test_nothing_is_wrong_with_the_mechanism_as_it_is(adjacency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attacks, "_SHORT", 60)
-    monkeypatch.setattr(attacks, "_each", lambda runs: 4)
-    made: list[int] = []
-    guarantee = Guarantee(8 / 3, 0.7, 1e-5, adjacency=adjacency)
-    report = examine(guarantee, ROUNDS, 40, made.append)
-    assert report.held, report
-    assert report.claimed == guarantee.mu(ROUNDS)
-    assert sum(made) == releases(ROUNDS, 40)
+    monkeypatch.setattr(attacks, "SHORT", 60)
+    monkeypatch.setattr(attacks, "each", lambda runs: 4)
+    found = examine(Guarantee(8 / 3, 0.7, 1e-5, adjacency=adjacency), ROUNDS, 40)
+    assert [check for check in found if not check.held] == []
 
 
 def never_clipped(base: Any, body: Any, clip_norm: float) -> Clipped:
@@ -84,9 +66,11 @@ CLIP = mechanism.clip
 PRIVATIZE = mechanism.privatize
 
 
-def as_before(*arguments: Any, **options: Any) -> Any:
-    """Noise as numpy's SFC64 and float32 ziggurat draw it, added in float32."""
-    return old_scheme.privatize(*arguments, seed=int(Keystream().words(0, 1)[0]), **options)
+def in_float32(base: Any, body: Any, clip_norm: float, noise_std: float, *rest: Any, **options: Any) -> Any:
+    """Noise of a statistical generator, added in float32."""
+    met, generator = CLIP(base, body, clip_norm), np.random.Generator(np.random.SFC64(Keystream().words(0, 4)))
+    drawn = np.float32(noise_std) * generator.standard_normal(len(body), dtype=np.float32)
+    return base + np.float32(met.factor) * (body - base) + drawn, met
 
 
 def chosen_before_the_noise(
@@ -139,7 +123,7 @@ DEFECTS = {
         (Ledger, "releases", property(lambda ledger: len(ledger._rounds) // 2)),
         "ledger",
     ),
-    "noise of a statistical generator, in float32": ((private, "privatize", as_before), "grid"),
+    "noise of a statistical generator, in float32": ((private, "privatize", in_float32), "grid"),
     "noise of few digits": (
         (mechanism, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))),
         "last digits",
@@ -187,7 +171,5 @@ DEFECTS = {
 def test_a_mechanism_with_a_defect_is_refuted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (where, name, instead), check = DEFECTS[defect]
     monkeypatch.setattr(where, name, instead)
-    report = examine(CLAIMED, ROUNDS, MORE_RUNS.get(defect, 10))
-    assert not report.held
-    failed = {found.name for found in report.checks if not found.held}
-    assert check in failed, report.checks
+    found = examine(CLAIMED, ROUNDS, MORE_RUNS.get(defect, 10))
+    assert check in {one.name for one in found if not one.held}, found

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-import dpeer
-from dpeer.exceptions import ConfigurationError
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings, revalidated
 
@@ -37,15 +35,3 @@ def test_options_that_were_changed_in_place_are_said() -> None:
     assert (again.algorithm_options, again.of_rank(1).batch_size) == ({"mu": 0.2}, 3)
     settings.algorithm_options["mu"] = 0.4
     assert again.algorithm_options == {"mu": 0.2}, "a run does not see what is changed while it goes on"
-
-
-def test_a_ranks_own_settings_are_checked_once_more() -> None:
-    settings = Settings(size=3, rank={1: {"batch_size": 3}})
-    settings.rank[1].batch_size = 0
-    with pytest.raises(ConfigurationError, match=r"^rank\.1\.batch_size = 0: "):
-        revalidated(settings)
-
-
-def test_only_true_and_false_are_flags() -> None:
-    with pytest.raises(ConfigurationError, match=r"^overwrite = 'no': expected True or False$"):
-        dpeer.run(Settings(), overwrite="no")

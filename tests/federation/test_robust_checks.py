@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import dpeer
-from dpeer.exceptions import ConfigurationError
 from dpeer.federation import build
 from dpeer.federation.checks import check_hostile
 from dpeer.federation.settings import Settings
@@ -33,59 +32,9 @@ def test_graphs_that_suit(robust: str, topology: str) -> None:
     check(robust=robust, topology=topology)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"topology": "ring", "robust": "trimmed-mean:2"},
-         "--robust trimmed-mean:2 with ring: rank 0 has 2 neighbors, of whom it withstands 1 at most: give "
-         "trimmed-mean:1, or a graph with 4 neighbors each"),
-        ({"topology": "full", "size": 8, "robust": "trimmed-mean:4"}, "rank 0 has 7 neighbors.*give trimmed-mean:3"),
-        ({"topology": "random-matching", "robust": "trimmed-mean:1"}, "rank 0 has 1 neighbor,.*use clip:TAU"),
-        ({"topology": "star", "robust": "clip"}, "rank 1 has 1 neighbor.*give clip:TAU"),
-        ({"topology": "star", "robust": "median"}, "rank 1 gives its own body the weight 0.875"),
-        ({"topology": "random-matching", "robust": "median"}, "with random-matching: rank 0 gives .* the weight 0.5"),
-        ({"topology": "exponential-directed", "robust": "clip"}, "--robust clip with exponential-directed: .*hear"),
-        ({"fresh_neighbors": "directed:3", "robust": "median"}, "peers there hear others than hear them"),
-    ],
-)  # fmt: skip
-def test_graphs_that_do_not_suit(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        check(**values)
-
-
 def test_a_radius_that_is_given_suits_any_mutual_graph() -> None:
     check(topology="star", robust="clip:2")
     check(topology="random-matching", robust="clip:2")
-
-
-def test_of_a_graph_that_changes_every_round_is_looked_at() -> None:
-    check(fresh_neighbors="4", robust="trimmed-mean:2")
-    with pytest.raises(ConfigurationError, match=r"rank . has . neighbors?, of whom it withstands"):
-        check(fresh_neighbors="4", robust="trimmed-mean:3")
-
-
-@pytest.mark.parametrize(("name", "value"), [("robust", "clip"), ("max_norm", 3.0)])
-def test_averages_whose_noise_is_counted_must_have_known_weights(name: str, value: Any) -> None:
-    private = {"privacy": "client", "noise_multiplier": 2.0, "topology": "full"}
-    check(**private, **{name: value})
-    flag = f"--{name.replace('_', '-')} {value}"
-    with pytest.raises(ConfigurationError, match=f"{flag} cannot be used with --dp-adversary aggregate"):
-        check(**private, dp_adversary="aggregate", dp_min_honest=2, weights="uniform", **{name: value})
-
-
-def test_it_is_one_line_before_anything_starts(dpeer: Command, small_task: Path) -> None:
-    for arguments in (
-        ("--topology", "ring", "--robust", "trimmed-mean:2"),
-        ("--topology", "full", "--robust", "clip", "--quantize", 8),
-    ):
-        ended = dpeer("simulate", "--task", "mine.py:task", "--size", 4, "--rounds", 1, "--overwrite", *arguments)
-        assert ended.code == 2
-        (line,) = ended.complaints
-        assert f"--robust {arguments[3]}" in line
-    ended = dpeer("simulate", "--task", "mine.py:task", "--robust", "krum")
-    assert ended.code == 2
-    (line,) = ended.complaints
-    assert "--robust = 'krum': expected none, clip, clip:TAU, trimmed-mean:F or median" in line
 
 
 def test_what_is_used_is_said_and_what_has_no_effect_too(dpeer: Command, small_task: Path) -> None:

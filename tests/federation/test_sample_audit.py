@@ -24,7 +24,7 @@ from dpeer.training.trainer import Trainer
 from tests.federation.audit_suite import by_hand, sample_attacks
 from tests.federation.audit_suite.echo import BODY
 from tests.federation.audit_suite.records import FAR, WIDTH, Records, canary, others
-from tests.federation.audit_suite.sample_attacks import examine, steps
+from tests.federation.audit_suite.sample_attacks import examine
 from tests.federation.audit_suite.told import Setting, view
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
@@ -32,19 +32,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_pri
 
 ROUNDS = 2
 CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, phases_of(4))
-COMMAND = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "--sampling-rate", 0.25, "--steps", 4,
-           "--rounds", 2)  # fmt: skip
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit of a second, of fewer steps and lengths."""
-    for name, value in (("_EMPTY", 100), ("_BY_HAND", 4), ("_DRAWN", 48), ("_LIFE", 4)):
+    for name, value in (("EMPTY", 100), ("BY_HAND", 4), ("DRAWN", 48), ("LIFE", 4)):
         monkeypatch.setattr(sample_attacks, name, value)
-    monkeypatch.setattr(by_hand, "_LENGTHS", (0.5, 1.1))
-    monkeypatch.setattr(by_hand, "_BAD", (float("nan"),))
-    sides = by_hand._sides()[:2]
-    monkeypatch.setattr(by_hand, "_sides", lambda: sides)
+    monkeypatch.setattr(by_hand, "LENGTHS", (0.5, 1.1))
+    monkeypatch.setattr(by_hand, "BAD", (float("nan"),))
+    sides = by_hand.sides()[:2]
+    monkeypatch.setattr(by_hand, "sides", lambda: sides)
 
 
 def guarantee(head: Head) -> SampleGuarantee:
@@ -76,12 +74,8 @@ def test_the_attack_is_as_strong_as_the_claim_says() -> None:
     "head", ["alternate", *(pytest.param(head, marks=pytest.mark.long) for head in ("joint", "frozen", "post"))]
 )
 def test_nothing_is_wrong_with_the_steps_as_they_are(head: Head) -> None:
-    made: list[int] = []
-    report = examine(guarantee(head), ROUNDS, 20, made.append)
-    assert report.held, report
-    assert report.claimed == pytest.approx(guarantee(head).epsilon(ROUNDS))
-    assert report.bound.epsilon <= report.claimed
-    assert sum(made) == steps(guarantee(head), ROUNDS, 20)
+    found = examine(guarantee(head), ROUNDS, 20)
+    assert [check for check in found if not check.held] == []
 
 
 # Defects. -------------------------------------------------------------------------------------------------------
@@ -271,10 +265,8 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
 def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (where, name, instead), check = DEFECTS[defect]
     monkeypatch.setattr(where, name, instead)
-    report = examine(CLAIMED, ROUNDS, 12)
-    assert not report.held
-    failed = {found.name for found in report.checks if not found.held}
-    assert check in failed, report.checks
+    found = examine(CLAIMED, ROUNDS, 12)
+    assert check in {one.name for one in found if not one.held}, found
 
 
 @pytest.mark.long
@@ -282,7 +274,7 @@ def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.Monkey
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExampleGradients, "drop", lambda self, examples: None)
-    with pytest.raises(TaskError, match="not finite, which no noise would hide"):
+    with pytest.raises(TaskError):
         examine(CLAIMED, ROUNDS, 12)
 
 
@@ -290,6 +282,6 @@ def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pyt
 def test_a_head_without_noise_is_found_where_it_has_steps_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     silenced = noise_changed(lambda drawn, plain, here: drawn * (len(drawn) != WIDTH - BODY))
     monkeypatch.setattr(mechanism, "noised", silenced)
-    report = examine(guarantee("alternate"), ROUNDS, 12)
-    assert {"noise by coordinate, head", "normal noise, head"} <= {one.name for one in report.checks if not one.held}
-    assert all(one.held for one in report.checks if one.name.endswith(", body"))
+    found = examine(guarantee("alternate"), ROUNDS, 12)
+    assert {"noise by coordinate, head", "normal noise, head"} <= {one.name for one in found if not one.held}
+    assert all(one.held for one in found if one.name.endswith(", body"))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.federation.scheduler_rank import own_rank, source
 
 
@@ -26,24 +25,3 @@ def test_the_tasks_of_an_array_have_the_ranks_from_0(
         found.append(own_rank("env"))
     assert found == [0, 1, 2, 3]
     assert source() == "SLURM_ARRAY_TASK_ID"
-
-
-@pytest.mark.parametrize(("process", "processes"), [(0, 2), (1, 2), (1, 1)])
-def test_an_array_of_jobs_with_several_processes_is_refused_naming_both(
-    monkeypatch: pytest.MonkeyPatch, process: int, processes: int
-) -> None:
-    slurm(monkeypatch, PROCID=process, NTASKS=processes, ARRAY_TASK_ID=3)
-    with pytest.raises(ConfigurationError, match=rf"SLURM_ARRAY_TASK_ID = 3 and SLURM_PROCID = {process}"):
-        own_rank("env")
-
-
-def test_an_array_with_gaps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm(monkeypatch, ARRAY_TASK_ID=3, ARRAY_TASK_MIN=1, ARRAY_TASK_MAX=7, ARRAY_TASK_COUNT=3)
-    with pytest.raises(ConfigurationError, match="an array with gaps"):
-        own_rank("env")
-
-
-def test_a_number_that_slurm_never_gives_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm(monkeypatch, ARRAY_TASK_ID=0, ARRAY_TASK_COUNT="x")
-    with pytest.raises(ConfigurationError, match="SLURM_ARRAY_TASK_COUNT"):
-        own_rank("env")

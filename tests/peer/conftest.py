@@ -144,16 +144,6 @@ class VectorLearner:
         return {"metrics": {"values": {"auroc": {"value": 0.5}}}}
 
 
-def capturing_logger(rank, messages):
-    """A peer's log whose messages are put in a list."""
-
-    def sink(entry):
-        messages.append(entry["message"])
-        return True
-
-    return peer_logger(rank, None, "debug", sink)
-
-
 class NoCosts:
     """Jobs take no virtual time."""
 
@@ -178,6 +168,7 @@ class Federation:
         self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
         self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else {}
         self.logs = {rank: [] for rank in range(topology.size)}
+        self.full = set()  # ranks whose log drops every line
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
         default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
@@ -220,7 +211,12 @@ class Federation:
             say_waiting=say_waiting,
             deadline=deadline,
         )
-        log = capturing_logger(rank, self.logs[rank])
+
+        def sink(entry):
+            self.logs[rank].append(entry["message"])
+            return rank not in self.full
+
+        log = peer_logger(rank, None, "debug", sink)
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
         self.peers[rank] = Peer(config, self.topology, learner, transport, worker, log)
@@ -378,19 +374,8 @@ def expected():
 
 
 @pytest.fixture
-def changing():
-    """Graphs that change with the round, by name: (size, seed) -> graphs."""
-    return TIME_VARYING
-
-
-@pytest.fixture
 def edges():
     return from_edges
-
-
-@pytest.fixture
-def vector_learner():
-    return VectorLearner
 
 
 @pytest.fixture(params=["inprocess", "tcp"])

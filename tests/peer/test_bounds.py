@@ -3,7 +3,6 @@
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail
-from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -90,10 +89,10 @@ def test_a_round_that_does_not_exist_is_not_believed():
     assert table.core.drops.counts == {"malformed": 2}
 
 
-# -- short pieces, and a line that becomes slow ------------------------------------------------------------------------
+# -- short chunks, and a line that becomes slow ------------------------------------------------------------------------
 
 
-def test_only_the_last_piece_may_be_short_and_each_has_no_more_frames_than_buffers():
+def test_only_the_last_chunk_may_be_short_and_each_has_no_more_frames_than_buffers():
     table = ring()
     table.runs(0)
     body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
@@ -111,29 +110,22 @@ def test_only_the_last_piece_may_be_short_and_each_has_no_more_frames_than_buffe
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-def test_after_a_silence_pieces_are_short_again_in_both_directions():
-    table = Table(dialled=[1], topology=build("ring", 2), chunk_bytes=2**22)
-    table.established(1)
-    link = table.links[1]
-    table.hear(link, table.hello(1, reply=True), table.beat(1, 0, pace=2**22))
-    queue = table.core.send_queues.get(link)
+def test_after_a_silence_chunks_are_short_again_in_both_directions():
+    table = ring(chunk_bytes=2**22)
+    table.hear("from 2", table.beat(2, 0, pace=2**22))
+    queue = table.core.send_queues.get("from 2")
     queue.measured = 2**22
     assert queue.chunk_bytes == 2**22
-    table.wait(14)
-    table.written(link)
-    assert table.status(1) == "suspect"
-    table.core.connection_setup.dialling._links.clear()  # as where the other side dials
-    table.wait(1)
-    assert table.status(1) == "dead"
+    table.wait(15, lambda: table.hear(table.links[1], table.beat(1, 0)))
+    assert table.status(2) == "dead"
     assert (queue.chunk_bytes, queue.measured) == (2**16, 2**16)
-    table.hear(link, table.beat(1, 0))
-    beats = [message.pace for message in table.written(link) if message.kind == "heartbeat"]
+    table.written("from 2")
+    table.hear("from 2", table.beat(2, 0))
     table.wait(1)
-    beats += [message.pace for message in table.written(link) if message.kind == "heartbeat"]
-    assert beats[-1] == 2**16
+    assert [message.pace for message in table.written("from 2") if message.kind == "heartbeat"] == [2**16]
 
 
-# -- who is said -------------------------------------------------------------------------------------------------------
+# -- the log -------------------------------------------------------------------------------------------------------
 
 
 def test_after_thousands_of_junk_links_a_neighbors_nan_is_still_logged_and_the_log_is_short():
@@ -186,7 +178,7 @@ def test_what_ends_a_peer_is_printable_too():
 
 
 def test_the_clock_is_not_asked_for_in_vain_while_a_peer_is_about_to_leave():
-    """The next look is never due already, or the pump would turn without end."""
+    """The next look is never due already, or the driver would turn without end."""
     table = Table(dialled=[1], wait=5.0, remind_every=2.0, farewell=100.0)
     table.established(1)
     table.do(table.core.meet(table.now))

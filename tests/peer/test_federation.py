@@ -419,3 +419,20 @@ async def test_a_peer_that_does_not_come_is_named(federation):
     # Rank 0 may have given up, and left, a moment earlier.
     assert str(found[1]).startswith(("rank 2 did not appear", "ranks 0, 2 did not appear"))
     assert any(line == "waiting for rank 3" for line in ours.logs[0])
+
+
+@pytest.mark.parametrize("where", ["receive", "tick"])
+async def test_a_mistake_in_the_core_ends_the_peer_and_is_logged(federation, until, where):
+    ours = federation("inprocess", build("ring", 3), rounds=3)
+    ours.learners[0].hold = 1
+    running = asyncio.create_task(ours.run())
+    await until(ours.learners[0].held.is_set)
+
+    def mistaken(*arguments):
+        raise RuntimeError("a mistake")
+
+    setattr(ours.peers[0].core, where, mistaken)
+    found = await running
+    assert isinstance(found.pop(0), RuntimeError)
+    assert any("the connections of this peer failed" in line and "a mistake" in line for line in ours.logs[0])
+    done(found)

@@ -5,8 +5,7 @@ import pytest
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.core.effects import Deliver, Fail
-from dpeer.topology import build
+from dpeer.peer.core.effects import Fail
 from tests.peer.table import Table, payload, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
@@ -57,14 +56,6 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
     assert "body" not in table.kinds(table.links[1])
 
 
-def test_two_that_were_left_behind_together_do_not_hold_each_other_back():
-    table = ring(topology=build("full", 5), rounds=9)
-    table.do(table.core.begin(0, table.now))
-    table.hear(table.links[1], table.beat(1, 6, presence=[0, 6, 0, 6, 6]))
-    table.hear("from 2", table.beat(2, 0))
-    assert [table.core.waiting.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
-
-
 def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))
@@ -75,14 +66,6 @@ def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_
         table.runs(number)
         table.hear(table.links[1], table.body(1, number))
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
-
-
-def test_who_is_one_round_behind_trains_it():
-    table = ring()
-    table.do(table.core.begin(0, table.now))
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.body(rank, 0), table.beat(rank, 1))
-    assert not table.core.waiting.behind(0)
 
 
 # -- what is not kept --------------------------------------------------------------------------------------------------
@@ -102,18 +85,6 @@ def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
     else:
         table.wait(15)
     assert len(table.core.reassembly) == 0
-
-
-def test_a_kind_of_message_of_a_later_version_is_counted_and_nothing_else():
-    table = ring()
-    later = {"kind": "dance", "rank": 1, "federation": table.federation, "steps": 3}
-    table.hear(table.links[1], [wire.msgpack.packb(later)])
-    assert table.core.drops.counts == {"malformed": 1}
-    assert table.status(1) == "alive"
-    table.runs(0)
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.body(rank, 0))
-    assert isinstance(table.ended[-1], Deliver)
 
 
 def test_a_later_version_says_so_and_is_named():

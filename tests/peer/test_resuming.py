@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.peer import LivenessConfig
 from dpeer.topology import Participation, build
-from tests.peer.conftest import done, lines
+from tests.peer.conftest import TIME_VARYING, done, lines
 
 RING = build("ring", 4)
 PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=10.0)
@@ -19,8 +19,8 @@ PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_gr
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring", "shift", "participation"])
 @pytest.mark.parametrize("kind", ["inprocess", "tcp"])
-async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind, tmp_path, changing, name, until):
-    topology = {"ring": build("ring", 5), "shift": changing["shift"](5, 2)}.get(name) or Participation(
+async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind, tmp_path, name, until):
+    topology = {"ring": build("ring", 5), "shift": TIME_VARYING["shift"](5, 2)}.get(name) or Participation(
         build("ring", 5), 0.5, seed=1
     )
 

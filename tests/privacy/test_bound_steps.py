@@ -28,7 +28,7 @@ def audited(values: np.ndarray, thresholds: Sequence[float]) -> StepBound:
 
 def test_the_bound_is_below_the_claim_as_often_as_it_says_and_near_it_with_many_runs() -> None:
     draw, tests = np.random.default_rng(1), planned_tests([CHARGE], 300)
-    found = [audited(runs(draw, 300), tests.thresholds) for _ in range(60)]
+    found = [audited(runs(draw, 300), tests.thresholds) for _ in range(30)]
     assert np.mean([one.refuted for one in found]) <= 0.1
     claimed = accounting.total_epsilon([CHARGE], DELTA)
     assert all(one.refuted == (one.epsilon > claimed) == (one.strength < 1.0) for one in found)
@@ -42,7 +42,7 @@ def test_the_bound_is_below_the_claim_as_often_as_it_says_and_near_it_with_many_
 def test_half_the_noise_and_a_higher_rate_are_noticed(strength: float, rate: float) -> None:
     draw, tests = np.random.default_rng(2), planned_tests([CHARGE], 1000)
     assert tests.margin > 0.0
-    found = [audited(runs(draw, 1000, strength, rate), tests.thresholds) for _ in range(8)]
+    found = [audited(runs(draw, 1000, strength, rate), tests.thresholds) for _ in range(3)]
     assert all(one.refuted for one in found)
     assert min(one.epsilon for one in found) > accounting.total_epsilon([CHARGE], DELTA)
     assert rate > 0.25 or 0.45 < min(one.strength for one in found) < 0.7

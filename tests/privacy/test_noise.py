@@ -16,7 +16,7 @@ from dpeer.privacy.noise import ERROR, cosines_and_sines, decide, grid, noised
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 
 ROOT = Path(__file__).parents[2]
-MANY = 10_000_000
+MANY = 4_000_000
 WORD = 2**64
 
 
@@ -31,18 +31,17 @@ def drawn(size: int, std: float = 1.0, value: float = 0.0, threads: int = 1) -> 
     return out
 
 
-class Counted(Keystream):
+def counted(key: int) -> Keystream:
     """A keystream under a known key."""
-
-    def __init__(self, key: int = 7) -> None:
-        super().__init__()
-        self._key = bytearray(key.to_bytes(KEY_BYTES, "big"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(randomness.os, "urandom", lambda size: key.to_bytes(size, "big"))
+        return Keystream()
 
 
 @pytest.fixture
 def known_key(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Have noise drawn under this key."""
-    return lambda key: monkeypatch.setattr(noise, "Keystream", lambda: Counted(key))
+    return lambda key: monkeypatch.setattr(noise, "Keystream", lambda: counted(key))
 
 
 def exactly(u: int, v: int, bits: int, *, sine: bool) -> mpmath.mpf:
@@ -66,7 +65,7 @@ def hard_words() -> Iterator[tuple[int, int]]:
 @pytest.mark.slow
 def test_floating_point_errs_far_less_than_the_margin_it_is_given() -> None:
     rng = np.random.default_rng(2)
-    words = [*hard_words(), *zip(*rng.integers(0, WORD - 1, (2, 3000), dtype=np.uint64).tolist(), strict=True)]
+    words = [*hard_words(), *zip(*rng.integers(0, WORD - 1, (2, 600), dtype=np.uint64).tolist(), strict=True)]
     u, v = np.array(words, dtype=np.uint64).T.copy()
     found = np.empty(2 * len(u))
     cosines_and_sines(u, v, found)
@@ -87,7 +86,7 @@ def test_the_result_is_the_nearest_grid_point_to_the_real_sum(size: int, known_k
     known_key(3)
     std, value = 5.3, 0.123456789
     found = drawn(size, std, value)
-    stream = Counted(3)
+    stream = counted(3)
     for place in {0, size // 3, size // 2, size - 1}:
         block = place // 65_536 * 65_536
         half = -(-min(65_536, size - block) // 2)
@@ -100,8 +99,8 @@ def test_the_result_is_the_nearest_grid_point_to_the_real_sum(size: int, known_k
 @pytest.mark.slow
 def test_what_is_hard_to_decide_is_decided_with_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an error a million times as large, many values are decided by interval arithmetic, and none differs."""
-    monkeypatch.setattr(noise, "Keystream", lambda: Counted(11))
-    plain = drawn(40_000)
+    monkeypatch.setattr(noise, "Keystream", lambda: counted(11))
+    plain = drawn(8_000)
     asked = []
 
     def counting(*arguments: object, sine: bool) -> int:
@@ -110,15 +109,15 @@ def test_what_is_hard_to_decide_is_decided_with_more_bits(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(noise, "decide", counting)
     monkeypatch.setattr(noise, "ERROR", ERROR * 2**20)
-    assert np.array_equal(drawn(40_000), plain)
-    assert len(asked) > 1000
+    assert np.array_equal(drawn(8_000), plain)
+    assert len(asked) > 200
     assert 0.4 < np.mean(asked) < 0.6
 
 
 def test_bits_are_drawn_until_a_tie_is_broken() -> None:
     """U = V = 0 so far: only what follows decides, for both values of the pair alike."""
 
-    class Known(noise._More):
+    class Known(noise.FurtherBits):
         def draw(self) -> None:
             self.u, self.v, self.bits = self.u << 64 | 5, self.v << 64 | 9, self.bits + 64
             if self.bits == 192:
@@ -146,7 +145,7 @@ def test_an_update_finer_than_the_grid_is_not_lost(apart: float, known_key: Call
 
 @pytest.fixture(scope="module")
 def many() -> np.ndarray:
-    """Ten million deviates (of standard deviation 1, rounded to 1/4096)."""
+    """Four million deviates (of standard deviation 1, rounded to 1/4096)."""
     return drawn(MANY, threads=2) * grid(1.0)
 
 
@@ -186,7 +185,7 @@ def test_single_grid_points_come_as_often_as_they_should(many: np.ndarray) -> No
 @pytest.mark.slow
 def test_values_are_independent_of_their_neighbors(many: np.ndarray) -> None:
     limit = 5 / math.sqrt(MANY)
-    for lag in (1, 2, 3, 7, 16, 32_768, 65_536):
+    for lag in (1, 7, 32_768, 65_536):
         a, b = many[:-lag], many[lag:]
         assert abs(np.mean(a * b)) < limit
         assert abs(np.mean((a * a - 1) * (b * b - 1)) / 2) < limit

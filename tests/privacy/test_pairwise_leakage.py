@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.pairwise_leakage import seen_by, views, work
 from dpeer.topology import Topology, build
 
@@ -190,19 +189,3 @@ def test_what_it_takes_is_known_before() -> None:
     assert multiplications == pytest.approx(16 * (200**2 * (2 * 1300 + 200) + 200 * 100 * 1500))
     assert held > 8 * 200 * 1300
     assert work(weights_of("full", 16), 10**6) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("weights", "rounds", "ratio", "message"),
-    [
-        (np.ones((2, 3)), 1, 1.0, r"shape \(2, 3\)"),
-        (np.array([[0.5, 0.4], [0.5, 0.5]]), 1, 1.0, "sum to one"),
-        (np.array([[1.5, -0.5], [0.5, 0.5]]), 1, 1.0, "0 or more"),
-        (PATH, 0, 1.0, "rounds 0"),
-        (PATH, 1, -1.0, "sensitivity over noise -1"),
-        (PATH, 1, math.nan, "sensitivity over noise nan"),
-    ],
-)
-def test_what_is_refused(weights: Array, rounds: int, ratio: float, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        views(weights, rounds, ratio)

@@ -1,14 +1,11 @@
 """What sample-level privacy promises, and what it is charged."""
 
 import math
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Charge, SampleGuarantee
-from dpeer.privacy.plan import SamplePlan, noise_over_drift
+from dpeer.privacy.plan import noise_over_drift
 from dpeer.privacy.sample_level import Head, phases_of
 
 JOINT = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(20))
@@ -55,40 +52,3 @@ def test_eight_hospitals_with_two_thousand_patients() -> None:
     ratio = found.noise_ratio(60_000, 2000)
     assert ratio == pytest.approx(found.noise_multiplier * math.sqrt(60_000) / 100)
     assert noise_over_drift(ratio, 8, 400) == pytest.approx(0.04, abs=0.005)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"sampling_rate": 0.0}, "--sampling-rate 0"),
-        ({"noise_multiplier": 0.0}, "--noise-multiplier 0"),
-        ({"clip_norm": math.inf}, "--clip-norm inf"),
-        ({"delta": 1.0}, "delta 1"),
-        ({"phases": ()}, "steps 0"),
-        ({"head": "none"}, "--dp-head none: choose joint, alternate, frozen, post"),
-        ({"units": 0}, "--records 0"),
-    ],
-)
-def test_values_out_of_range(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        replace(JOINT, **values)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"dp_head": "alternate"}, "for example --head-steps 5"),
-        ({"head_steps": 5}, "head-steps 5: only with dp-head alternate"),
-        ({"dp_head": "post", "head_steps": 5}, "head-steps 5: only with dp-head alternate"),
-    ],
-)
-def test_a_plan_has_steps_of_the_head_where_it_has_its_own(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        SamplePlan(noise_multiplier=1.0, sampling_rate=0.05, steps=20, rounds=9, **values).guarantee()
-
-
-def test_a_site_without_records_or_a_body_without_parameters() -> None:
-    with pytest.raises(ConfigurationError, match="records 0"):
-        JOINT.noise_ratio(10, 0)
-    with pytest.raises(ConfigurationError, match="parameters 0"):
-        JOINT.noise_ratio(0, 10)

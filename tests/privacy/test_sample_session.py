@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dpeer.exceptions import TaskError
 from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession, accounting
 from dpeer.privacy.accounting import epsilon, total_epsilon
 from dpeer.privacy.history import record_noiseless
@@ -52,7 +51,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
         return cdf(mu / 2 - found / mu) - math.exp(found) * cdf(-mu / 2 - found / mu)
 
     with monkeypatch.context() as without:
-        without.setattr(accounting, "_pld", lambda *_: pytest.fail("a second of computing, for nothing"))
+        without.setattr(accounting, "pld_epsilon", lambda *_: pytest.fail("a second of computing, for nothing"))
         sigma = least_noise(1.0, DELTA, (Phase("model", 10),), 4, 3.0)
         assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
         session = opened(tmp_path, noise_multiplier=sigma, sampling_rate=1.0)
@@ -81,10 +80,3 @@ def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> 
 def test_at_client_level_steps_promise_nothing(tmp_path: Path) -> None:
     opened(tmp_path).charge(0, 30)
     assert ClientSession(Guarantee(5.0, 1.0, DELTA), Ledger(tmp_path, CLIENT, resume=False)).epsilon(1) == math.inf
-
-
-def test_groups_are_protected_only_where_the_task_has_them(tmp_path: Path) -> None:
-    config = PrivacyConfig(PrivacySettings(privacy="sample", noise_multiplier=1.0, privacy_unit="group"), task="mine")
-    with pytest.raises(TaskError, match="--privacy-unit group: task 'mine' does not say whose each record is"):
-        SampleSession(config, tmp_path, PeerData(records=9))
-    assert SampleSession(config, tmp_path, PeerData(records=9, groups=[0, 0, 1] * 3)).groups is not None

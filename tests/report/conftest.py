@@ -1,7 +1,7 @@
 """Folders of runs, written as dpeer writes them, without running anything."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-ACCURACY = (0.5, 0.75, 0.9)
+from dpeer.report.facets import Report
+from dpeer.results.groups import ACCURACY, group_runs
+from dpeer.results.reading import find_runs
+
+REACHED = (0.5, 0.75, 0.9)
 SETTINGS: dict[str, Any] = {
     "size": 3, "topology": "ring", "weights": "metropolis", "grid_shape": None, "degree": 4, "rewire": 0.1,
     "edge_probability": None, "fresh_neighbors": None, "graph_seed": 0, "task": "digits", "partition": None,
@@ -22,51 +26,78 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content))
 
 
+def write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """Write a run of three peers: accuracies at the end as given, half of that in the round before."""
+    """Write a run of three peers: accuracies at the end as given, half of that in the round before.
+
+    `more` are further entries of its summary, `own(rank)` of its peers' summaries, `lines(rank, line)` of their
+    metrics.jsonl. Without `ended` no summary is there, with `only` no file of another rank. `distances` are by round.
+    """
 
     def make(
         name: str,
-        accuracy: tuple[float | None, ...] = ACCURACY,
+        accuracy: tuple[float | None, ...] = REACHED,
         *,
-        summary: bool = True,
+        ended: bool = True,
         status: str = "done",
         classes: list[int] | None = None,
         names: tuple[tuple[str, ...], ...] | None = None,
         distance: float | None = 1.5,
+        distances: Sequence[float] = (),
+        more: dict[str, Any] | None = None,
+        lines: Callable[[int, dict[str, Any]], dict[str, Any]] = lambda rank, line: {},
+        only: int | None = None,
+        own: Callable[[int], dict[str, Any]] = lambda rank: {},
         **settings: Any,
     ) -> Path:
         folder = tmp_path / name
         used = {**SETTINGS, "size": len(accuracy), **settings}
         rounds = used["rounds"]
         for rank, value in enumerate(accuracy):
-            lines = []
+            if only not in (None, rank):
+                continue
+            written = []
             for number in range(rounds):
                 reached = None if value is None else value * (number + 1) / rounds
-                lines.append({
+                line = {
                     "round": number, "accuracy": reached, "accuracy_trained": None if reached is None else reached / 2,
                     "test_loss": 2.0 - number + rank, "bytes_sent": 1_000_000 * (rank + 1), "active": True,
-                })  # fmt: skip
-            own = {
+                }  # fmt: skip
+                written.append(line | lines(rank, line))
+            peer = {
                 "rank": rank, "status": status, "settings": used, "accuracy": value,
                 "accuracy_trained": None if value is None else value / 2, "test_loss": 3.0 - rounds + rank,
                 "bytes_sent": 1_000_000 * (rank + 1) * rounds, "class_counts": classes, "wall_seconds": 5.0,
                 **({"class_names": names[rank]} if names else {}),
             }  # fmt: skip
-            _write(folder / f"rank-{rank}" / "summary.json", own)
-            (folder / f"rank-{rank}" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        if summary:
+            (folder / f"rank-{rank}").mkdir(parents=True)
+            if ended:
+                _write(folder / f"rank-{rank}" / "summary.json", peer | own(rank))
+            write_lines(folder / f"rank-{rank}" / "metrics.jsonl", written)
+        if distances:
+            found = ({"round": number, "consensus_distance": one} for number, one in enumerate(distances))
+            write_lines(folder / "disagreement.jsonl", found)
+        if ended and only is None:
             _write(folder / "summary.json", {
                 **{key: used[key] for key in ("size", "topology", "algorithm", "task", "rounds", "seed")},
                 "partition": used["partition"] or "dirichlet:0.3", "status": status,
                 "completed_rounds": [rounds] * len(accuracy), "accuracy": list(accuracy),
                 "consensus_distance": distance, "bytes_sent": 1_000_000 * rounds * sum(range(1, len(accuracy) + 1)),
-                "wall_seconds": 12.5, "epsilon": None, "settings": used,
+                "wall_seconds": 12.5, "epsilon": None, "settings": used, **(more or {}),
             })  # fmt: skip
         return folder
 
     return make
+
+
+@pytest.fixture
+def report_of() -> Callable[..., Report]:
+    """What panels draw from, of the runs in folders."""
+    return lambda *folders: Report.of(group_runs(find_runs(folders)), ACCURACY)
 
 
 @pytest.fixture

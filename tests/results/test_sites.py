@@ -1,4 +1,4 @@
-"""Files that sites give away: what is in them, which are refused, and what several tell together."""
+"""Files that sites give away: their content, damage in them, and the mean over several."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.effect import Effect
 from dpeer.results.effect_statistics import find_gain
-from dpeer.results.sites import KIND, Site, combine, read_site
+from dpeer.results.sites import Site, combine, read_site
 
 FEDERATION = "0123456789abcdef" * 2
 
@@ -27,7 +27,7 @@ def site(rank: int, **values: Any) -> Site:
     return Site(f"worth-{rank}.json", rank=rank, worth=Effect.of(worth), **own)
 
 
-def test_a_file_is_read_as_it_was_written_and_tells_of_no_row_by_itself(tmp_path: Path) -> None:
+def test_a_file_is_read_as_it_was_written_and_has_no_row_in_it(tmp_path: Path) -> None:
     path = tmp_path / "worth.json"
     written = site(3)
     path.write_text(json.dumps(written.to_json()))
@@ -40,63 +40,18 @@ def test_a_file_is_read_as_it_was_written_and_tells_of_no_row_by_itself(tmp_path
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), [("version", "x" * 5_000), ("format", 10**4_000), ("rounds", 10**4_000)])
-def test_long_values_are_cut_in_messages(tmp_path: Path, key: str, value: Any) -> None:
+def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "worth.json"
-    path.write_text(json.dumps(site(3).to_json() | {key: value}))
-    with pytest.raises(ConfigurationError) as refused:
-        read_site(path)
-    assert len(str(refused.value)) < len(str(path)) + 200
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+    for key, value in (
         ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
         ("rank", -1), ("rounds", 0), ("shares_rows", None), ("measure", "f1"), ("on", "train"),
         ("algorithm", "dfedavgm"), ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
         ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("rounds", 10**12), ("rows", 10**15),
-    ],
-)  # fmt: skip
-def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path, key: str, value: Any) -> None:
-    path = tmp_path / "worth.json"
-    path.write_text(json.dumps(site(3).to_json() | {key: value}))
-    with pytest.raises(ConfigurationError) as refused:
-        read_site(path)
-    assert str(refused.value) == f"{str(path)!r} is damaged: {key} = {value!r}"
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is no file of dpeer worth --give-away, or is damaged"),
-        (b'{"gain": 0.1}', "is no file of dpeer worth --give-away, or is damaged"),
-        (b"\xff\xfe", "cannot be read: it is no text"),
-        (json.dumps({"kind": KIND, "format": 2}).encode(), "has format 2, this dpeer reads 1"),
-    ],
-)
-def test_another_file_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
-    path = tmp_path / "other"
-    path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=told):
-        read_site(path)
-    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
-        read_site(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("rank", "changes", "told"),
-    [
-        (1, {"federation": FEDERATION[::-1]}, "is of another federation than 'worth-0.json'"),
-        (1, {"size": 9}, "is of another federation than 'worth-0.json'"),
-        (1, {"measure": "test_loss"}, "has a gain in loss of test rows, 'worth-0.json' one in accuracy of test rows"),
-        (1, {"on": "validation"}, "has a gain in accuracy of validation rows"),
-        (0, {}, "'worth-0.json' and 'worth-0.json' are both of rank 0"),
-    ],
-)
-def test_files_that_do_not_belong_together_are_refused(rank: int, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        combine([site(0), site(rank, **changes)])
+    ):  # fmt: skip
+        path.write_text(json.dumps(site(3).to_json() | {key: value}))
+        with pytest.raises(ConfigurationError) as refused:
+            read_site(path)
+        assert str(refused.value) == f"{str(path)!r} is damaged: {key} = {value!r}"
 
 
 def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:

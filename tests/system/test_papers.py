@@ -169,7 +169,10 @@ def test_it_runs_small(
     assert tables == len(whole.conditions) == len(made)
     # One round will do where no target is asked for.
     first = dataclasses.replace(
-        whole, base={**whole.base, "rounds": 1}, conditions=[Condition(whole.conditions[0].values)], target=None
+        whole,
+        base={**whole.base, "rounds": 1},
+        conditions=[Condition(whole.conditions[0].values)],
+        plan=whole.plan.model_copy(update={"target": None}),
     )
     # With as many rounds, the last row's run is the one that the command has made.
     again = out if fewer["rounds"] == 1 else tmp_path / "rows"

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Task, TorchLearner
+from tests.training.small import small_task
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
 """The vocabulary of `tokenizer`."""
@@ -26,36 +25,10 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-class SmallNet(nn.Module):
-    def __init__(self, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
-        self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
-        self.fc = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc(self.drop(self.body(x)))
-        return out
-
-
 @pytest.fixture
 def make_task() -> MakeTask:
-    """Three noisy classes in six dimensions, other data on each rank."""
-
-    def make(rank: int = 0, *, dropout: float = 0.0, samples: int = 50, **changes: Any) -> Task:
-        torch.manual_seed(0)
-        model = SmallNet(dropout)
-        rng = np.random.default_rng(rank)
-
-        def data(count: int) -> TensorDataset:
-            labels = rng.integers(0, 3, count)
-            inputs = rng.normal(size=(count, 6)) + np.eye(3, 6)[labels] * 2
-            return TensorDataset(torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels))
-
-        settings: dict[str, Any] = {"model": model, "head": ("fc",), "train": data(samples), "test": data(30)}
-        return Task(**(settings | changes))
-
-    return make
+    """See `small_task`."""
+    return small_task
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ import pytest
 import torch
 from numpy.random import Generator, SeedSequence, default_rng
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.randomness import Purpose
@@ -54,24 +52,6 @@ def test_each_epoch_has_numbers_of_its_own(make_task: Make) -> None:
         assert len(seen) == len(wanted) == 12
         for got, value in zip(seen, wanted, strict=True):
             assert torch.equal(got, value)
-
-
-def test_a_step_is_that_of_an_ordinary_loop_on_the_augmented_data(make_task: Make) -> None:
-    task = make_task(augment=noise)
-    ours = learner(task, "dfedavgm", body_lr=0.1)
-    plain = make_task().model
-    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
-    labels = torch.cat(
-        [task.train.tensors[1][batch_order(50, SEED, RANK, 0, "model", epoch)] for epoch in range(2)]
-    ).split(50)
-    targets = [chunk for epoch in labels for chunk in epoch.split(16)]
-    for inputs, target in zip(expected(task, "model", 0, 2), targets, strict=True):
-        optimizer.zero_grad()
-        cross_entropy(plain(inputs), target).backward()
-        optimizer.step()
-    ours.train(0)
-    for name, value in plain.state_dict().items():
-        torch.testing.assert_close(task.model.state_dict()[name], value, rtol=0, atol=1e-6)
 
 
 def test_both_gradients_of_a_sam_step_see_the_same_batch(make_task: Make) -> None:
@@ -136,20 +116,3 @@ def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> N
     assert torch.equal(task.train.tensors[0], before)
     data = make_task()
     learner(make_task(train=Twins(data.train), test=Twins(data.test), augment=zeroed), "local").train(0)
-
-
-@pytest.mark.parametrize(
-    ("augment", "message"),
-    [
-        (lambda x, _: x[:, :4], r"turned inputs of \(16, 6\) float32 cpu into \(16, 4\) float32 cpu; shape, type"),
-        (lambda x, _: x.double(), r"into \(16, 6\) float64 cpu"),
-        (lambda x, _: x.numpy(), r"into ndarray"),
-        (lambda x, _: None, r"into NoneType"),
-        (lambda x, _: (x, x), r"into \(16, 6\) float32 cpu; \(16, 6\) float32 cpu"),
-        (lambda x: x, r"the task's augment failed on a training batch: TypeError"),
-    ],
-)
-def test_what_cannot_be_used_is_named(augment: Any, message: str, make_task: Make) -> None:
-    with pytest.raises(TaskError, match=message) as caught:
-        learner(make_task(augment=augment), "local").train(0)
-    assert "\n" not in str(caught.value)

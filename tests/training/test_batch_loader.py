@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.batch_loader import Batches, batch_order, predict
 
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
@@ -34,12 +33,6 @@ def test_orders_differ_in_every_component_and_are_permutations() -> None:
     assert all(not torch.equal(order, batch_order(*other)) for other in variants)
 
 
-def test_orders_do_not_touch_the_global_generators() -> None:
-    state = torch.get_rng_state()
-    batch_order(10, 0, 0, 0, "body", 0)
-    assert torch.equal(state, torch.get_rng_state())
-
-
 @pytest.mark.parametrize(
     "dataset", [PAIRS, Plain(PAIRS), Subset(Subset(PAIRS, range(10)), list(range(10))), Plain(Subset(PAIRS, range(10)))]
 )
@@ -62,24 +55,6 @@ def test_a_derived_tensor_dataset_keeps_its_own_items() -> None:
 
     inputs, _ = Batches("train", Negated(*PAIRS.tensors), None).take(torch.tensor([2]))
     assert inputs.tolist() == [[-2.0]]
-
-
-@pytest.mark.parametrize(("batch_size", "sizes"), [(4, [4, 4, 2]), (10, [10]), (99, [10])])
-def test_short_last_batch_is_kept(batch_size: int, sizes: list[int]) -> None:
-    seen: list[list[int]] = []
-
-    def collate(batch: list[Any]) -> Any:
-        x, y = zip(*batch, strict=True)
-        seen.append([int(v) for v in y])
-        return torch.stack(x), torch.stack(y) * 0
-
-    task = Task(
-        model=nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 2)), head=("1",), train=PAIRS, test=PAIRS, collate=collate
-    )
-    learner = build_learner(task, "local", Hyperparameters(body_epochs=1, batch_size=batch_size), rank=0, seed=0)
-    learner.train(0)
-    assert [len(batch) for batch in seen] == sizes
-    assert sorted(label for batch in seen for label in batch) == list(range(10))
 
 
 class Two(nn.Module):

@@ -160,8 +160,7 @@ CASES: dict[str, tuple[str, Rounds, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weights", [RING, FULL], ids=["ring", "full"])
-@pytest.mark.parametrize("head", [("head",), ()], ids=["head", "all"])
+@pytest.mark.parametrize(("weights", "head"), [(RING, ("head",)), (FULL, ())], ids=["ring, head", "full, all"])
 @pytest.mark.parametrize("case", CASES)
 def test_three_rounds_are_those_of_the_formulas(
     case: str, head: tuple[str, ...], weights: NDArray[Any], gossip: Gossip

@@ -8,7 +8,6 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Task, build_learner
 from dpeer.training.metrics import classification_metrics
 
@@ -59,26 +58,6 @@ def test_own_metrics(make_task: Callable[..., Task]) -> None:
     assert found.accuracy is None
     assert found.metrics["count"] == 30.0
     assert all(type(value) is float for value in found.metrics.values())
-
-
-def raising(*_: Any) -> Any:
-    raise KeyError("precision")
-
-
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
-        (raising, "metrics failed: KeyError: 'precision'"),
-        (lambda o, t: 0.5, "metrics gave a float; they must give a dict"),
-        (lambda o, t: {"f1": "high"}, "metric 'f1' is not a number"),
-        (lambda o, t: {"f1": torch.ones(2)}, "metric 'f1' is not a number"),
-    ],
-)
-def test_bad_metrics(make_task: Callable[..., Task], metrics: Any, message: str) -> None:
-    learner = build_learner(make_task(metrics=metrics), "local", rank=0, seed=0)
-    with pytest.raises(TaskError, match=message) as caught:
-        learner.evaluate()
-    assert "\n" not in str(caught.value)
 
 
 class Pair(nn.Module):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import AlgorithmError, CheckpointError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
 from dpeer.training.extras import Extras
@@ -53,9 +52,7 @@ def test_what_is_added_or_assigned_is_written_to_the_vector_that_travels():
     assert extras.data.tolist() == [1.0, 2.0, 3.0]
     assert not extras.data.requires_grad
     assert extras["moment"].data_ptr() == extras.data[2:].data_ptr()
-    with pytest.raises(AlgorithmError, match=r"extras 'moment' have shape \(1,\), and values of shape \(2,\)"):
-        extras["moment"] = torch.zeros(2)
-    with pytest.raises(KeyError, match="other"):
+    with pytest.raises(KeyError):
         extras["other"] = torch.zeros(1)
 
 
@@ -119,32 +116,6 @@ def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
     assert offsets[0] == [offset + 7 for offset in offsets[1]]
     assert ours.manifest != fewer.manifest
     assert ours.digest != without.digest
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_resumed_run_has_them_to_the_bit(dtype: Any, peers: Any, gossip: Any, tmp_path: Path) -> None:
-    h = H.model_copy(update={"wire_dtype": dtype})
-    whole, first, resumed = peers(h=h), peers(h=h), peers(h=h)
-    gossip(whole, 3, weights=weights())
-    gossip(first, 2, weights=weights())
-    for rank, (one, other) in enumerate(zip(first, resumed, strict=True)):
-        (tmp_path / str(rank)).mkdir()
-        one.save(tmp_path / str(rank))
-        other.load(tmp_path / str(rank))
-        assert np.array_equal(of(one), of(other))
-        assert of(one).any()
-    gossip(resumed, 1, start=2, weights=weights())
-    for one, other in zip(whole, resumed, strict=True):
-        assert torch.equal(one.trainer.shared.data, other.trainer.shared.data)
-        assert torch.equal(one.trainer.head.data, other.trainer.head.data)
-    with pytest.raises(CheckpointError, match="its algorithm is"):
-        peers(Plain)[0].load(tmp_path / "0")
-
-
-def test_quantizing_them_is_refused(peers: Any) -> None:
-    message = r"--quantize 8 cannot be used with Tracking, which sends more than a body \(control, moment\)"
-    with pytest.raises(ConfigurationError, match=message):
-        peers(h=H.model_copy(update={"quantize": 8}))
 
 
 # Under differential privacy.

@@ -86,34 +86,6 @@ def test_a_promise_holds_for_the_class_that_makes_it_alone(
     assert one.body.max() == SECRET, "mixed was called"
 
 
-class Unsure(Plain):
-    mixed_uses_data = None
-
-
-class Registry(Plain):
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        cls.name = cls.__name__
-
-
-class Registered(Registry):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "message"),
-    [
-        (Unsure, "Unsure: its mixed_uses_data is None; it must be True or False"),
-        (Registered, r"Registered: a class that it derives from .* must call super\(\).__init_subclass__"),
-    ],
-)
-def test_who_says_something_else_is_refused_in_a_line(
-    algorithm: type[Algorithm], message: str, make_task: Make, tmp_path: Path
-) -> None:
-    with pytest.raises(AlgorithmError, match=f"^algorithm {message}") as caught:
-        protected(make_task, algorithm, tmp_path).train(0)
-    assert "\n" not in str(caught.value)
-
-
 class Personal(Plain):
     """Begins each round with a body of its own, and puts it back when it is resumed."""
 
@@ -190,16 +162,9 @@ class Thawing(Plain):
         peer.module.fixed.data.fill_(peer.num_samples)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "message"),
-    [
-        (Extending, "Extending: its start has changed the body"),
-        (Coding, "Coding: its start has changed the body"),
-        (Thawing, "Thawing: its start has changed the body or extras, or frozen values outside the head"),
-    ],
-)
-def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], message: str, make_task: Make) -> None:
+@pytest.mark.parametrize("algorithm", [Extending, Coding, Thawing])
+def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], make_task: Make) -> None:
     task = make_task()
     task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
-    with pytest.raises(AlgorithmError, match=f"^algorithm {message}"):
+    with pytest.raises(AlgorithmError):
         build_learner(task, algorithm, H, rank=0, seed=0)

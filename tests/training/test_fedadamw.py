@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, make_options
-from dpeer.training.algorithms.fedadamw import FedAdamW
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from tests.training.sampling import sampled
 
 Vector = NDArray[np.float64]
@@ -125,26 +123,6 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], goss
         assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
 
 
-def test_without_all_three_parts_it_is_localadamw_to_the_bit(gossip: Gossip) -> None:
-    one, other = learners(aggregate="none", gamma=0.0, correct=False), learners("localadamw")
-    for peers in (one, other):
-        gossip(peers, ROUNDS)
-    for a, b in zip(one, other, strict=True):
-        assert torch.equal(a.trainer.model.data, b.trainer.model.data)
-
-
-@pytest.mark.parametrize(("head", "named"), [(("v",), "fedper"), ((), "dfedavgm")])
-def test_localadamw_is_another_name_to_the_bit(head: tuple[str, ...], named: str, gossip: Gossip) -> None:
-    h = H.model_copy(update={"optimizer": "adamw"})
-    one = learners("localadamw", head)
-    other = [build_learner(task(rank, head), named, h, rank=rank, seed=SEED) for rank in range(SIZE)]
-    for peers in (one, other):
-        gossip(peers, ROUNDS)
-    for a, b in zip(one, other, strict=True):
-        assert a.head_parameters == (9 if head else 0)
-        assert torch.equal(a.trainer.model.data, b.trainer.model.data)
-
-
 def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> None:
     one, other = learners(), learners(correct=False, floor=1.0)
     for peers in (one, other):
@@ -174,18 +152,6 @@ def test_after_a_round_that_was_sat_out_no_change_is_followed(gossip: Gossip) ->
         one.sit_out(1)
         one.train(2)
     assert torch.equal(peers[0].trainer.model.data, others[0].trainer.model.data)
-
-
-def test_options_that_do_not_go_together_are_refused(make_task: Make, tmp_path: Path) -> None:
-    with pytest.raises(AlgorithmError, match="blocks=residual has no effect with aggregate=full"):
-        make_options(FedAdamW, {"aggregate": "full", "blocks": "residual"})
-    with pytest.raises(ConfigurationError, match="--optimizer sgd: fedadamw takes steps of adamw; leave it out"):
-        build_learner(task(0), "fedadamw", Hyperparameters(optimizer="sgd"), rank=0, seed=0)
-    clip = {"grad_clip": 1.0}
-    with pytest.raises(ConfigurationError, match=r"--grad-clip 1: .*leave it out.*correct=false"):
-        sampled(make_task(), tmp_path, "fedadamw", hyper=clip)
-    sampled(make_task(), tmp_path / "uncorrected", "fedadamw", hyper=clip, options={"correct": False}).train(0)
-    build_learner(task(0), "fedadamw", Hyperparameters(grad_clip=1.0), rank=0, seed=0).train(0)
 
 
 # With privacy.

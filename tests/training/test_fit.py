@@ -1,117 +1,91 @@
-"""What `Trainer.fit` is composed of, each piece and some together, against autograd and torch.optim in float64."""
+"""`Trainer.fit` against autograd and torch.optim in float64: gradients, optimizers, steps of a phase, and clipping."""
 
-import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.training import (
+    ALGORITHMS,
     Hyperparameters,
     Task,
+    TorchLearner,
     Trainer,
+    adamw,
     build_learner,
+    find_algorithm,
     momentum,
+    options_among,
     plain,
     projected,
     proximal,
     sam,
 )
-from dpeer.training.batch_loader import batch_order
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
+from dpeer.training.sgd import sam_gradient
+from tests.thinning import every
+from tests.training.plain import DECAY, Plain
 
 Make = Callable[..., Task]
-SEED, RANK, LR = 3, 2, 0.1
-H = Hyperparameters(body_lr=LR, momentum=0.9, batch_size=16, grad_clip=None)
-Gradient = Callable[[list[Tensor], Tensor], list[Tensor]]
+SEED, RANK, LR, PASS = 3, 2, 0.1, 4
+"""PASS: minibatches of 16 of 50 samples."""
+
+
+def learner(task: Task, algorithm: str = "dfedavgm", **changes: Any) -> TorchLearner:
+    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
+    settings: dict[str, Any] = {
+        "body_lr": LR, "head_lr": 0.2, "momentum": 0.9, "lr_decay": DECAY, "batch_size": 16, "grad_clip": None,
+    } | changes  # fmt: skip
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    options = options_among(find_algorithm(algorithm), settings)
+    return build_learner(task, algorithm, h, rank=RANK, seed=SEED, options=options)
 
 
 @pytest.fixture
-def pair(make_task: Make) -> tuple[Trainer, "Plain"]:
-    task = make_task(RANK, samples=50)
-    theirs = Plain(task)
-    return build_learner(task, "dfedavgm", H, rank=RANK, seed=SEED).trainer, theirs
+def pair(make_task: Make) -> tuple[Trainer, Plain]:
+    task = make_task(RANK)
+    theirs = Plain(task, RANK, SEED)
+    return learner(task).trainer, theirs
 
 
-class Plain:
-    """A copy of the task's model in float64."""
-
-    def __init__(self, task: Task) -> None:
-        self.model = copy.deepcopy(task.model).double()
-        self.x, self.y = task.train.tensors[0].double(), task.train.tensors[1]
-        self.all = list(self.model.parameters())
-
-    def gradient(self, rows: Tensor) -> list[Tensor]:
-        return list(torch.autograd.grad(cross_entropy(self.model(self.x[rows]), self.y[rows]), self.all))
-
-    def sam(self, rows: Tensor, rho: float, gradient: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
-        kept = [p.detach().clone() for p in self.all]
-        first = gradient(rows)
-        length = torch.cat([g.reshape(-1) for g in first]).norm()
-        with torch.no_grad():
-            for p, g in zip(self.all, first, strict=True):
-                p.add_(rho * g / length)
-        second = gradient(rows)
-        with torch.no_grad():
-            for p, value in zip(self.all, kept, strict=True):
-                p.copy_(value)
-        return second
-
-    def run(
-        self,
-        gradient: Callable[[Tensor], list[Tensor]],
-        after: Callable[[], None] = lambda: None,
-        phase: str = "model",
-        epochs: int = 2,
-        **settings: float,
-    ) -> None:
-        optimizer = torch.optim.SGD(self.all, **{"lr": LR, "momentum": 0.9, **settings})
-        for epoch in range(epochs):
-            for rows in batch_order(len(self.x), SEED, RANK, 0, phase, epoch).split(H.batch_size):
-                for p, g in zip(self.all, gradient(rows), strict=True):
-                    p.grad = g
-                optimizer.step()
-                with torch.no_grad():
-                    after()
-
-    @property
-    def vector(self) -> Tensor:
-        return torch.cat([p.detach().reshape(-1) for p in self.all])
+def assert_close(ours: Trainer, theirs: Plain, within: float = 1e-5) -> None:
+    torch.testing.assert_close(ours.model.data.double(), theirs.vector, rtol=0, atol=within)
 
 
-def assert_close(ours: Trainer, theirs: Plain) -> None:
-    torch.testing.assert_close(ours.model.data.double(), theirs.vector, rtol=0, atol=1e-5)
+# Gradients and optimizers.
 
 
 def test_a_plain_gradient_and_momentum_by_default(pair: tuple[Trainer, Plain]) -> None:
     ours, theirs = pair
     ours.fit(ours.model, epochs=2, lr=LR)
-    theirs.run(theirs.gradient)
+    theirs.run("model", 2 * PASS)
     assert_close(ours, theirs)
     assert ours.gradients == 100
 
 
-@pytest.mark.parametrize("inside", ["pull in the perturbation", "pull beside it"])
-def test_gradients_are_put_into_each_other(pair: tuple[Trainer, Plain], inside: str) -> None:
+@pytest.mark.parametrize("inside", [True, False])
+def test_gradients_are_put_into_each_other(pair: tuple[Trainer, Plain], inside: bool) -> None:
+    """A pull within SAM's perturbation, and one beside it."""
     ours, theirs = pair
     towards = torch.randn(ours.model.count, generator=torch.Generator().manual_seed(1))
-    shapes = [p.shape for p in theirs.all]
-    targets = [t.view(s) for t, s in zip(towards.double().split([s.numel() for s in shapes]), shapes, strict=True)]
+    moving = theirs.parameters()
+    targets = [t.view_as(p) for t, p in zip(towards.double().split([p.numel() for p in moving]), moving, strict=True)]
 
-    def pulled(gradient: Callable[[Tensor], list[Tensor]], rows: Tensor) -> list[Tensor]:
-        found = gradient(rows)
-        return [g + 0.7 * (p.detach() - t) for g, p, t in zip(found, theirs.all, targets, strict=True)]
+    def pulled(gradient: Callable[[Tensor], Sequence[Tensor]], rows: Tensor) -> Sequence[Tensor]:
+        return [g + 0.7 * (p.detach() - t) for g, p, t in zip(gradient(rows), moving, targets, strict=True)]
 
-    if inside == "pull beside it":
-        ours.fit(ours.model, epochs=2, lr=LR, gradient=proximal(0.7, towards, gradient=sam(0.3)))
-        theirs.run(lambda rows: pulled(lambda rows: theirs.sam(rows, 0.3, theirs.gradient), rows))
-    else:
+    if inside:
         ours.fit(ours.model, epochs=2, lr=LR, gradient=sam(0.3, gradient=proximal(0.7, towards)))
-        theirs.run(lambda rows: theirs.sam(rows, 0.3, lambda rows: pulled(theirs.gradient, rows)))
+        gradient = lambda rows: theirs.sam(rows, 0.3, lambda rows: pulled(theirs.gradient, rows))  # noqa: E731
+    else:
+        ours.fit(ours.model, epochs=2, lr=LR, gradient=proximal(0.7, towards, gradient=sam(0.3)))
+        gradient = lambda rows: pulled(lambda rows: theirs.sam(rows, 0.3, theirs.gradient), rows)  # noqa: E731
+    theirs.run("model", 2 * PASS, gradient=gradient)
     assert_close(ours, theirs)
     assert ours.gradients == 200
 
@@ -122,15 +96,30 @@ def test_a_sam_of_no_radius_is_what_it_would_perturb() -> None:
     assert sam(0.0, other) is other
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-24, 1e-12, 1.0])
+def test_sam_never_perturbs_by_more_than_rho(size: float) -> None:
+    flat = Flat("body", [("w", nn.Parameter(torch.zeros(100)))])
+    seen = []
+
+    def gradient() -> Tensor:
+        seen.append(flat.data.clone())
+        flat.grad.fill_(size)
+        return torch.zeros(())
+
+    sam_gradient(flat, gradient, 0.05, torch.empty(100))
+    assert torch.linalg.vector_norm(seen[1]) <= 0.05 * (1 + 1e-5)
+    assert torch.equal(flat.data, torch.zeros(100))
+
+
 def test_steps_of_ones_own(pair: tuple[Trainer, Plain]) -> None:
     ours, theirs = pair
 
     def shrink() -> None:
-        for p in theirs.all:
+        for p in theirs.parameters():
             p.clamp_(-0.2, 0.2)
 
     ours.fit(ours.model, epochs=2, lr=LR, step=projected(momentum(0.5, 0.01), lambda w: w.clamp_(-0.2, 0.2)))
-    theirs.run(theirs.gradient, shrink, momentum=0.5, weight_decay=0.01)
+    theirs.run("model", 2 * PASS, after=shrink, momentum=0.5, weight_decay=0.01)
     assert_close(ours, theirs)
     assert ours.model.data.abs().max() <= 0.2
 
@@ -150,17 +139,57 @@ def test_any_phase_any_optimizer_and_any_gradient(pair: tuple[Trainer, Plain]) -
 
     ours, theirs = pair
     ours.fit(ours.model, epochs=2, lr=LR, gradient=halved, step=Signs, phase="my own")
-    theirs.run(theirs.gradient, phase="my own", momentum=0.0)
+    theirs.run("my own", 2 * PASS, momentum=0.0)
     assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("clip", [None, 0.3])
-def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(make_task: Make, clip: Any) -> None:
-    task = make_task(RANK, samples=50)
-    theirs = Plain(task)
-    h = H.model_copy(update={"grad_clip": clip, "lr_decay": 0.9})
-    ours = build_learner(task, "dfedavgm", h, rank=RANK, seed=SEED).trainer
-    other = torch.nn.Parameter(torch.zeros(3))
+@pytest.mark.parametrize("how", ["by the setting", "by a step", "with SAM", "under a mask"])
+def test_adamw_is_torchs(how: str, make_task: Make) -> None:
+    task = make_task(RANK)
+    theirs = Plain(task, RANK, SEED)
+    setting = {} if how == "by a step" else {"optimizer": "adamw", "weight_decay": 0.1}
+    ours = learner(task, **setting).trainer
+    held = torch.rand(ours.model.count, generator=torch.Generator().manual_seed(4)) < 0.5
+
+    def masked() -> None:
+        for p, mask in zip(moving, held.split([p.numel() for p in moving]), strict=True):
+            p.mul_(mask.view_as(p))
+
+    moving = theirs.parameters()
+    more: dict[str, dict[str, Any]] = {
+        "by a step": {"step": adamw(weight_decay=0.1)},
+        "with SAM": {"gradient": sam(0.05)},
+        "under a mask": {"step": projected(ours.optimizer, lambda weights: weights.mul_(held))},
+    }
+    its: dict[str, dict[str, Any]] = {
+        "with SAM": {"gradient": lambda rows: theirs.sam(rows, 0.05, theirs.gradient)},
+        "under a mask": {"after": masked},
+    }
+    ours.fit(ours.model, epochs=3, lr=0.02, **more.get(how, {}))
+    theirs.run("model", 3 * PASS, 0.02, optimizer=torch.optim.AdamW, weight_decay=0.1, **its.get(how, {}))
+    assert_close(ours, theirs, 2e-5)
+    if how == "under a mask":
+        assert not ours.model.data[~held].any()
+
+
+def test_adamw_starts_each_phase_from_zero(make_task: Make) -> None:
+    """So that nothing but the model has to be kept for a resumed run, and none of an old body's steps move a new one.
+
+    In a first step every value moves by the rate, whatever its gradient: so it does in the first of each round.
+    """
+    ours = learner(make_task(), optimizer="adamw", body_lr=0.02, batch_size=1000, body_epochs=1, lr_decay=1.0)
+    for number in range(3):
+        before = ours.body.clone()
+        ours.train(number)
+        moved = (ours.body - before).abs()
+        assert moved.max() == pytest.approx(0.02, rel=1e-3)
+        assert moved.median() == pytest.approx(0.02, rel=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(make_task: Make, optimizer: str) -> None:
+    ours = learner(make_task(RANK), optimizer=optimizer, grad_clip=0.3).trainer
+    other = nn.Parameter(torch.zeros(3))
     beside = Flat("beside", [("w", other)])
 
     def both(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
@@ -170,15 +199,185 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(mak
 
     ours.begin(2)
     ours.fit(ours.model, epochs=1, lr=LR, gradient=both, beside=[(beside, 0.5)])
-    optimizer = torch.optim.SGD([twin := torch.nn.Parameter(torch.zeros(3).double())], lr=0.5 * 0.81, momentum=0.9)
-    for _ in range(4):  # minibatches of 16 of 50
-        twin.grad = torch.tensor([1.0, 2.0, 2.0]).double() * (1.0 if clip is None else clip / 3)
-        optimizer.step()
+    twin, lr = nn.Parameter(torch.zeros(3).double()), 0.5 * DECAY**2
+    theirs = (
+        torch.optim.SGD([twin], lr=lr, momentum=0.9)
+        if optimizer == "sgd"
+        else torch.optim.AdamW([twin], lr=lr, weight_decay=0)
+    )
+    for _ in range(PASS):
+        twin.grad = torch.tensor([1.0, 2.0, 2.0]).double() * 0.1
+        theirs.step()
     torch.testing.assert_close(other.detach().double(), twin.detach(), rtol=1e-4, atol=0)
-    assert not torch.equal(ours.model.data.double(), theirs.vector)
 
 
 def test_an_empty_part_takes_nothing(make_task: Make) -> None:
-    ours = build_learner(make_task(), "dfedavgm", H, rank=RANK, seed=SEED).trainer
+    ours = learner(make_task()).trainer
     ours.fit(ours.head, epochs=3, lr=LR, gradient=sam(0.3))
     assert (ours.gradients, ours.loss) == (0, None)
+
+
+def test_flat_views_are_the_models_own_parameters() -> None:
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    expected = torch.cat([p.detach().clone().reshape(-1) for p in model.parameters()])
+    flat = Flat("model", list(model.named_parameters()))
+    assert torch.equal(flat.data, expected)
+    flat.data.fill_(2.0)
+    assert all((p == 2).all() for p in model.parameters())
+    model(torch.ones(1, 5)).sum().backward()
+    assert torch.equal(flat.grad, torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))
+    assert [entry["offset"] for entry in flat.manifest["parameters"]] == [0, 35, 42, 63]
+    assert flat.manifest["count"] == flat.count == 66
+
+
+# local_steps.
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(5, 3), (16, 1), (50, 7)])
+def test_local_steps_are_so_many_minibatches_whatever_the_data(make_task: Make, samples: int, steps: int) -> None:
+    task = make_task(RANK, samples=samples)
+    theirs, ours = Plain(task, RANK, SEED), learner(task, body_epochs=5, local_steps=steps)
+    calls: list[int] = []
+    task.model.register_forward_hook(lambda _, given, __: calls.append(len(given[0])))
+    for number in range(2):
+        calls.clear()
+        ours.train(number)
+        assert calls == [len(rows) for rows in theirs.batches("model", steps)]
+        assert len(calls) == steps
+        theirs.run("model", steps, number=number)
+        assert_close(ours.trainer, theirs)
+
+
+def test_other_phases_are_scaled_by_their_epochs_and_rounded_up(make_task: Make) -> None:
+    task = make_task(RANK)
+    theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=3, head_epochs=2, local_steps=7)
+    ours.train(0)
+    theirs.run("head", math.ceil(7 * 2 / 3), 0.2, part="fc")
+    theirs.run("body", 7, part="body")
+    assert_close(ours.trainer, theirs)
+
+    def minibatches(algorithm: str, *, finish: bool = False, **changes: Any) -> int:
+        task = make_task(RANK)
+        ours = learner(task, algorithm, body_epochs=2, local_steps=7, **changes)
+        calls: list[None] = []
+        task.model.register_forward_hook(lambda *_: calls.append(None))
+        ours.finish(0) if finish else ours.train(0)
+        return len(calls)
+
+    assert minibatches("fedbabu", finish=True, finetune_epochs=3) == 11
+    assert minibatches("ditto") == 7 + 7
+    assert minibatches("fedrep", head_epochs=10) == 35 + 7
+    assert minibatches("dfedsmdc", head_epochs=1, sam="both") == 2 * (4 + 7)
+    assert minibatches("dis-pfl") == 7 + 1
+    assert minibatches("fedrod") == 7
+
+
+def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer(make_task: Make) -> None:
+    """With a learning rate too small to matter, each minibatch has the loss that the model has on it now."""
+    for steps, counted in ((3, slice(0, 3)), (10, slice(6, 10))):
+        task = make_task(RANK)
+        theirs = Plain(task, RANK, SEED)
+        rows = torch.cat(list(theirs.batches("model", steps))[counted])
+        expected = cross_entropy(theirs.model(theirs.x[rows]), theirs.y[rows]).item()
+        assert learner(task, local_steps=steps, body_lr=1e-12).train(0) == pytest.approx(expected, rel=1e-5)
+
+
+# grad_clip.
+
+CLIP = 0.6
+
+
+def binds_sometimes(norms: list[float]) -> bool:
+    return any(norm > 1.05 * CLIP for norm in norms) and any(norm < 0.95 * CLIP for norm in norms)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3])
+def test_grad_clip_is_pytorchs_on_the_gradient_of_the_step(make_task: Make, rho: float) -> None:
+    task = make_task(RANK)
+    theirs = Plain(task, RANK, SEED)
+    ours = learner(task, "dfedsam", body_epochs=2, grad_clip=CLIP, rho=rho, weight_decay=0.05)
+    gradient = (lambda rows: theirs.sam(rows, rho, theirs.gradient)) if rho else None
+    for number in range(2):
+        ours.train(number)
+        theirs.run("model", 2 * PASS, number=number, gradient=gradient, clip=CLIP, weight_decay=0.05)
+    assert binds_sometimes(theirs.norms)
+    assert_close(ours.trainer, theirs)
+
+
+def test_grad_clip_is_of_each_phases_own_parameters(make_task: Make) -> None:
+    task = make_task(RANK)
+    theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=2, head_epochs=2, grad_clip=CLIP)
+    ours.train(0)
+    theirs.run("head", 2 * PASS, 0.2, part="fc", clip=CLIP)
+    theirs.run("body", 2 * PASS, part="body", clip=CLIP)
+    assert binds_sometimes(theirs.norms)
+    assert_close(ours.trainer, theirs)
+
+
+def test_dittos_pull_is_clipped_with_the_gradient(make_task: Make) -> None:
+    task = make_task(RANK)
+    shared, personal = Plain(task, RANK, SEED), Plain(task, RANK, SEED)
+    ours = learner(task, "ditto", body_epochs=2, grad_clip=CLIP, ditto_lambda=2.0)
+    for number in range(2):
+        received = [p.detach().clone() for p in shared.parameters()]
+
+        def pulled(rows: Tensor, received: list[Tensor] = received) -> Sequence[Tensor]:
+            found = zip(personal.gradient(rows), personal.parameters(), received, strict=True)
+            return [g + 2.0 * (p.detach() - towards) for g, p, towards in found]
+
+        shared.run("model", 2 * PASS, number=number, clip=CLIP)
+        personal.run("personal", 2 * PASS, number=number, clip=CLIP, gradient=pulled)
+        ours.train(number)
+    assert binds_sometimes(personal.norms)
+    assert_close(ours.trainer, shared)
+    own = ours.algorithm.predictor(ours.trainer)
+    assert own is not None
+    torch.testing.assert_close(own.double(), personal.vector, rtol=0, atol=1e-5)
+
+
+# What it costs, and what matters.
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [(name, {}) for name in ALGORITHMS] + [("dfedsmdc", {"sam": sam}) for sam in ("head", "both")],
+)
+def test_gradients_are_counted_as_foretold(make_task: Make, algorithm: str, changes: dict[str, Any]) -> None:
+    """As many gradients as samples went forward through the model, and as `Algorithm.gradients` says."""
+    task = make_task(RANK)
+    ours = learner(task, algorithm, body_epochs=3, head_epochs=2, **changes)
+    forward: list[int] = []
+    task.model.register_forward_hook(lambda _, given, __: forward.append(len(given[0])))
+    foretold = ours.algorithm.gradients(ours.trainer.hyperparameters) * 50
+    assert ours.gradients == 0
+    for number in range(2):
+        ours.train(number)
+        # dis-pfl looks at a minibatch more to choose its mask.
+        extra = 16 if algorithm == "dis-pfl" else 0
+        assert ours.gradients == sum(forward) == (number + 1) * (foretold + extra)
+
+
+OPTIONS: dict[str, Any] = {
+    "head_lr": 0.01, "head_epochs": 3, "rho": 0.4, "sam": "both", "finetune_epochs": 2, "ditto_lambda": 3.0,
+    "sparsity": 0.3, "prune_rate": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", every(2, ALGORITHMS))
+def test_its_settings_are_those_that_matter_to_an_algorithm(make_task: Make, algorithm: str) -> None:
+    def outcome(**changes: Any) -> tuple[Tensor, float]:
+        ours = learner(make_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
+        ours.train(0)
+        ours.release(0)
+        ours.mix({}, {RANK: 1.0}) if ours.shares else None
+        ours.finish(0)
+        return ours.trainer.model.data.clone(), ours.evaluate().test_loss
+
+    model, loss = outcome()
+    matter = set()
+    for name, value in OPTIONS.items():
+        other, other_loss = outcome(**{name: value})
+        if not torch.equal(other, model) or other_loss != loss:
+            matter.add(name)
+    assert matter == set(find_algorithm(algorithm).settings())

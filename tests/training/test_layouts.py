@@ -1,6 +1,5 @@
 """Tensors of unusual layout in a task's model: taken, or refused in one line that says what would be right."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
@@ -31,61 +29,6 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.fc(torch.relu(self.body(x)))
         return out
-
-
-def sparse_csr() -> Tensor:
-    return torch.eye(6).to_sparse_csr()
-
-
-def quantized() -> Tensor:
-    return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
-
-
-def nested() -> Tensor:
-    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-
-
-def of_inference() -> Tensor:
-    with torch.inference_mode():
-        return torch.ones(4)
-
-
-def quietly(make: Callable[[], Tensor]) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that these are new, or old
-        return make()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: torch.eye(6).to_sparse(), "'extra' is a sparse coo tensor.* must be dense: .*to_sparse.* in forward"),
-        (sparse_csr, "'extra' is a sparse csr tensor.*keep it as an attribute that is no buffer"),
-        (quantized, "'extra' is a quantized tensor.*keep it as float32, and quantize it in forward"),
-        (nested, "'extra' is a nested tensor.*pad it"),
-        (of_inference, r"'extra' was made in inference mode.*outside torch\.inference_mode\(\)"),
-    ],
-    ids=["coo", "csr", "quantized", "nested", "inference"],
-)
-def test_a_buffer_that_is_not_dense_is_refused(make_task: Make, make: Callable[[], Tensor], message: str) -> None:
-    with pytest.raises(TaskError, match="buffer " + message) as caught:
-        make_task(model=Net(extra=quietly(make)))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_parameter_that_is_not_dense_is_refused(make_task: Make) -> None:
-    with pytest.raises(TaskError, match="parameter 'extra' is a sparse coo tensor"):
-        make_task(model=Net(extra=nn.Parameter(torch.eye(6).to_sparse())))
-    with torch.inference_mode():
-        model = Net()
-    with pytest.raises(TaskError, match=r"parameter 'body\.weight' was made in inference mode"):
-        make_task(model=model)
-
-
-def test_a_compiled_model_is_given_as_itself(make_task: Make) -> None:
-    compiled: Any = torch.compile(Net(), backend="eager")
-    with pytest.raises(TaskError, match=r"is torch\.compile\(Net\).*give the Net itself, .*with model\.compile\(\)"):
-        make_task(model=compiled, head=("_orig_mod.fc",))
 
 
 @pytest.mark.parametrize(

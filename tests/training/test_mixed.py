@@ -1,6 +1,6 @@
 """The hook after mixing: when it is called, what it is to a private release, and that a resumed run has what it did."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +37,6 @@ class Released(Adjusting):
     """The same, and says that it looks at nothing but what was released."""
 
     mixed_uses_data = False
-
-
-class Tuning(Algorithm):
-    """Trains the head once more after mixing, with dropout drawing, and keeps how long it was."""
-
-    shares = "body"
-
-    def start(self, peer: Trainer) -> None:
-        self.norm = torch.zeros(1)
-
-    def train(self, peer: Trainer) -> None:
-        peer.fit(peer.body, epochs=1, lr=0.1)
-
-    def mixed(self, peer: Trainer) -> None:
-        peer.fit(peer.head, epochs=1, lr=0.1, phase="after")
-        peer.body.data.mul_(0.99)
-        self.norm = torch.linalg.vector_norm(peer.head.data).reshape(1)
-
-    def state(self) -> Mapping[str, Tensor]:
-        return {"norm": self.norm}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        self.norm = state["norm"]
 
 
 def test_it_is_called_after_mixing_with_what_mixing_gave(make_task: Make, gossip: Any) -> None:
@@ -131,29 +108,3 @@ def test_only_what_it_made_of_releases_alone_is_no_part_of_the_next_update(
     np.testing.assert_allclose(sent - base, expected, rtol=0, atol=1e-6)
     # Adjusting moved every coordinate by one, which is what is left of its update.
     assert (np.std(expected) < 0.1 * abs(np.mean(expected))) == (algorithm is Adjusting)
-
-
-def test_by_default_it_may_use_data() -> None:
-    assert Algorithm.mixed_uses_data
-
-
-def test_a_resumed_run_has_what_it_did_to_the_bit(make_task: Make, gossip: Any, tmp_path: Path) -> None:
-    def peers() -> list[TorchLearner]:
-        return [build_learner(make_task(rank, dropout=0.4), Tuning, H, rank=rank, seed=0) for rank in range(SIZE)]
-
-    whole, first, resumed = peers(), peers(), peers()
-    gossip(whole, 4)
-    gossip(first, 2)
-    for rank, (one, other) in enumerate(zip(first, resumed, strict=True)):
-        (tmp_path / str(rank)).mkdir()
-        one.save(tmp_path / str(rank))
-        other.load(tmp_path / str(rank))
-    gossip(resumed, 2, start=2)
-    for one, other in zip(whole, resumed, strict=True):
-        assert torch.equal(one.trainer.model.data, other.trainer.model.data)
-        assert torch.equal(one.algorithm.norm, other.algorithm.norm)
-        assert one.gradients == 4 * 100
-    shuffled = peers()
-    gossip(shuffled, 4, workers=SIZE)
-    for one, other in zip(whole, shuffled, strict=True):
-        assert torch.equal(one.trainer.model.data, other.trainer.model.data)

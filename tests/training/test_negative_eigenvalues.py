@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
 from dpeer.training.algorithms import ALGORITHMS
+from tests.thinning import only
 
 Gossip = Callable[..., None]
 EXCHANGING = sorted(name for name in ALGORITHMS if find_algorithm(name).shares != "nothing" and name != "dis-pfl")
@@ -61,13 +62,13 @@ def bounded(found: list[float]) -> bool:
     return bool(np.isfinite(found).all()) and max(found[-10:]) <= 2 * max(found[:15])
 
 
-@pytest.mark.parametrize("algorithm", EXCHANGING)
+@pytest.mark.parametrize("algorithm", only(["fedadamw", "fafed", "scaffold", "ditto", "dfedmdc"], EXCHANGING))
 def test_disagreement_stays_bounded_on_a_ring_with_the_best_constant_weights(algorithm: str, gossip: Gossip) -> None:
     """The smallest eigenvalue is -0.745."""
     assert bounded(disagreements(algorithm, "ring", 8, 40, gossip))
 
 
-@pytest.mark.parametrize(("graph", "size"), [("torus", 16), ("hypercube", 16), ("exponential", 16)])
-def test_fedadamw_stays_bounded_over_sixty_rounds(graph: str, size: int, gossip: Gossip) -> None:
+@pytest.mark.parametrize("graph", only(["torus"], ["torus", "hypercube", "exponential"]))
+def test_fedadamw_stays_bounded_over_sixty_rounds(graph: str, gossip: Gossip) -> None:
     """The smallest eigenvalues are -0.6, -0.6 and -0.27; -1 / (1 + 2 gamma) is -0.5."""
-    assert bounded(disagreements("fedadamw", graph, size, 60, gossip))
+    assert bounded(disagreements("fedadamw", graph, 16, 60, gossip))

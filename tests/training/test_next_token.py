@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Task, build_learner
 from dpeer.training.metrics import figures_of_windows, next_token_metrics
 
@@ -85,13 +84,3 @@ def test_figures_of_rows_that_are_not_the_whole_sets_are_left_out() -> None:
 def test_an_infinite_loss_has_an_infinite_perplexity() -> None:
     figures = {"accuracy": torch.zeros(2), "test_loss": torch.tensor([1e4, 1.0])}
     assert next_token_metrics(figures, torch.zeros(2, 1))["perplexity"] == math.inf
-
-
-def test_a_by_row_that_fails_or_is_no_function() -> None:
-    def fails(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        raise ValueError("no such token")
-
-    with pytest.raises(TaskError, match=r"the task's by_row failed: ValueError: no such token"):
-        build_learner(task(by_row=fails), "dfedmdc", rank=0, seed=0).evaluate()
-    with pytest.raises(TaskError, match=r"the task's by_row is a int; it must be a function"):
-        task(by_row=3)

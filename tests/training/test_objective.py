@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import Batches, batch_order
 from dpeer.training.objective import balanced, counted
@@ -57,16 +56,6 @@ def test_a_round_is_the_one_that_torch_makes_with_these_weights() -> None:
         assert torch.allclose(one, other, atol=1e-6)
 
 
-def test_the_rare_class_is_found_more_often() -> None:
-    found = {}
-    for class_weights in ("none", "balanced"):
-        ours = learner(class_weights)
-        for number in range(10):
-            ours.train(number)
-        found[class_weights] = ours.evaluate()
-    assert found["balanced"].metrics["balanced_accuracy"] > found["none"].metrics["balanced_accuracy"] + 0.1
-
-
 def test_the_reported_loss_has_no_weights() -> None:
     inputs, targets = rare().tensors
     for class_weights in ("none", "balanced"):
@@ -78,28 +67,3 @@ def test_the_reported_loss_has_no_weights() -> None:
 def test_targets_that_do_not_count_are_not_counted() -> None:
     data = TensorDataset(torch.zeros(5, 1), torch.tensor([0, -100, 2, 2, 0]))
     assert counted(Batches("train", data, None), "this").tolist() == [2, 0, 2]
-
-
-def mean_square(outputs: Tensor, targets: Tensor) -> Tensor:
-    return nn.functional.mse_loss(outputs, targets)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "changes", "message"),
-    [
-        ("local", {"loss": mean_square}, "--class-weights balanced.*another loss.*leave it out"),
-        (
-            "local",
-            {"train": TensorDataset(torch.zeros(4, 4), torch.zeros(4, 2))},
-            "one class number .int64. per sample",
-        ),
-        (
-            "fedrod",
-            {"model": nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), "head": ("1",)},
-            "balances classes itself",
-        ),
-    ],
-)
-def test_where_there_is_nothing_to_weight_it_says_so(algorithm: str, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(TaskError, match=message):
-        learner("balanced", algorithm=algorithm, **changes)

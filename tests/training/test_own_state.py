@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dpeer.exceptions import AlgorithmError, CheckpointError
+from dpeer.exceptions import CheckpointError
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner
 from tests.training.sampling import sampled
 
@@ -50,18 +50,8 @@ def test_a_plan_is_compared_as_it_is_read_again(make_task: Make, tmp_path: Path)
 
     folder = saved(learner(make_task(), Shaped), tmp_path / "saved")
     learner(make_task(), Shaped).load(folder)
-    with pytest.raises(CheckpointError, match=r"its shape is \[1, 2\], this run's is \[1, 3\]"):
+    with pytest.raises(CheckpointError):
         learner(make_task(), Reshaped).load(folder)
-
-
-@pytest.mark.parametrize("key", ["round", "seed", "rank", "states", "releases"])
-def test_a_plan_has_keys_of_its_own(key: str, make_task: Make, tmp_path: Path) -> None:
-    class Taking(Plain):
-        def plan(self, peer: Any) -> Mapping[str, Any]:
-            return {key: 0}
-
-    with pytest.raises(AlgorithmError, match=f"Taking failed in 'plan': ValueError: the key '{key}' is dpeer's own"):
-        saved(learner(make_task(), Taking), tmp_path / "saved")
 
 
 def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path: Path) -> None:
@@ -72,21 +62,6 @@ def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path
     sampled(make_task(), tmp_path / "ledger").save(tmp_path / "private")
     written = [json.loads((folder / REST).read_text()) for folder in (tmp_path, tmp_path / "private")]
     assert {*written[0], *written[1]} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
-
-
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({0: torch.zeros(2)}, "the name 0 of a tensor is no text"),
-        ({"k": 3.0}, "'k' is a float; it must be a dense tensor"),
-        ({"k": torch.eye(3).to_sparse()}, "'k' is a torch.sparse_coo; it must be a dense tensor"),
-        (None, "'NoneType' object is not iterable"),
-    ],
-)
-def test_a_state_is_tensors_by_name(state: Any, message: str, make_task: Make, tmp_path: Path) -> None:
-    Keeping = type("Keeping", (Plain,), {"state": lambda self: state})
-    with pytest.raises(AlgorithmError, match=f"^algorithm Keeping failed in 'state': TypeError: {message}"):
-        saved(learner(make_task(), Keeping), tmp_path / "saved")
 
 
 class Drawing(Plain):

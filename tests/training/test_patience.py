@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
@@ -74,16 +73,3 @@ def test_a_resumed_peer_has_no_more_patience_than_one_that_never_stopped(
         again, _ = run(resumed, range(stop, ROUNDS))
         assert again == trained[stop:]
         assert torch.equal(resumed.trainer.model.data, whole.trainer.model.data)
-
-
-@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm", "fedbabu"])
-def test_nobody_stops_whom_others_wait_for(algorithm: str, make_task: Make) -> None:
-    task = make_task()
-    task.validation = task.test
-    with pytest.raises(ConfigurationError, match=f"--patience 3 is for peers that train alone: with {algorithm}"):
-        build_learner(task, algorithm, H, rank=0, seed=0, keep="best", patience=3)
-
-
-def test_it_needs_something_to_tell_by(alone: Callable[..., TorchLearner]) -> None:
-    with pytest.raises(ConfigurationError, match="--patience 3 needs --keep best"):
-        alone(keep="last")

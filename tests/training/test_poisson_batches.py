@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import Interrupted, TaskError
+from dpeer.exceptions import Interrupted
 from dpeer.privacy import sampling
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training import Hyperparameters
@@ -93,11 +93,6 @@ def test_groups_come_whole(names: np.ndarray) -> None:
         assert (batch.units.diff() >= 0).all()
         seen.add(tuple(str(name) for name in present))
     assert len(seen) > 4
-
-
-def test_groups_of_other_data() -> None:
-    with pytest.raises(TaskError, match="39 examples are, and there are 40"):
-        sampled(0.5, groups=np.zeros(N - 1))
 
 
 @pytest.mark.parametrize(

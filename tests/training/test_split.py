@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.split import split
 
@@ -30,13 +29,6 @@ def test_prefixes_match_whole_components() -> None:
     assert names(Net(), ("fc.bias",))[1] == ["fc.bias"]
 
 
-def test_what_is_shared_decides() -> None:
-    everything = ["fc1.weight", "fc1.bias", "fc.weight", "fc.bias"]
-    assert names(Net(), ("fc",), "model") == (everything, [])
-    assert names(Net(), ("fc",), "nothing") == ([], everything)
-    assert names(Net(), ()) == (everything, [])
-
-
 def test_the_heads_prefixes_are_told_whatever_is_shared() -> None:
     assert [split(Net(), ("fc",), shares).prefixes for shares in ("model", "body", "nothing")] == [("fc",)] * 3
 
@@ -58,50 +50,10 @@ def test_frozen_parameters_stay_as_they_are(make_task: Callable[..., Task]) -> N
     assert learner.body_parameters == 48
 
 
-def tied_body() -> nn.Module:
-    net = Net(nn.Linear(4, 4))
-    net.other = nn.Linear(4, 4)
-    net.other.weight = net.extra.weight
-    return net
-
-
 def tied_across() -> nn.Module:
     net = Net(nn.Linear(4, 3))
     net.extra.weight = net.fc.weight
     return net
-
-
-def shared_storage() -> nn.Module:
-    net = Net(nn.Linear(4, 4))
-    net.other = nn.Linear(4, 4)
-    net.other.weight = nn.Parameter(net.extra.weight.data)
-    return net
-
-
-def all_frozen() -> nn.Module:
-    return Net().requires_grad_(False)
-
-
-@pytest.mark.parametrize(
-    ("model", "head", "message"),
-    [
-        (Net(nn.BatchNorm1d(4)), ("fc",), "BatchNorm1d 'extra' cannot be shared .*GroupNorm.*head"),
-        (Net(nn.BatchNorm1d(4, affine=False)), ("fc",), "GroupNorm"),
-        (Net(nn.Sequential(nn.SyncBatchNorm(4))), ("fc",), "SyncBatchNorm 'extra.0'.*GroupNorm"),
-        (tied_body(), ("fc",), "'extra.weight' and 'other.weight' are one tied tensor"),
-        (tied_across(), ("fc",), "'extra.weight' and 'fc.weight' are one tied tensor"),
-        (shared_storage(), ("fc",), "tied tensor"),
-        (Net(nn.Linear(4, 4).double()), ("fc",), "'extra.weight' is float64.*float32"),
-        (Net(nn.LazyLinear(4)), ("fc",), "'extra.weight' is not initialised"),
-        (Net(), ("fc", "fc1"), "covers every trainable parameter.*local"),
-        (all_frozen(), ("fc",), "no trainable parameters"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
-def test_refusals(model: nn.Module, head: tuple[str, ...], message: str) -> None:
-    with pytest.raises(TaskError, match=message) as caught:
-        split(model, head, "body", "dfedmdc")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_head_may_hold_what_the_body_may_not() -> None:
@@ -110,16 +62,6 @@ def test_the_head_may_hold_what_the_body_may_not() -> None:
     ]  # fmt: skip
     assert names(tied_across(), ("fc", "extra"))[0] == ["fc1.weight", "fc1.bias"]
     assert names(Net(nn.BatchNorm1d(4, affine=False, track_running_stats=False)), ("fc",))[1]
-
-
-def test_whole_model_algorithms_refuse_batch_norm_in_the_head_too() -> None:
-    with pytest.raises(TaskError, match=r"dfedavgm shares the whole model.*GroupNorm"):
-        split(Net(nn.BatchNorm1d(4)), ("fc", "extra"), "model", "dfedavgm")
-
-
-def test_nothing_is_refused_where_nothing_is_shared() -> None:
-    assert names(Net(nn.BatchNorm1d(4)), ("fc",), "nothing")[0] == []
-    assert names(tied_body(), ("fc",), "nothing")[0] == []
 
 
 @pytest.mark.parametrize("algorithm", ["local", "dfedavgm", "dfedmdc"])

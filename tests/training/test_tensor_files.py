@@ -6,7 +6,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dpeer.exceptions import TaskError
 from dpeer.training.store import write_tensors
 
 TYPES = (
@@ -42,8 +41,3 @@ def test_views_of_one_vector_and_transposed_ones_are_written_each_by_itself(tmp_
     for name, tensor in given.items():
         assert torch.equal(found[name], tensor)
     assert b'{"__metadata__":{"b":"1","a":"2"}' in (tmp_path / "file").read_bytes(), "in the order given"
-
-
-def test_a_type_that_the_format_does_not_know_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=r"'wave' has type torch.complex128, which a safetensors file cannot hold"):
-        write_tensors({"wave": torch.zeros(2, dtype=torch.complex128)}, tmp_path / "file", {})

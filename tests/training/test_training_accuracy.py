@@ -40,12 +40,6 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make)
         assert after.training_accuracy == right(ours, ours.trainer.task.train)
 
 
-def test_by_default_it_is_not_measured(make_task: Make) -> None:
-    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0)
-    ours.train(0)
-    assert ours.evaluate().training_accuracy is None
-
-
 def test_what_predicts_is_measured_where_another_model_trains_on(make_task: Make) -> None:
     h = Hyperparameters(finish="all:1")
     ours = build_learner(make_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)

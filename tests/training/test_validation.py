@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Task
 from dpeer.training.validation import whole_training_set, with_validation
 
@@ -95,12 +94,6 @@ def test_a_task_that_brings_validation_data_keeps_them() -> None:
 def test_nothing_is_held_out_by_default_where_that_is_not_enough_or_too_much(task: Task) -> None:
     for seed in range(30):
         assert held(task, seed=seed, optional=True) is task
-
-
-def test_who_asks_for_what_cannot_be_had_is_told() -> None:
-    alike = made(TensorDataset(torch.zeros(30, 1), torch.arange(30) % 2))
-    with pytest.raises(TaskError, match=r"^--validation 0.2 would hold out (0|30) of the task's 30 training samples: "):
-        held(alike)
 
 
 def test_the_whole_training_set_is_put_together_again() -> None:

@@ -55,7 +55,7 @@ def test_variates_take_out_what_is_peculiar_to_a_peer(gossip: Gossip) -> None:
     left = {}
     for algorithm in ("fedper", "scaffold"):
         learners = peers(algorithm, (), local_steps=10, lr_decay=1.0, body_lr=0.2)
-        gossip(learners, 30, weights=FULL)
+        gossip(learners, 15, weights=FULL)
         at = models(learners)[0]
         left[algorithm] = np.linalg.norm(np.mean([gradient(at, rank) for rank in range(SIZE)], axis=0))
     assert left["scaffold"] < left["fedper"] / 3

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from dpeer.simulation.links import later
-from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.network import FaultyNetwork, later
 from dpeer.simulation.virtual_time import Process
 from tests.world.faults import Fault
 

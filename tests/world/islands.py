@@ -4,7 +4,7 @@ import math
 import random
 
 from dpeer.exceptions import TopologyError
-from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
 from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
-from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
 

@@ -6,7 +6,7 @@ What a seed draws after a fault changes when the fault is left out, so this trie
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import Conditions
 from tests.world.scenario import Scenario
 from tests.world.world import World
 
@@ -75,7 +75,7 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         f"{why(small)}\n\nto play it again:\n\n"
         "from math import inf\n"
         "from tests.world.faults import Fault\n"
-        "from dpeer.simulation.links import Conditions\n"
+        "from dpeer.simulation.network import Conditions\n"
         "from tests.world.scenario import Scenario\n"
         "from tests.world.world import World\n\n"
         f"World({small!r}, talk=True).tell()\n"

@@ -85,7 +85,7 @@ class FedRoD(Algorithm):
                     "out, or add personal=hypernetwork"
                 )
 
-    _personal: PersonalHead
+    personal: PersonalHead
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
@@ -110,24 +110,24 @@ class FedRoD(Algorithm):
         counts = _class_counts(peer, self._generic.out_features)
         self._prior = torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)
         if self.options.personal == "linear":
-            self._personal = OwnHead(self._generic)
+            self.personal = OwnHead(self._generic)
             return
         distribution = (counts.double() / counts.sum().clamp(min=1)).float().to(peer.compute.device)
-        self._personal = MadeHead(self._generic, distribution, self.options.hidden, peer.extras[_EXTRA], peer.seed)
+        self.personal = MadeHead(self._generic, distribution, self.options.hidden, peer.extras[_EXTRA], peer.seed)
 
     def train(self, peer: Trainer) -> None:
         """Step the generic model and what the personal head follows from on every minibatch."""
         h = peer.hyperparameters
-        with self._personal.training():
-            personal = self._personal.trained, h.head_lr
+        with self.personal.training():
+            personal = self.personal.trained, h.head_lr
             peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
 
     def _gradients(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Compute both gradients, of the generic model and for the personal head; return the personal loss."""
         part.grad.zero_()
-        self._personal.trained.grad.zero_()
+        self.personal.trained.grad.zero_()
         with torch.enable_grad():
-            head = self._personal.made()  # in float32 also where the outputs are not
+            head = self.personal.made()  # in float32 also where the outputs are not
             with peer.compute.autocast():
                 with self._seen() as seen:
                     outputs = peer.outputs(batch)
@@ -160,7 +160,7 @@ class FedRoD(Algorithm):
     def predictor(self, peer: Trainer) -> Tensor | None:
         """The generic model with the personal head added to its own."""
         both = peer.model.data.clone()
-        own = self._personal.now()
+        own = self.personal.now()
         for name, _, here in peer.model.layout:
             if is_under(name, (self._name,)):
                 both[here] += own[name.removeprefix(f"{self._name}.")].view(-1)
@@ -168,15 +168,15 @@ class FedRoD(Algorithm):
 
     def at_home(self, peer: Trainer) -> int:
         """The personal head's parameters; none where it is made."""
-        return self._personal.stays
+        return self.personal.stays
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return self._personal.state()
+        return self.personal.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
-        self._personal.restore(state)
+        self.personal.restore(state)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`; those for the personal head are computed in the same pass."""

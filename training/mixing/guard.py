@@ -27,13 +27,13 @@ from dpeer.training.mixing.weighted_sum import aligned, all_finite, weighted_sum
 Vectors = Sequence[Tensor]
 """A body on the host, in one piece or several."""
 
-_BLOCK = 2**18
+BLOCK = 2**18
 """Values that distances are summed over at once; also how many values of all bodies together are sorted at once."""
 
 TOO_FAR, TOO_FEW = "too-far", "too-few"
 """Reasons to leave a body out: it is too far from the own one; too few are left to trim as many as asked."""
 
-_FEW = 32
+FEW = 32
 """Bodies that are ordered by exchanging."""
 
 _SAME = 1e-6
@@ -139,9 +139,9 @@ def distance(body: Vectors, own: Vectors) -> float:
 
 def _length(body: Vectors, own: Vectors, dtype: torch.dtype) -> float:
     count = sum(vector.numel() for vector in own)
-    room = torch.empty(min(_BLOCK, count), dtype=dtype, device=CPU)
+    room = torch.empty(min(BLOCK, count), dtype=dtype, device=CPU)
     total, filled = 0.0, 0
-    for block, here in aligned([body, own], _BLOCK):
+    for block, here in aligned([body, own], BLOCK):
         if filled == len(room):
             total, filled = total + float(torch.dot(room, room)), 0
         torch.sub(block.to(dtype), here.to(dtype), out=room[filled : filled + block.numel()])
@@ -227,7 +227,7 @@ def _between(lower: Tensor, upper: Tensor) -> Tensor:
 
 def _alike(weights: Tensor) -> bool:
     """Whether all weights are equal, so that values can be ordered without them, which is faster."""
-    return len(weights) <= _FEW and bool((weights == weights[0]).all())
+    return len(weights) <= FEW and bool((weights == weights[0]).all())
 
 
 def _ordered(values: Tensor) -> list[Tensor]:
@@ -245,6 +245,6 @@ def _ordered(values: Tensor) -> list[Tensor]:
 
 def _side_by_side(into: Tensor, bodies: Sequence[Vectors]) -> Iterator[tuple[Tensor, Tensor]]:
     """Blocks of a vector on the host, each with the bodies' values there as rows of a matrix; a matrix at a time."""
-    size = max(1024, _BLOCK // len(bodies))
+    size = max(1024, BLOCK // len(bodies))
     for here, *blocks in aligned([[into], *bodies], size):
         yield here, torch.stack([block.float() for block in blocks])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
 
 from dpeer.privacy import Guarantee, Sparsifier, mechanism
-from dpeer.privacy.audit import MuBound as Audit
 from dpeer.privacy.audit import bound_mu as audited
-from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
 from dpeer.training.settings import WireDtype
 from tests.federation.audit_suite import release_checks as checks
@@ -21,17 +18,15 @@ from tests.federation.audit_suite.canary import COORDINATES, Array, Setting, Vie
 from tests.federation.audit_suite.echo import LAYERS
 from tests.federation.audit_suite.release_checks import Check
 
-_MAIN, _OTHERS = 0.04, 0.01
-"""How the false alarms are shared out: the long attack, and all the short ones together."""
-
-CONFIDENCE = 1 - _MAIN - _OTHERS
+_OTHERS = 0.01
+"""False alarms of all attacks together."""
 
 _FAR, _NEAR = 1000.0, 1.5
 """Lengths of updates, in clip norms."""
 
 _SPARSIFIERS = ("top-k:0.4", "random:0.4")
 _EVERYWHERE = np.full(COORDINATES, COORDINATES**-0.5)
-_SHORT = 200
+SHORT = 200
 """Releases in an attack on one way to send."""
 
 _SMALL = (0.0, 0.1, 0.9)
@@ -41,60 +36,26 @@ _LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30, float(
 _WIDE = 200_003
 """Values of a body whose noise is drawn in several blocks, by several threads."""
 
-Tell = Callable[[int], None]
-"""Called with the number of releases that have been made."""
 
-
-@dataclass(frozen=True)
-class Report:
-    """The results of an audit.
-
-    Attributes:
-        claimed: Mu, as the peer's own ledger has it.
-        bound: The mu that the long attack proves.
-        checks: The results of all other attacks and checks.
-    """
-
-    claimed: float
-    bound: Audit
-    checks: Sequence[Check]
-
-    @property
-    def held(self) -> bool:
-        """Whether no attack and no check contradicts the claim."""
-        return self.bound.mu <= self.claimed and all(check.held for check in self.checks)
-
-
-def releases(rounds: int, runs: int) -> int:
-    """The number of releases that `examine` makes."""
-    ways = sum(2 if sparsifier.rule == "top-k" else 1 for sparsifier, _ in _ways())
-    single = len(_LENGTHS) * len(_sides()) + 2 * len(_axes()) * _each(runs)
-    return 2 * runs * rounds + _near(rounds, runs) + single + (len(_SMALL) + ways) * _SHORT
-
-
-def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda made: None) -> Report:
-    """Attack a mechanism as a neighbor could who knows everything but the noise.
+def examine(guarantee: Guarantee, rounds: int, runs: int) -> list[Check]:
+    """The checks of a mechanism, as a neighbor makes them that knows all but the noise.
 
     Args:
-        guarantee: What is claimed, against a neighbor.
+        guarantee: The claim, against a neighbor.
         rounds: T of each run.
         runs: The number of runs of each of two data sets.
-        tell: Called with the progress.
     """
     setting = Setting(guarantee)
     apart = {"replace": -1.0, "zero-out": 0.0}[guarantee.adjacency]
     update = _FAR * guarantee.clip_norm * _EVERYWHERE
-    first, second = ([_told(tell, view(setting, rounds, sign * update)) for _ in range(runs)] for sign in (apart, 1.0))
+    first, second = ([view(setting, rounds, sign * update) for _ in range(runs)] for sign in (apart, 1.0))
     views = [*first, *second]
-    claimed = _mu(guarantee, rounds, min(one.epsilon for one in views))
-    # Half way between the two means, which the neighbor knows beforehand.
-    middle = guarantee.clip_norm * rounds * (1 + apart) / 2
-    bound = audited(_sums(first), _sums(second), middle, 1 - _MAIN)
     noise = np.concatenate([_noise(setting, one, sign * update) for group, sign in ((first, apart), (second, 1.0))
                             for one in group])  # fmt: skip
     step = grid(guarantee.noise_std)
     released = [np.concatenate([one.released for one in group]) for group in (first, second)]
-    return Report(claimed, bound, [
+    near = view(setting, max(1, rounds * runs // 4), _NEAR * guarantee.clip_norm * _EVERYWHERE)
+    return [
         checks.charged(guarantee, rounds, [one.counted for one in views], [one.epsilon for one in views]),
         checks.from_released(np.concatenate([one.strayed for one in views])),
         checks.on_grid(np.concatenate(released), step),
@@ -106,41 +67,19 @@ def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda ma
         residuals.normal(noise),
         residuals.unrelated(noise),
         residuals.forgotten(noise),
-        _short_updates(setting, tell),
+        _short_updates(setting),
         _large_body(setting),
-        _without_noise(setting, tell),
+        _without_noise(setting),
         _clipping("far too long", setting, second),
-        _clipping(
-            "a little too long", setting,
-            [_told(tell, view(setting, _near(rounds, runs), _NEAR * guarantee.clip_norm * _EVERYWHERE))],
-        ),
-        _directions(setting, _each(runs), tell),
-        *(_way(Setting(guarantee, sparsifier, dtype), tell) for sparsifier, dtype in _ways()),
-    ])  # fmt: skip
+        _clipping("a little too long", setting, [near]),
+        _directions(setting, each(runs)),
+        *(_way(Setting(guarantee, sparsifier, dtype)) for sparsifier, dtype in ways()),
+    ]
 
 
-def _told(tell: Tell, one: View) -> View:
-    tell(len(one.moved))
-    return one
-
-
-def _near(rounds: int, runs: int) -> int:
-    return max(1, rounds * runs // 4)
-
-
-def _each(runs: int) -> int:
+def each(runs: int) -> int:
     """The number of releases of each data set in each direction."""
     return max(20, runs // 25)
-
-
-def _mu(guarantee: Guarantee, rounds: int, epsilon: float) -> float:
-    """The mu that belongs to an epsilon, to the last digit where the epsilon is the closed form's."""
-    exact = guarantee.mu(rounds)
-    return exact if guarantee.epsilon(rounds) == epsilon else mu_of(epsilon, guarantee.delta)
-
-
-def _sums(views: Sequence[View]) -> Array:
-    return np.array([float((one.moved @ _EVERYWHERE).sum()) for one in views])
 
 
 def _noise(setting: Setting, one: View, update: Array) -> Array:
@@ -155,12 +94,12 @@ def _clipping(name: str, setting: Setting, views: Sequence[View]) -> Check:
     return checks.clipped(name, along, setting.guarantee.clip_norm, setting.guarantee.noise_std)
 
 
-def _short_updates(setting: Setting, tell: Tell) -> Check:
+def _short_updates(setting: Setting) -> Check:
     """Check the noise of updates that need no clipping, and of empty ones."""
     noise = []
     for length in _SMALL:
         update = length * setting.guarantee.clip_norm * _EVERYWHERE
-        noise.append(_noise(setting, _told(tell, view(setting, _SHORT, update)), update))
+        noise.append(_noise(setting, (view(setting, SHORT, update)), update))
     each = [residuals.enough(one) for one in noise]
     together = np.concatenate(noise)
     found = [*each, residuals.never_twice(together), residuals.normal(together), residuals.forgotten(together)]
@@ -180,13 +119,11 @@ def _large_body(setting: Setting) -> Check:
     return _all("a large body", found, f"{_WIDE:,} values")
 
 
-def _without_noise(setting: Setting, tell: Tell) -> Check:
+def _without_noise(setting: Setting) -> Check:
     """Check the clipping of updates of all lengths, in all layers and in single ones, with next to no noise."""
     exact = Setting(Guarantee(1e-6, setting.guarantee.clip_norm, setting.guarantee.delta))
     moved = [
-        _told(
-            tell, view(exact, 1, np.where(side, length * exact.guarantee.clip_norm * np.where(side, side, 1), 0))
-        ).moved
+        (view(exact, 1, np.where(side, length * exact.guarantee.clip_norm * np.where(side, side, 1), 0))).moved
         for length, side in itertools.product(_LENGTHS, _sides())
     ]
     return checks.clipped_exactly(np.concatenate(moved), exact.guarantee.clip_norm)
@@ -203,67 +140,67 @@ def _all(name: str, found: Sequence[Check], message: str) -> Check:
     return Check(name, not failed, "; ".join(f"{check.name}: {check.message}" for check in failed) or message)
 
 
-def _axes() -> list[Array]:
+def axes() -> list[Array]:
     # Directions anybody may know; what matters is that they are not those of the long attack.
     drawn = np.linalg.qr(np.vander(np.linspace(-1, 1, COORDINATES)))[0]
     return [*np.eye(COORDINATES), *drawn.T]
 
 
-def _directions(setting: Setting, each: int, tell: Tell) -> Check:
+def _directions(setting: Setting, each: int) -> Check:
     """Attack single releases in the direction of each coordinate, and in as many directions across the layers."""
-    directions = _axes()
+    directions = axes()
     confidence = 1 - _OTHERS / 2 / len(directions)
-    found = [_proven(setting, direction, direction, each, confidence, tell) for direction in directions]
+    found = [_proven(setting, direction, direction, each, confidence) for direction in directions]
     claimed = setting.guarantee.mu(1)
     return Check(
         f"{len(directions)} directions", max(found) <= claimed, f"mu {max(found):.3f} of {claimed:.3f} in one release"
     )
 
 
-def _proven(setting: Setting, direction: Array, counted: Array, each: int, confidence: float, tell: Tell) -> float:
+def _proven(setting: Setting, direction: Array, counted: Array, each: int, confidence: float) -> float:
     """The mu that a few single releases prove, of data that push the body along a direction or against it."""
     apart = {"replace": -1.0, "zero-out": 0.0}[setting.guarantee.adjacency]
     far = _FAR * setting.guarantee.clip_norm * direction
-    first, second = (_told(tell, view(setting, each, sign * far)).moved @ counted for sign in (apart, 1.0))
+    first, second = ((view(setting, each, sign * far)).moved @ counted for sign in (apart, 1.0))
     return audited(first, second, setting.guarantee.clip_norm * (1 + apart) / 2, confidence).mu
 
 
-def _ways() -> list[tuple[Sparsifier, WireDtype]]:
+def ways() -> list[tuple[Sparsifier, WireDtype]]:
     """Every way to send that the long attack does not use."""
     rules = [Sparsifier(), *(Sparsifier.parse(rule) for rule in _SPARSIFIERS)]
     return [way for way in itertools.product(rules, get_args(WireDtype)) if way != (Sparsifier(), "float32")]
 
 
-def _way(setting: Setting, tell: Tell) -> Check:
+def _way(setting: Setting) -> Check:
     """The checks of a few releases that are sent in this way."""
     guarantee, rule = setting.guarantee, setting.sparsifier
     name = f"{'all values' if rule.rule == 'none' else f'{rule.rule}:{rule.keep:g}'}, {setting.dtype}"
     step = grid(guarantee.noise_std)
     if rule.rule == "top-k":
-        found = _selection(setting, step, tell)
+        found = _selection(setting, step)
     else:
         update = _FAR * guarantee.clip_norm * _EVERYWHERE
-        one = _told(tell, view(setting, _SHORT, update))
+        one = view(setting, SHORT, update)
         noise = _noise(setting, one, update)
-        masks = np.stack([setting.mask(number) for number in range(_SHORT)])
+        masks = np.stack([setting.mask(number) for number in range(SHORT)])
         # Each release's own coordinates, so many in each: whichever they are, their noise is as strong and fresh.
-        kept = noise[masks].reshape(_SHORT, -1)
+        kept = noise[masks].reshape(SHORT, -1)
         along = (one.moved * np.where(masks, 1.0, 0.0)).sum(axis=1) / np.sqrt(masks.sum(axis=1))
         found = [
             checks.on_grid(one.released, step), checks.from_released(one.strayed), residuals.never_twice(kept),
             residuals.enough(kept), residuals.unrelated(kept), residuals.forgotten(kept), residuals.normal(kept),
             checks.clipped("far too long", along, guarantee.clip_norm, guarantee.noise_std),
-            checks.charged(guarantee, _SHORT, [one.counted], [one.epsilon]),
+            checks.charged(guarantee, SHORT, [one.counted], [one.epsilon]),
         ]  # fmt: skip
-    return _all(name, found, f"{_SHORT} releases")
+    return _all(name, found, f"{SHORT} releases")
 
 
-def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
+def _selection(setting: Setting, step: float) -> list[Check]:
     """Check that the choice of kept coordinates tells no more about the update than the noise lets through."""
     guarantee, half = setting.guarantee, COORDINATES // 2
     sides = [np.r_[np.full(half, half**-0.5), np.zeros(COORDINATES - half)]]
     sides.append(sides[0][::-1])
-    views = [_told(tell, view(setting, _SHORT, _FAR * guarantee.clip_norm * side)) for side in sides]
+    views = [(view(setting, SHORT, _FAR * guarantee.clip_norm * side)) for side in sides]
     more = [
         (np.abs(one.moved) > step).astype(float) @ np.r_[np.ones(half), -np.ones(COORDINATES - half)] for one in views
     ]
@@ -275,7 +212,7 @@ def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
     strayed = np.concatenate([one.strayed for one in views])
     return [
         checks.on_grid(released, step), residuals.never_twice(noise), checks.from_released(strayed), found,
-        checks.charged(guarantee, _SHORT, [one.counted for one in views], [one.epsilon for one in views]),
+        checks.charged(guarantee, SHORT, [one.counted for one in views], [one.epsilon for one in views]),
     ]  # fmt: skip
 
 

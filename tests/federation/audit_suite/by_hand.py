@@ -29,11 +29,11 @@ _HEADS: tuple[Head, ...] = ("joint", "alternate", "frozen", "post")
 _RECORDS = 12
 _TOGETHER, _UNITS = 64, 64
 """With so many nominal records, and so many at a time, several are computed at once."""
-_LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30)
+LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30)
 _ASIDE = 3.0
 """How far records of a group are from their mean in each coordinate of the body's layers."""
 
-_BAD = (math.inf, -math.inf, math.nan)
+BAD = (math.inf, -math.inf, math.nan)
 
 
 def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joint", units: int = _UNITS) -> Setting:
@@ -142,8 +142,8 @@ def lengths_by_hand(guarantee: SampleGuarantee) -> Check:
     setting = exact(guarantee, 1.0, 1, units=1)
     moved = [
         view(setting, Records(_among_others(np.where(side, length * np.where(side, side, 1.0), 0.0))), 1).sums[0]
-        for length in (*(length * guarantee.clip_norm for length in _LENGTHS), *_BAD)
-        for side in _sides()
+        for length in (*(length * guarantee.clip_norm for length in LENGTHS), *BAD)
+        for side in sides()
     ]
     return clipped_exactly(np.concatenate(moved), 1.0)
 
@@ -155,17 +155,7 @@ def _among_others(inputs: Array) -> Array:
     return found
 
 
-def _sides() -> list[Array]:
+def sides() -> list[Array]:
     """Directions: across the model, and in the body, in the head, and in one coordinate alone."""
     eye = np.eye(WIDTH)
     return [canary(), np.r_[np.full(BODY - 1, (BODY - 1) ** -0.5), np.zeros(HEAD + 1)], eye[-1], eye[0]]
-
-
-def steps_made(steps: int) -> int:
-    """The number of steps of `steps_by_hand`."""
-    return (len(_HEADS) + 4) * steps + max(1, steps // 2)
-
-
-def lengths_made() -> int:
-    """The number of steps of `lengths_by_hand`."""
-    return len((*_LENGTHS, *_BAD)) * len(_sides())

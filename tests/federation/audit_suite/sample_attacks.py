@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpeer.privacy import SampleGuarantee
-from dpeer.privacy.audit import StepBound, bound_steps, planned_tests
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
 from dpeer.privacy.sample_level import phases_of
-from dpeer.privacy.tradeoff import statistic
 from tests.federation.audit_suite import by_hand, residuals, step_checks
 from tests.federation.audit_suite import release_checks as checks
-from tests.federation.audit_suite.canary import Array
 from tests.federation.audit_suite.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
 from tests.federation.audit_suite.release_checks import Check
 from tests.federation.audit_suite.told import COLUMNS, Setting, View, after_the_end, view
 
-CONFIDENCE = 0.95
-
-_LIFE = 20
+LIFE = 20
 """Runs that one peer makes, one after the other: a new peer takes as long as several steps."""
 
 _HARDLY = 0.001
 """A sampling rate with which next to all batches are empty."""
 
-_EMPTY, _BY_HAND, _DRAWN = 400, 40, 400
+EMPTY, BY_HAND, DRAWN = 400, 40, 400
 """Steps without anybody, of each replay, and of each peer whose draws are looked at."""
 
 _TOGETHER = 10
@@ -38,95 +32,37 @@ _TOGETHER = 10
 _WIDE = 200_003
 """Values of a gradient whose noise is drawn in several blocks, by several threads."""
 
-Tell = Callable[[int], None]
-"""Called with the number of steps that have been made."""
 
-
-@dataclass(frozen=True)
-class Report:
-    """The results of an audit.
-
-    Attributes:
-        claimed: Epsilon, as the peer says it has spent it.
-        bound: What the long attack proves.
-        checks: The results of all other attacks and checks.
-    """
-
-    claimed: float
-    bound: StepBound
-    checks: Sequence[Check]
-
-    @property
-    def held(self) -> bool:
-        """Whether no attack and no check contradicts the claim."""
-        return (
-            not self.bound.refuted and self.bound.epsilon <= self.claimed and all(check.held for check in self.checks)
-        )
-
-
-def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
-    """The number of steps that `examine` makes."""
-    return (
-        2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
-        + by_hand.lengths_made()
-    )  # fmt: skip
-
-
-def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lambda made: None) -> Report:
-    """Attack steps as a neighbor could who knows everything but the noise and who is drawn, but for one record.
+def examine(guarantee: SampleGuarantee, rounds: int, runs: int) -> list[Check]:
+    """The checks of steps, as a neighbor makes them that knows all but the noise and the draws.
 
     Args:
-        guarantee: What is claimed.
+        guarantee: The claim.
         rounds: T of each run.
-        runs: The number of runs without the record, and of those with it.
-        tell: Called with the progress.
+        runs: The number of runs without one record, and of those with it.
     """
     setting = Setting(guarantee)
     known = others(guarantee.clip_norm)
     more = np.vstack([known, FAR * guarantee.clip_norm * canary()])
-    tests = planned_tests(guarantee.charges(rounds), runs, CONFIDENCE)
-    views = [_lives(setting, Records(inputs), rounds, runs, tell) for inputs in (known, more)]
-    claimed = min(one.epsilon for found in views for one in found if one.epsilon is not None)
-    charges = [run for found in views for one in found for run in one.charges]
-    least = min(charges, key=lambda run: sum(charge.steps / charge.noise_multiplier**2 for charge in run))
-    without, within = (np.concatenate([_statistics(setting, one) for one in found]) for found in views)
-    bound = bound_steps(without, within, tests.thresholds, least, guarantee.delta, CONFIDENCE)
+    views = [
+        [view(setting, Records(inputs), rounds, min(LIFE, runs - first), ask=True) for first in range(0, runs, LIFE)]
+        for inputs in (known, more)
+    ]
     every = [one for found in views for one in found]
+    claimed = min(one.epsilon for one in every if one.epsilon is not None)
+    charges = [run for one in every for run in one.charges]
     told = np.concatenate([one.told for one in every])
     there, planned = int(told.sum()), told.size * len(setting.planned)
-    found = [
+    return [
         step_checks.charged(setting.charge, [int(run) for run in told.sum(axis=1)], charges, guarantee.delta, claimed),
         Check("steps", bool((told == len(setting.planned)).all()), f"{there:,} of {planned:,} in the messages"),
         checks.from_released(np.concatenate([one.strayed.ravel() for one in every])),
         *_noise(setting, views, rounds),
         _empty(guarantee), _large(guarantee), _climbing(guarantee), _at_the_end(guarantee),
-        *by_hand.draws_by_hand(guarantee, _DRAWN),
+        *by_hand.draws_by_hand(guarantee, DRAWN),
         by_hand.lengths_by_hand(guarantee),
-        *by_hand.steps_by_hand(guarantee, _BY_HAND),
+        *by_hand.steps_by_hand(guarantee, BY_HAND),
     ]  # fmt: skip
-    tell(steps(guarantee, rounds, 0))
-    return Report(claimed, bound, found)
-
-
-def _lives(setting: Setting, records: Records, rounds: int, runs: int, tell: Tell) -> list[View]:
-    """The runs on one data set, of as many peers as it takes."""
-    found = []
-    for first in range(0, runs, _LIFE):
-        found.append(view(setting, records, rounds, min(_LIFE, runs - first), ask=True))
-        tell(len(found[-1].sums) * setting.guarantee.compositions(rounds))
-    return found
-
-
-def _statistics(setting: Setting, seen: View) -> Array:
-    """What the neighbor computes of each run: the logarithm of how much likelier the record makes what it saw."""
-    rounds = seen.sums.shape[1] // len(setting.planned)
-    along = np.zeros(seen.sums.shape[:2])
-    for place, part in enumerate(setting.planned * rounds):
-        own = np.zeros(WIDTH)
-        own[COLUMNS[part]] = canary()[COLUMNS[part]]
-        along[:, place] = seen.sums[:, place] @ (own / np.linalg.norm(own))
-    out: Array = statistic(along, setting.charge).sum(axis=1)
-    return out
 
 
 def _noise(setting: Setting, views: Sequence[Sequence[View]], rounds: int) -> list[Check]:
@@ -165,13 +101,13 @@ def _empty(guarantee: SampleGuarantee) -> Check:
     made = dataclasses.replace(guarantee, sampling_rate=_HARDLY, phases=phases_of(_TOGETHER), head="joint")
     setting = Setting(made)
     # Records that have nothing: now and then one of them is drawn.
-    seen = view(setting, Records(np.zeros((OTHERS, WIDTH))), _EMPTY // _TOGETHER)
+    seen = view(setting, Records(np.zeros((OTHERS, WIDTH))), EMPTY // _TOGETHER)
     noise = seen.sums[0] / guarantee.noise_multiplier
     return together("empty batches", [
-        Check("steps", int(seen.told.sum()) == _EMPTY, f"{seen.told.sum():,} told"),
-        step_checks.counted("ledger", setting.charge, _EMPTY, seen.charges[0]),
+        Check("steps", int(seen.told.sum()) == EMPTY, f"{seen.told.sum():,} told"),
+        step_checks.counted("ledger", setting.charge, EMPTY, seen.charges[0]),
         residuals.never_twice(noise), residuals.enough(noise), residuals.normal(noise), residuals.forgotten(noise),
-    ], f"{_EMPTY} steps")  # fmt: skip
+    ], f"{EMPTY} steps")  # fmt: skip
 
 
 def _large(guarantee: SampleGuarantee) -> Check:

@@ -26,7 +26,6 @@ from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
-from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 from tests.federation.audit_suite.canary import MEMORY, ROW, Array
@@ -85,16 +84,12 @@ class Setting:
         units: N, how many records there are nominally.
         looks: How many gradients each step takes of its batch: 2 with SAM's on the same batch, else 1.
         microbatch: How many records' gradients are in memory at a time.
-        momentum: Of the optimizer.
-        optimizer: What makes steps of gradients.
     """
 
     guarantee: SampleGuarantee
     units: int = 4
     looks: int = 1
     microbatch: int = 64
-    momentum: float = 0.0
-    optimizer: Optimizer = "sgd"
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -141,7 +136,7 @@ def learner(setting: Setting, records: Records, task: Task, folder: Path, rounds
     climbs = setting.looks == 2
     h = Hyperparameters(
         body_epochs=g.steps, head_epochs=max(1, g.head_steps), local_steps=g.steps, body_lr=RATE, head_lr=RATE,
-        momentum=setting.momentum, optimizer=setting.optimizer, weight_decay=0.0, lr_decay=1.0, grad_clip=None,
+        momentum=0.0, optimizer="sgd", weight_decay=0.0, lr_decay=1.0, grad_clip=None,
         finish="none", rounds=rounds,
     )  # fmt: skip
 
@@ -242,12 +237,6 @@ def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
             session.end(number)
     mixed = torch.cat([ROW[0] * sent[0][:-BODY], sent[0][-BODY:]])  # with a neighbor's zeros
     return torch.equal(mixed, sent[1]), not torch.equal(*heads)
-
-
-def told_by(payload: object, setting: Setting) -> Tensor:
-    """The gradients that a message tells, shape (gradients, WIDTH)."""
-    count = 1 + len(setting.planned) * WIDTH + BODY
-    return _values(payload, count)[1:-BODY].view(-1, WIDTH).clone()
 
 
 def _values(payload: object, count: int) -> Tensor:

@@ -16,7 +16,7 @@ from dpeer.peer import LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.limits import LEAST_CHUNK
-from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner

@@ -132,14 +132,6 @@ def test_with_memory_the_buffers_are_as_they_were_and_read_only():
     assert given[sum(SIZES) :] == b"\xaa" * sum(SIZES), "the memory beyond the body is left alone"
 
 
-def test_without_memory_the_chunks_are_kept_as_they_came():
-    reassembly, (_, announced, chunks) = Reassembly(lambda: None), BODIES["A"]
-    reassembly.begin("link", announced, 0, wanted=True)
-    parts = [part for chunk in chunks for part in chunk.data]
-    payload = fed(reassembly, "link", chunks).payload
-    assert all(one is part for one, part in zip(payload, parts, strict=True))
-
-
 def test_a_body_that_is_not_wanted_takes_no_memory_and_leaves_a_fingerprint():
     memory, (_, announced, chunks) = Memory(sum(SIZES)), BODIES["A"]
     reassembly = Reassembly(memory)
@@ -147,25 +139,3 @@ def test_a_body_that_is_not_wanted_takes_no_memory_and_leaves_a_fingerprint():
     partial = fed(reassembly, "link", chunks)
     assert (partial.wanted, partial.chunks, memory.given) == (False, [], [])
     assert partial.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_links_know_nothing_of_each_other(memory, seed):
-    reassembly = Reassembly(memory)
-    links = {f"link {rank}": messages(rank, rank=rank) for rank in range(4)}
-    for link, (announced, _) in links.items():
-        reassembly.begin(link, announced, 0, wanted=True)
-    for link in links:
-        for other, (_, chunks) in links.items():
-            if other != link:
-                refused("stray", reassembly.add, link, chunks[0])
-    order = [link for link, (_, chunks) in links.items() for _ in chunks]
-    random.Random(seed).shuffle(order)
-    left, done = {link: list(chunks) for link, (_, chunks) in links.items()}, {}
-    for link in order:
-        if link == "link 3" and len(left[link]) == 2:
-            reassembly.forget(link)
-            left[link].clear()
-        if left[link] and (partial := reassembly.add(link, left[link].pop(0))).complete:
-            done[link] = joined(partial.payload)
-    assert done == {f"link {rank}": joined(buffers(rank)) for rank in range(3)}

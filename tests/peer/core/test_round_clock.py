@@ -48,10 +48,6 @@ def test_a_quorum_is_more_than_half_or_half_with_the_lowest_that_is_not_done(rou
     assert presence(0, *rounds).quorum == quorum
 
 
-def test_of_seven_of_which_two_are_dead_and_three_are_done_the_rest_goes_on():
-    assert presence(6, 10, 10, ROUNDS, ROUNDS, ROUNDS, 98, 98).quorum == 98
-
-
 def test_entries_only_rise_and_nobody_else_raises_ones_own():
     one = presence(1, 4, 5, 6)
     assert not one.merge(table(3, 9, 6))
@@ -61,23 +57,12 @@ def test_entries_only_rise_and_nobody_else_raises_ones_own():
     assert one[0] == 4
 
 
-def test_with_any_quorum_every_peer_is_one_by_itself():
-    assert presence(1, 0, 7, 0, quorum="any").quorum == ROUNDS
-
-
 @pytest.mark.parametrize("bad", [b"x", table(1, 2), table(1, 2, 3, 4), table(1, 2, ROUNDS + 1), table(2**32 - 1, 0, 0)])
 def test_a_table_of_another_size_or_with_more_rounds_than_there_are_is_malformed(bad):
     one = presence(0, 4, 5, 6)
-    with pytest.raises(ProtocolError, match="malformed"):
+    with pytest.raises(ProtocolError):
         one.merge(bad)
     assert one.table == table(4, 5, 6)
-
-
-def test_an_empty_table_says_nothing():
-    one = presence(0, 4, 5, 6)
-    assert not one.merge(b"")
-    assert one.adds_to(b"")
-    assert not one.adds_to(table(0, 5, 6))  # its own entry it tells with every message
 
 
 def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
@@ -147,65 +132,6 @@ def test_a_pause_ends_the_run_after_the_time_to_wait():
     assert "cut off from all neighbors for 100 s (--wait)" in str(end.error)
 
 
-def island():
-    """Rank 0 of a ring of seven, which hears rank 1 alone."""
-    peer = Table(topology=build("ring", 7), dialled=[1], rounds=50, wait=100.0)
-    peer.established(1)
-    peer.hear(peer.links[1], peer.hello(1, reply=True))
-    peer.hear("from 6", peer.hello(6))
-    for number in range(5):
-        peer.hear(peer.links[1], peer.body(1, number))
-        peer.hear("from 6", peer.body(6, number), peer.beat(6, 0, presence=[0, 0, *[max(number - 2, 0)] * 4, 0]))
-        assert not peer.core.waiting.holds(number)
-        peer.runs(number)
-        peer.ended.clear()
-    peer.hear("from 6", peer.goodbye(6, "failed"))
-    return peer
-
-
-def test_an_island_pauses_when_it_is_further_past_a_quorum_than_news_takes_rounds():
-    peer = island()
-    begun = 5
-    while not peer.core.waiting.holds(begun):
-        peer.hear(peer.links[1], peer.body(1, begun))
-        peer.runs(begun)
-        assert peer.ended.pop().bodies.keys() == {1}
-        begun += 1
-    assert peer.core.round_clock.quorum == 2
-    assert begun == 2 + 3 + 1
-    peer.do(peer.core.begin(begun, peer.now))
-    peer.do(peer.core.pause(begun, peer.now))
-    peer.wait(50, lambda: peer.hear(peer.links[1], peer.beat(1, begun)))
-    assert "quorum" in peer.events("paused")[0].message
-    peer.written(peer.links[1])
-    # News of the others ends it, and is told at once to a neighbor that pauses, too.
-    peer.hear(peer.links[1], peer.beat(1, begun, paused=True))
-    peer.written(peer.links[1])
-    peer.hear("from 6", peer.hello(6, 5))
-    peer.hear("from 6", peer.beat(6, 5, presence=[0, 0, 5, 5, 5, 5, 0]))
-    assert peer.ended == [Wake()]
-    told = [one for one in peer.written(peer.links[1]) if one.kind == "heartbeat"]
-    assert told[-1].presence == table(begun, begun, 5, 5, 5, 5, 5)
-    assert not told[-1].paused
-
-
-def test_news_prolongs_a_pause():
-    peer = island()
-    peer.do(peer.core.begin(9, peer.now))
-    peer.do(peer.core.pause(9, peer.now))
-
-    def beat():
-        peer.hear(peer.links[1], peer.beat(1, 9))
-
-    beat()
-    peer.wait(60, beat)
-    peer.hear(peer.links[1], peer.beat(1, 9, presence=[0, 0, 3, 0, 0, 0, 0]))
-    peer.wait(60, beat)
-    assert peer.ended == []
-    peer.wait(40, beat)
-    assert isinstance(peer.ended[0].error, EndsIsolated)
-
-
 def test_a_paused_neighbor_that_lacks_news_is_told_it_at_once():
     peer = ring(rounds=9)
     peer.hear(peer.links[1], peer.beat(1, 4))
@@ -214,29 +140,6 @@ def test_a_paused_neighbor_that_lacks_news_is_told_it_at_once():
     assert peer.written("from 2") == []
     peer.hear("from 2", peer.beat(2, 4, presence=[0, 2, 4], paused=True))
     assert [one.kind for one in peer.written("from 2")] == ["heartbeat"]
-
-
-def test_who_is_behind_a_neighbor_but_not_a_quorum_runs_the_round_and_the_neighbor_waits():
-    peer = ring(topology=build("full", 5), rounds=9)
-    peer.do(peer.core.begin(2, peer.now))
-    peer.hear(peer.links[1], peer.beat(1, 6))
-    assert not peer.core.waiting.behind(2)
-    peer.hear("from 2", peer.beat(2, 2, presence=[0, 6, 0, 6, 3]))
-    assert peer.core.waiting.behind(2)
-    assert not ring(topology=build("full", 5), rounds=9).core.waiting.behind(2)
-
-
-def test_who_is_ahead_waits_for_one_that_was_away_if_no_quorum_has_passed_it():
-    peer = ring(rounds=9)
-    peer.hear("from 2", peer.goodbye(2, "failed"))
-    peer.hear(peer.links[1], peer.goodbye(1, "failed"))
-    for number in range(4):
-        peer.do(peer.core.begin(number, peer.now))
-    peer.hear("from 2", peer.hello(2, 1))
-    peer.do(peer.core.collect(3, peer.now))
-    assert peer.core.waiting.ranks(peer.now) == [2]
-    peer.hear("from 2", peer.beat(2, 1, presence=[0, 3, 0]))
-    assert peer.core.waiting.ranks(peer.now) == []
 
 
 def test_who_finds_all_neighbors_done_without_it_ends_with_what_it_has():

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 
 import pytest
@@ -175,44 +174,3 @@ async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, mo
                 pass  # the greeting; then the end
     link = dialler.dial(address, 0)
     assert await dialler.receive() == Opened(link)
-
-
-async def test_no_word_of_a_message_can_be_read_on_the_way(opened):
-    rings = keyrings(2)
-    listener, dialler = opened(rings[0]), opened(rings[1])
-    address = await listener.listen(TCP)
-    seen = bytearray()
-
-    async def forward(reader, writer):
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                seen.extend(data)
-                writer.write(data)
-        writer.close()
-
-    async def between(reader, writer):
-        port = int(address.rpartition(":")[2])
-        there, back = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(forward(reader, back), forward(there, writer))
-
-    server = await asyncio.start_server(between, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    link = dialler.dial(f"tcp://127.0.0.1:{port}", 0)
-    await dialler.receive()
-    words, floats = b"a setting and a parameter's name", os.urandom(100_000)
-    dialler.send(link, [words, floats])
-    arrival = await next_of(listener, Arrival)
-    listener.send(arrival.link, [words, floats])
-    await next_of(dialler, Arrival)
-    assert len(seen) > 200_000
-    assert not any(words[start : start + 6] in seen for start in range(len(words) - 5))
-    assert not any(floats[start : start + 8] in seen for start in range(0, len(floats), 97))
-    assert all(secret not in seen for ring in rings for secret in (ring.secret, ring.public))
-    server.close()
-
-
-async def test_a_transport_with_keys_dials_nobody_whose_key_it_does_not_know(opened):
-    dialler = opened(keyrings(2)[1])
-    for identity in (None, 5):
-        with pytest.raises(ValueError, match="listed"):
-            dialler.dial("tcp://127.0.0.1:7700", identity)

@@ -140,8 +140,3 @@ def test_two_threads_never_have_the_same_buffer() -> None:
     assert not wrong
     gc.collect()
     assert len({address(one) for one in [buffers.take() for _ in range(8)]}) == 8
-
-
-def test_without_bytes_there_are_buffers_too() -> None:
-    buffers = BufferPool(0)
-    assert buffers.take().nbytes == buffers.take().nbytes == 0

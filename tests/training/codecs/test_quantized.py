@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
 from dpeer.training.flat import Flat
@@ -133,22 +132,6 @@ def test_nobody_is_remembered_where_neighbors_change() -> None:
     assert step.state() == {}
 
 
-def test_four_bits_do_round(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
-    """Else the test above would not tell quantization from none."""
-    coarse, plain = peers(4), peers(None)
-    gossip(coarse, 2)
-    gossip(plain, 2)
-    assert (coarse[0].body - plain[0].body).abs().max() > 1e-3
-
-
-def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
-    fine, plain = peers(16), peers(None)
-    gossip(fine, 6)
-    gossip(plain, 6)
-    for a, b in zip(fine, plain, strict=True):
-        torch.testing.assert_close(a.body, b.body, rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
 def test_payloads_shrink_as_said(bits: int, share: float, make_task: Make) -> None:
     model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
@@ -192,26 +175,6 @@ class Lossy:
         return float((bodies - bodies.mean(dim=0)).norm(dim=1).mean())
 
 
-@pytest.mark.slow
-def test_a_neighbor_that_missed_a_change_is_told_so_until_the_next_fresh_round(
-    peers: Callable[..., list[TorchLearner]],
-) -> None:
-    settled = {"lr_decay": 0.6, "body_epochs": 1}
-    missed, heard = Lossy(peers(8, **settled), [(3, 1, 0)]), Lossy(peers(8, **settled))
-    missed.run(9)
-    heard.run(9)
-    assert (missed.learners[1].body - heard.learners[1].body).abs().max() > 1e-3
-    missed.run(31, start=9)
-    heard.run(31, start=9)
-    stale = {key for key, reason in missed.reasons.items() if reason is not None}
-    assert stale == {(number, 1, 0) for number in range(4, FRESH_EVERY)}
-    assert {missed.reasons[key] for key in stale} == {"stale"}
-    assert set(heard.reasons.values()) == {None}
-    # With a learning rate that is next to nothing by now, all agree, whatever was lost.
-    assert heard.spread < 0.01
-    assert missed.spread < 1.5 * heard.spread + 1e-4
-
-
 def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
     settled = {"lr_decay": 0.6, "body_epochs": 1}
     lossy = Lossy(peers(8, **settled), [(0, 2, 1), (FRESH_EVERY, 3, 2)])
@@ -241,19 +204,9 @@ HEADER, SCALES, CODES = struct.pack("<qq", -1, 0), np.ones(BLOCKS, "<f4").tobyte
     [
         ([HEADER, SCALES, CODES], None),
         ([HEADER, SCALES, CODES[:-1]], "wrong-size"),
-        ([HEADER, SCALES, CODES + b"\0"], "wrong-size"),
-        ([HEADER, SCALES, b""], "wrong-size"),
-        ([HEADER, SCALES[:-4], CODES], "wrong-size"),
         ([HEADER, SCALES + SCALES, CODES], "wrong-size"),
-        ([HEADER, SCALES[:-1], CODES], "wrong-size"),
-        ([HEADER[:-1], SCALES, CODES], "wrong-size"),
         ([HEADER + b"\0", SCALES, CODES], "wrong-size"),
-        ([HEADER, "text", CODES], "wrong-size"),
-        ([HEADER, SCALES, "text"], "wrong-size"),
-        ([memoryview(HEADER * 2)[::2], SCALES, CODES], "wrong-size"),
         ([HEADER, memoryview(SCALES * 2)[::2], CODES], "wrong-size"),
-        ([HEADER, SCALES, memoryview(CODES * 2)[::2]], "wrong-size"),
-        ([HEADER, np.array([1, math.nan], "<f4").tobytes(), CODES], "not-finite"),
         ([HEADER, np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
         ([HEADER, np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
         ([struct.pack("<qq", 5, 6), SCALES, CODES], "stale"),
@@ -294,8 +247,7 @@ def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("restarted", [range(SIZE), (0,)], ids=["all", "one"])
-@pytest.mark.parametrize("lost", [(), [(1, 1, 0)]], ids=["all heard", "one lost before"])
+@pytest.mark.parametrize(("restarted", "lost"), [(range(SIZE), ()), ((0,), [(1, 1, 0)])], ids=["all", "one lost"])
 def test_a_resumed_run_continues_with_the_same_bits(
     lost: Sequence[tuple[int, int, int]],
     restarted: Sequence[int],
@@ -317,19 +269,3 @@ def test_a_resumed_run_continues_with_the_same_bits(
     assert ("stale" in whole.reasons.values()) == bool(lost)
     for a, b in zip(whole.learners, stopped.learners, strict=True):
         assert torch.equal(a.body, b.body)
-
-
-def test_only_the_body_is_quantized(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
-    """With a personal head at home the payload has the body alone."""
-    learners = peers(8, algorithm="dfedmdc", head_lr=0.1)
-    gossip(learners, 2)
-    assert learners[0].body_parameters == 6 * 150 + 150
-    assert learners[0].payload_bytes == 16 + 2 * 4 + 6 * 150 + 150
-
-
-def test_what_cannot_be_quantized_says_so(peers: Callable[..., list[TorchLearner]]) -> None:
-    with pytest.raises(ConfigurationError, match=r"--quantize 8\b.*dis-pfl") as caught:
-        peers(8, algorithm="dis-pfl")
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 2
-    assert peers(8, algorithm="local")[0].release(0) is None

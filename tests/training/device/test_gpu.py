@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
+from tests.training.cases import CASES, peers, rounds
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,52 +20,11 @@ pytestmark = [
 ]
 
 Make = Callable[..., Task]
-SIZE = 3
-ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in ALGORITHMS},
-    "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
-    "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
-    "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
-}
-
-
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
-    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
-    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return build_learner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture
 def gpu() -> Compute:
     return Compute(find_device("cuda", 0))
-
-
-def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[TorchLearner]:
-    algorithm, settings = CASES[case]
-    message = {"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings
-    tasks = [make_task(rank, samples=40, **{key: value() for key, value in task.items()}) for rank in range(SIZE)]
-    for one in tasks:
-        one.validation = one.test
-    return [
-        made(one, algorithm, message, rank=rank, seed=0, keep="best", compute=compute)
-        for rank, (one, compute) in enumerate(zip(tasks, computes or (HOST,) * SIZE, strict=True))
-    ]
-
-
-def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any]:
-    seen: list[Any] = []
-    for number in range(start, start + count):
-        seen += [ours.train(number) for ours in learners]
-        sent = [ours.release(number) for ours in learners]
-        for rank, ours in enumerate(learners):
-            if ours.shares:
-                received = {j: sent[j] or [] for j in ROW if j != rank}
-                assert [ours.check(j, payload) for j, payload in received.items()] == [None] * len(received)
-                ours.mix(received, ROW)
-            seen.append(ours.evaluate())
-    return seen
 
 
 def close(one: TorchLearner, other: TorchLearner, share: float = 1.0) -> None:
@@ -74,8 +34,8 @@ def close(one: TorchLearner, other: TorchLearner, share: float = 1.0) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_algorithm_is_that_of_the_cpu(case: str, make_task: Make, gpu: Compute) -> None:
-    ours, plain = peers(make_task, case, gpu, gpu, gpu), peers(make_task, case)
+def test_every_algorithm_is_that_of_the_cpu(case: str, gpu: Compute) -> None:
+    ours, plain = peers(case, gpu, gpu, gpu), peers(case)
     assert ours[0].digest == plain[0].digest
     rounds(ours, 2)
     rounds(plain, 2)
@@ -87,8 +47,8 @@ def test_every_algorithm_is_that_of_the_cpu(case: str, make_task: Make, gpu: Com
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_resuming_on_the_gpu_gives_the_same_bits(case: str, make_task: Make, gpu: Compute, tmp_path: Path) -> None:
-    whole, first, resumed = (peers(make_task, case, gpu, gpu, gpu) for _ in range(3))
+def test_resuming_on_the_gpu_gives_the_same_bits(case: str, gpu: Compute, tmp_path: Path) -> None:
+    whole, first, resumed = (peers(case, gpu, gpu, gpu) for _ in range(3))
     rounds(first, 2)
     for rank, (one, fresh) in enumerate(zip(first, resumed, strict=True)):
         (tmp_path / str(rank)).mkdir()
@@ -101,8 +61,8 @@ def test_resuming_on_the_gpu_gives_the_same_bits(case: str, make_task: Make, gpu
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cpu_and_gpu_peers_mix(case: str, make_task: Make, gpu: Compute) -> None:
-    mixed, plain = peers(make_task, case, gpu, HOST, gpu), peers(make_task, case)
+def test_cpu_and_gpu_peers_mix(case: str, gpu: Compute) -> None:
+    mixed, plain = peers(case, gpu, HOST, gpu), peers(case)
     rounds(mixed, 2)
     rounds(plain, 2)
     for one, other in zip(mixed, plain, strict=True):
@@ -128,7 +88,7 @@ def seeded() -> nn.Module:
 def test_dropout_is_noticed_and_repeated(make_task: Make, gpu: Compute) -> None:
     found = []
     for disturbed in (False, True):
-        ours = peers(make_task, "dfedmdc", gpu, gpu, gpu, model=seeded, head=lambda: ("norm", "fc"))
+        ours = peers("dfedmdc", gpu, gpu, gpu, task={"model": seeded, "head": lambda: ("norm", "fc")})
         if disturbed:
             torch.cuda.manual_seed_all(1234)
         found.append((rounds(ours, 2), [one.body for one in ours]))
@@ -170,7 +130,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 from dpeer.exceptions import TaskError
-from dpeer.training import TorchLearner, Task
+from dpeer.training import Task, build_learner
 from dpeer.training.device import Compute
 data = TensorDataset(torch.randn(8, 4), torch.full((8,), 9))
 task = Task(model=nn.Linear(4, 3), head=(), train=data, test=data)

@@ -1,19 +1,15 @@
 """What couples examples, draws, or cannot be cut is refused in one line that says what would be right."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pack_sequence
 
-from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import replace_batch_norm
-from dpeer.training.device import Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.supported_layers import is_known_model
 from dpeer.training.minibatches import Batch
@@ -55,14 +51,6 @@ def refusal(peer: Trainer) -> str:
     message = str(caught.value)
     assert "\n" not in message
     return message
-
-
-def summed(outputs: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy(outputs, targets, reduction="sum")
-
-
-def weighted(outputs: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy(outputs, targets, weight=torch.tensor([1.0, 5.0, 20.0]))
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
@@ -123,30 +111,6 @@ def test_batch_norm_that_does_not_look_at_the_batch_is_taken(make_trainer: Make)
     PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N)).start(peer, peer.body)
 
 
-@pytest.mark.parametrize(
-    ("loss", "what"),
-    [
-        (summed, "is not the mean of its examples' losses"),
-        (weighted, "leave out weights of classes"),
-        (lambda outputs, targets: outputs[:, :2], "shape (1, 2)"),
-        (lambda outputs, targets: outputs.mean().item(), "gave a float; it must give a tensor"),
-    ],
-)
-def test_losses(loss: Any, what: str, make_trainer: Make) -> None:
-    torch.manual_seed(0)
-    model = nn.Linear(4, 3)
-    assert what in refusal(make_trainer(model, torch.randn(N, 4), torch.tensor([0, 1, 2, 0, 1, 2]), loss=loss))
-
-
-def test_a_loss_of_all_pairs(make_trainer: Make) -> None:
-    def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs - targets).abs().mean()
-
-    torch.manual_seed(0)
-    message = refusal(make_trainer(nn.Linear(4, 1), torch.randn(N, 4), torch.randn(N), loss=absolute))
-    assert f"compares each output with all targets: the outputs have shape ({N}, 1)" in message
-
-
 def test_a_compiled_model_is_computed_one_by_one(make_trainer: Make) -> None:
     model = nn.Sequential(nn.Linear(4, 3))
     model[0].compile(backend="eager")
@@ -199,119 +163,3 @@ def test_what_code_writes_to_parameters_and_buffers_is_undone(make_trainer: Make
     assert torch.equal(peer.model.data, before)
     assert not peer.module.last.any()
     assert not peer.module.mean.any()
-
-
-def test_sparse_inputs(make_trainer: Make) -> None:
-    peer = make_trainer(nn.Linear(4, 3), torch.randn(N, 4).to_sparse(), torch.tensor([0, 1, 2, 0, 1, 2]))
-    assert "the task's inputs are a sparse coo tensor: privacy at sample level needs dense ones" in refusal(peer)
-
-
-def test_a_target_that_is_ignored(make_trainer: Make) -> None:
-    torch.manual_seed(0)
-    peer = make_trainer(nn.Linear(4, 3), torch.randn(N, 4), torch.tensor([0, -100, 2, 0, 1, 2]))
-    assert "targets that a loss ignores have none" in refusal(peer)
-
-
-def padded(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Series padded to the longest of the batch."""
-    xs, ys = zip(*samples, strict=True)
-    return nn.utils.rnn.pad_sequence(list(xs), batch_first=True), torch.stack(ys)
-
-
-class Mean(nn.Module):
-    """The mean over time, padding included."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.out(x.mean(1))
-        return out
-
-
-def test_padding_to_the_longest_of_a_batch(make_trainer: Make) -> None:
-    torch.manual_seed(0)
-    data = [(torch.randn(2 + i, 4), torch.tensor(i % 3)) for i in range(N)]
-    message = refusal(make_trainer(Mean(), None, None, data=data, collate=padded))
-    assert "give inputs float32[2, 4] for one example and float32[3, 4] for another" in message
-
-
-def test_what_cannot_be_cut(make_trainer: Make) -> None:
-    class Packed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lstm = nn.LSTM(4, 3)
-
-        def forward(self, x: Any) -> Tensor:
-            out: Tensor = self.lstm(x)[1][0][0]
-            return out
-
-    torch.manual_seed(0)
-    data = [(torch.randn(2, 4), torch.tensor(i % 3)) for i in range(N)]
-
-    def pack(samples: list[tuple[Tensor, Tensor]]) -> Any:
-        return pack_sequence([x for x, _ in samples]), torch.stack([y for _, y in samples])
-
-    def first_last(samples: list[tuple[Tensor, Tensor]]) -> Any:
-        return torch.stack([x for x, _ in samples], 1), torch.stack([y for _, y in samples])
-
-    def beside(samples: list[tuple[Tensor, Tensor]]) -> Any:
-        return (torch.stack([x for x, _ in samples]), "words"), torch.stack([y for _, y in samples])
-
-    class First(nn.Module):
-        def __init__(self, over: int) -> None:
-            super().__init__()
-            self.out, self.over = nn.Linear(4, 3), over
-
-        def forward(self, x: Tensor, words: str = "") -> Tensor:
-            out: Tensor = self.out(x.mean(self.over))
-            return out
-
-    assert "PackedSequence" in refusal(make_trainer(Packed(), None, None, data=data, collate=pack))
-    assert "first dimension is the batch's" in refusal(
-        make_trainer(First(0), None, None, data=data, collate=first_last)
-    )
-    assert "a str beside tensors" in refusal(make_trainer(First(1), None, None, data=data, collate=beside))
-
-
-def test_half_precision(make_trainer: Make) -> None:
-    peer = make_trainer(nn.Linear(4, 3), torch.randn(N, 4), torch.randint(3, (N,)))
-    peer.compute = Compute(amp="bf16")
-    with pytest.raises(ConfigurationError, match=r"--amp bf16: .* leave --amp out"):
-        PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N)).start(peer, peer.model)
-
-
-def test_class_weights(make_trainer: Make) -> None:
-    balanced = {"class_weights": "balanced"}
-    peer = make_trainer(nn.Linear(4, 3), torch.randn(N, 4), torch.randint(3, (N,)), hyperparameters=balanced)
-    with pytest.raises(ConfigurationError, match=r"--class-weights balanced: .* leave it out"):
-        PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N)).start(peer, peer.model)
-
-
-def test_an_error_of_the_task_is_the_tasks(make_trainer: Make) -> None:
-    peer = make_trainer(nn.Linear(5, 3), torch.randn(N, 4), torch.randint(3, (N,)))
-    assert "the task's model failed on a training example" in refusal(peer)
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        ((0.0, 1.0, 0.5, 10), "--clip-norm 0"),
-        ((float("nan"), 1.0, 0.5, 10), "--clip-norm nan"),
-        ((float("inf"), 1.0, 0.5, 10), "--clip-norm inf"),
-        ((1.0, -1.0, 0.5, 10), "--noise-multiplier -1"),
-        ((1.0, float("inf"), 0.5, 10), "--noise-multiplier inf"),
-        ((1.0, 1.0, 0.0, 10), "--sampling-rate 0"),
-        ((1.0, 1.0, 1.5, 10), "--sampling-rate 1.5"),
-        ((1.0, 1.0, 0.5, 0), "units 0"),
-    ],
-)
-def test_numbers_beyond_their_limits(values: tuple[float, float, float, int], what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what.replace("-", r"\-")):
-        ClippedSum(*values)
-
-
-def test_a_microbatch_of_none() -> None:
-    with pytest.raises(ConfigurationError, match="--microbatch 0"):
-        PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 10), 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.codecs import Dense
@@ -191,21 +191,8 @@ def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., TorchL
     learner.release(0)
     again = peer("bfloat16", resume=True)
     again.train(0)
-    with pytest.raises(CheckpointError, match="--wire-dtype"):
+    with pytest.raises(CheckpointError):
         again.release(0)
 
 
 # -- what cannot be ----------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize(
-    ("algorithm", "quantize", "message"),
-    [("dfedmdc", 8, "cannot be used with --quantize 8"), ("dis-pfl", None, "cannot be used with dis-pfl")],
-)
-def test_halves_are_refused_where_no_floats_travel(
-    make_task: Make, dtype: WireDtype, algorithm: str, quantize: Any, message: str
-) -> None:
-    h = Hyperparameters(quantize=quantize, wire_dtype=dtype)
-    with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {message}"):
-        build_learner(make_task(), algorithm, h, rank=0, seed=0)

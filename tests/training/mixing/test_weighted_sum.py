@@ -14,7 +14,7 @@ DTYPES: dict[WireDtype, torch.dtype] = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
 }  # fmt: skip
 BLOCK = 2**18
-COUNTS = [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5]
+COUNTS = [2, BLOCK, 2 * BLOCK + 5]
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
@@ -73,10 +73,9 @@ def test_one_term_and_none_of_it() -> None:
     assert weighted_sum(torch.zeros(0), [([], 0.5), ([], 0.5)])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-@pytest.mark.parametrize("term", [0, 1])
-@pytest.mark.parametrize("where", [0, BLOCK - 1, BLOCK, BLOCK + 6])
+@pytest.mark.parametrize(("term", "where"), [(0, 0), (1, BLOCK - 1), (1, BLOCK + 6)])
 def test_what_is_not_finite_shows_in_the_sum(bad: float, weight: float, term: int, where: int) -> None:
     vectors = [values(BLOCK + 7, seed) for seed in range(2)]
     vectors[term][where] = bad
@@ -87,8 +86,7 @@ def test_what_is_not_finite_shows_in_the_sum(bad: float, weight: float, term: in
 
 
 @every_dtype
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", [0, 1, BLOCK, 2 * BLOCK + 4])
+@pytest.mark.parametrize(("bad", "where"), [(np.nan, 0), (np.inf, BLOCK), (-np.inf, 2 * BLOCK + 4)])
 def test_what_is_not_finite_is_found(bad: float, where: int, dtype: WireDtype) -> None:
     vector = values(2 * BLOCK + 5).to(DTYPES[dtype])
     assert all_finite([vector])
