@@ -86,7 +86,6 @@ def _print_costs(listed: list[dict[str, Any]]) -> None:
 
 
 def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:
-    """A line on the epochs from which the numbers of gradients are computed."""
     everyone = {name: getattr(settings, name) for name in EPOCHS}
     apart = ""
     for algorithm, h in used.items():
@@ -99,7 +98,6 @@ def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:
 
 
 def _print_blocks(entries: list[tuple[str, str, str]]) -> None:
-    """Print each name with two paragraphs beside it."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()

@@ -70,64 +70,48 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 @click.command(cls=GroupedCommand)
 @click.argument("experiment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @_option(
-    "--algorithms",
-    callback=_list,
-    metavar="NAME[:KEY=VALUE...],...",
+    "--algorithms", callback=_list, metavar="NAME[:KEY=VALUE...],...",
     help="Rows, comma-separated, each with settings of its own if it needs any: local,dfedsmdc:sam=both:rho=0.1.",
-)
+)  # fmt: skip
 @_option("--topology", callback=_list, metavar="NAME,...", help="Graphs; a table for each.")
 @_option("--partition", callback=_list, metavar="SPEC,...", help="Ways to divide the data; a table for each.")
 @_option("--seeds", help="Repetitions: FIRST-LAST, or numbers with commas.  [default: 0]")
 @_option("--target", type=float, help="An accuracy between 0 and 1: what it took to reach it is shown as well.")
 @_option(
-    "--at-round",
-    callback=_numbers(int),
-    metavar="N,...",
+    "--at-round", callback=_numbers(int), metavar="N,...",
     help="Accuracies after these numbers of rounds are shown as well.",
-)
+)  # fmt: skip
 @_option(
-    "--at-epsilon",
-    callback=_numbers(float),
-    metavar="E,...",
+    "--at-epsilon", callback=_numbers(float), metavar="E,...",
     help="Accuracies before any peer has spent more than these epsilons are shown as well.",
-)
+)  # fmt: skip
 @_option(
-    "--last",
-    type=int,
-    metavar="N",
+    "--last", type=int, metavar="N",
     help="Accuracies are means over the evaluated ones of the last N rounds.  [default: 1, the last round]",
-)
+)  # fmt: skip
 @_option(
-    "--reference",
-    metavar="ROW",
+    "--reference", metavar="ROW",
     help="Row that the others are compared with.  [default: the row that trains alone, else the first]",
-)
+)  # fmt: skip
 @_option(
-    "--grid",
-    multiple=True,
-    metavar="KEY[+KEY]=VALUE,...",
+    "--grid", multiple=True, metavar="KEY[+KEY]=VALUE,...",
     help="Choose these settings for each row on validation data, before anything is compared; repeatable.",
-)
+)  # fmt: skip
 @_option("--tune-seeds", help="Seeds with which --grid chooses; none of --seeds.  [default: 100]")
 @_option(
-    "--validation",
-    type=float,
+    "--validation", type=float,
     help="Share of the training samples held out for --grid to choose on; a task of your own brings validation data.  "
     "[default: 0.2]",
-)
+)  # fmt: skip
 @_option("--small", is_flag=True, help="With the settings of the file's table [small].")
 @_option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
+    "--jobs", type=click.IntRange(1), metavar="N",
     help="Runs at a time, each on a core of its own.  [default: all cores]",
-)
+)  # fmt: skip
 @_option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("dpeer-compare"),
+    "--out", type=click.Path(path_type=Path), default=Path("dpeer-compare"),
     help="A folder for each run, and the tables.",
-)
+)  # fmt: skip
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
 def compare(experiment: Path | None, small: bool, jobs: int | None, out: Path, as_json: bool, **given: Any) -> int:

@@ -20,12 +20,9 @@ from dpeer.optional_libraries import check_libraries
     help="onnx needs pip install 'dpeer[onnx]'; torchscript is run by torch alone, in Python or C++.",
 )  # fmt: skip
 @click.option(
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
     help="The file; replaced if it exists.",
-)
+)  # fmt: skip
 def export(run: Path, form: str, output: Path) -> None:
     """Write the model that a peer has ended with as ONNX or TorchScript, for programs that do not have dpeer.
 

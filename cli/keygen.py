@@ -14,12 +14,9 @@ from dpeer.federation.keys import write_secret
 @click.command()
 @click.option("--rank", required=True, type=int, metavar="R", help="The rank whose keys they are.")
 @click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    show_default="this folder",
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), show_default="this folder",
     help="Folder for the secret key, rank-R.secret; made where it is missing.",
-)
+)  # fmt: skip
 def keygen(rank: int, out: Path) -> None:
     """Make a secret key and the public key that belongs to it.
 

@@ -113,6 +113,5 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
 
 
 def _opened(terminal: Terminal, mode: Mode, settings: Settings) -> OpenView:
-    """Open the view of a run on the terminal, under a title of mode, size, topology, algorithm and task."""
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     return lambda: open_view(terminal, settings.size, settings.rounds, title)

@@ -36,13 +36,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=GroupedCommand)
 @click.option(
-    "--rank",
-    cls=GroupedOption,
-    first=True,
-    required=True,
-    metavar="R",
+    "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
-)
+)  # fmt: skip
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_option
 def start(

@@ -167,7 +167,6 @@ _POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "fin
 
 
 def _kept(summary: Mapping[str, Any]) -> str:
-    """A line on which models were kept."""
     points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
     counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
     if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from math import ceil
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBERSHIP = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def own_cores() -> list[int]:
@@ -26,13 +26,13 @@ def _quota() -> float | None:
     """The smallest quota in cores of the process's control groups and their parents; None without one."""
     found = []
     with suppress(OSError, UnicodeDecodeError):
-        for line in _MEMBERSHIP.read_text().splitlines():
+        for line in MEMBERSHIP.read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" and not controllers:
-                found += _quotas(_CGROUPS, path, _of_version_2)
+                found += _quotas(CGROUPS, path, _of_version_2)
             elif "cpu" in controllers.split(","):
                 for mount in ("cpu", "cpu,cpuacct"):
-                    found += _quotas(_CGROUPS / mount, path, _of_version_1)
+                    found += _quotas(CGROUPS / mount, path, _of_version_1)
     return min(found, default=None)
 
 

@@ -1,8 +1,6 @@
-"""How many threads and processes there is room for: asked in one way everywhere."""
+"""How many threads and processes have a core of their own: asked in one way everywhere."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,33 +13,32 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cores, "_CGROUPS", tmp_path / "cgroup", raising=False)
-    monkeypatch.setattr(cores, "_MEMBERSHIP", tmp_path / "self", raising=False)
+    """Control groups as a folder; the affinity is of four cores."""
+    monkeypatch.setattr(cores, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cores, "MEMBERSHIP", tmp_path / "self")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 1, 2, 0}, raising=False)
     return tmp_path
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system knows no affinity")
-def test_a_process_that_was_given_one_core_counts_one():
+def test_a_thread_with_an_affinity_of_one_core_counts_one():
+    before = os.sched_getaffinity(0)
     last = own_cores()[-1]
-    code = f"import os\nos.sched_setaffinity(0, {{{last}}})\nfrom dpeer.cores import own_cores\nprint(own_cores())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == f"[{last}]"
+    try:
+        os.sched_setaffinity(0, {last})
+        assert own_cores() == [last]
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(3, [0, 1, 2]), (None, [0])])
-def test_all_count_where_there_is_no_affinity(groups, monkeypatch, count, expected):
+def test_without_affinity_all_count(groups, monkeypatch, count, expected):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: count)
     assert own_cores() == expected
 
 
-def test_nobody_counts_in_another_way():
+def test_no_other_module_counts_cores():
     counted = ("cpu_count", "sched_getaffinity")
     folders = [folder for folder in ROOT.iterdir() if folder.is_dir() and not folder.name.startswith((".", "build"))]
     paths = {path.resolve() for folder in folders for path in folder.rglob("*.py")}
@@ -51,30 +48,38 @@ def test_nobody_counts_in_another_way():
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
-    [("200000 100000", 2), ("150000 100000", 2), ("10000 100000", 1), ("900000 100000", 4), ("max 100000", 4),
-     ("nonsense", 4)],
-)  # fmt: skip
-def test_the_quota_of_a_container_leaves_as_many_cores(groups: Path, text: str, left: int) -> None:
-    write(groups / "self", "0::/\n")
-    write(groups / "cgroup/cpu.max", text)
-    assert cores.own_cores() == [0, 1, 2, 3][:left]
-
-
-def test_the_quota_of_a_parent_counts(groups: Path) -> None:
-    write(groups / "self", "0::/job/step\n")
-    write(groups / "cgroup/job/cpu.max", "100000 100000")
-    write(groups / "cgroup/job/step/cpu.max", "300000 100000")
-    assert cores.own_cores() == [0]
-
-
-@pytest.mark.parametrize(("quota", "left"), [("250000", 3), ("-1", 4)])
-def test_the_first_version_of_control_groups_counts_too(groups: Path, quota: str, left: int) -> None:
-    write(groups / "self", "4:cpu,cpuacct:/box\n0::/\n")
-    write(groups / "cgroup/cpu,cpuacct/cpu.cfs_quota_us", quota)
-    write(groups / "cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000")
-    assert cores.own_cores() == [0, 1, 2, 3][:left]
-
-
-def test_without_control_groups_the_affinity_counts(groups: Path) -> None:
-    assert cores.own_cores() == [0, 1, 2, 3]
+    ("files", "left"),
+    [
+        ({"self": "0::/\n", "cgroup/cpu.max": "200000 100000"}, 2),
+        ({"self": "0::/\n", "cgroup/cpu.max": "150000 100000"}, 2),
+        ({"self": "0::/\n", "cgroup/cpu.max": "10000 100000"}, 1),
+        ({"self": "0::/\n", "cgroup/cpu.max": "900000 100000"}, 4),
+        ({"self": "0::/\n", "cgroup/cpu.max": "max 100000"}, 4),
+        ({"self": "0::/\n", "cgroup/cpu.max": "nonsense"}, 4),
+        (
+            {
+                "self": "0::/job/step\n",
+                "cgroup/job/cpu.max": "100000 100000",
+                "cgroup/job/step/cpu.max": "300000 100000",
+            },
+            1,
+        ),
+        (
+            {
+                "self": "4:cpu,cpuacct:/box\n0::/\n",
+                "cgroup/cpu,cpuacct/cpu.cfs_quota_us": "250000",
+                "cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            3,
+        ),
+        ({"self": "4:cpu,cpuacct:/box\n0::/\n", "cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1"}, 4),
+        ({}, 4),
+    ],
+)
+def test_the_smallest_quota_of_a_container_and_its_parents_leaves_as_many_cores(
+    groups: Path, files: dict[str, str], left: int
+) -> None:
+    for name, content in files.items():
+        (groups / name).parent.mkdir(parents=True, exist_ok=True)
+        (groups / name).write_text(content)
+    assert own_cores() == [0, 1, 2, 3][:left]

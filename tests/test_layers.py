@@ -143,6 +143,7 @@ def modules_after(statement):
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
+        ("import dpeer; assert 'open_run' in dir(dpeer)", {"torch", "pydantic", "numpy", "click", "zmq"}),
         ("import dpeer.peer", {"torch", "click"}),  # structlog brings rich where it is installed
         ("import dpeer.topology", {"torch", "zmq", "click"}),
         ("import dpeer.training", {"zmq", "click", "rich"}),

@@ -31,11 +31,9 @@ _ADVICE_OF_SAMPLE = (
 @click.command(short_help="Print whether training survives the noise.")
 @options_of_both()
 @click.option(
-    "--parameters",
-    type=count("--parameters", 60000),
-    metavar="P",
+    "--parameters", type=count("--parameters", 60000), metavar="P",
     help="Parameters of the body, those that are shared.",
-)
+)  # fmt: skip
 @json_option
 def plan(as_json: bool, **options: Any) -> None:
     """Print the noise of a planned run, how many releases its budget allows, and whether training can survive it.

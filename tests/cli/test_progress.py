@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.progress import LiveTable, PlainLines, missed, open_view
+from dpeer.cli.progress import LiveTable, PlainLines, open_view
 from dpeer.cli.terminal import Terminal
 from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
@@ -28,29 +28,15 @@ def lines(of: Terminal) -> list[str]:
     return of.console.file.getvalue().splitlines()
 
 
-def test_a_terminal_gets_the_table_and_a_file_the_lines() -> None:
-    assert isinstance(open_view(console(terminal=True), 2, 3, "title"), LiveTable)
-    assert isinstance(open_view(console(terminal=False), 2, 3, "title"), PlainLines)
-
-
 def test_a_line_is_printed_when_all_peers_have_completed_the_round() -> None:
     out = console(terminal=False)
     with PlainLines(out, 3, 2, "cluster: [3] peers") as view:
         view.record(0, entry(0, accuracy=0.5))
-        view.record(1, entry(0, accuracy=1.0, train_loss=None))
+        view.record(1, entry(0, accuracy=1.0, train_loss=None, missed=[0, 2], active=False))  # which heard nobody
         view.record(0, entry(1))
         assert len(lines(out)) == 1
         view.record(2, entry(0, accuracy=None, missed=[1]))
     assert lines(out)[1:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
-
-
-def test_who_sat_a_round_out_has_missed_nobody() -> None:
-    out = console(terminal=False)
-    with PlainLines(out, 3, 1, "title") as view:
-        view.record(0, entry(0, missed=[1]))
-        view.record(1, entry(0, missed=[0, 2], active=False))
-        view.record(2, entry(0, missed=[1]))
-    assert lines(out)[1].endswith("sent 4.5 kB, missed 1")
 
 
 def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
@@ -91,27 +77,6 @@ def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest
     assert ends == ["sent 1.5 kB", "3 min left", "2 min left", "sent 1.5 kB"]
 
 
-def test_the_bar_counts_rounds_of_all_peers_also_those_before_a_resume() -> None:
-    out = console(terminal=True)
-    view = LiveTable(out, 2, 10, "title")
-    view.record(0, entry(6))
-    view.record(1, entry(5))
-    out.console.print(view.drawing())
-    assert "65%" in lines(out)[-1]
-
-
-def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:
-    out = console(terminal=True)
-    view = LiveTable(out, 100, 5, "title")
-    view.status(90, "failed")
-    out.console.print(view.drawing())
-    printed = lines(out)
-    assert len(printed) <= out.console.height
-    assert any(line.split("│")[1].strip() == "90" for line in printed if "│" in line)
-    shown = sum(line.split("│")[1].strip().isdigit() for line in printed if "│" in line)
-    assert any(f"{100 - shown} more" in line for line in printed)
-
-
 def test_lines_are_not_wrapped_where_they_are_long() -> None:
     out = console(terminal=False)
     with PlainLines(out, 100, 1, "t" * 200) as view:
@@ -123,35 +88,34 @@ def test_lines_are_not_wrapped_where_they_are_long() -> None:
 @pytest.mark.parametrize("peers", [2, 30])
 def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None:
     out = console(terminal=True)
-    view = LiveTable(out, peers, 1000, "cluster: peers")
+    with open_view(out, peers, 1000, "cluster: peers") as view:
+        pass
+    assert isinstance(view, LiveTable)
+    out.console.print(view.drawing())
+    assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
     for rank in range(peers):
         view.record(rank, entry(998, bytes_sent=123_456_789, accuracy=rank / peers, missed=[8, 9]))
         view.record(rank, entry(999, bytes_sent=123_456_789, accuracy=None, missed=[8, 9]))
-    view.status(1, "failed")
+    view.status(peers - 1, "failed")
+    before = len(lines(out))
     out.console.print(view.drawing())
-    printed = lines(out)
+    printed = lines(out)[before:]
     assert len(printed) <= out.console.height
     assert max(map(len, printed)) <= 80
     assert not any("…" in line for line in printed)
+    assert "100%" in printed[-1], "the bar counts rounds of all peers, also those before a resume"
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed if "│" in line]
     assert rows[0] == ["0", "1000/1000", "0.5000", "0.0000", "246.9 MB", "8, 9", "running"]
-    assert rows[1][-1] == "failed"
+    shown = [row for row in rows if row[0].isdigit()]
+    assert [shown[-1][0], shown[-1][-1]] == [str(peers - 1), "failed"], "failures are shown if rows do not fit"
     assert rows[-1][0] == "all"
     assert rows[-1][3] == decimals(sum(rank / peers for rank in range(peers)) / peers)
     assert rows[-1][4] == size(peers * 246_913_578)
-
-
-def test_the_table_before_anything_was_reported() -> None:
-    out = console(terminal=True)
-    with LiveTable(out, 2, 5, "title") as view:
-        pass
-    out.console.print(view.drawing())
-    assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
+    if len(shown) < peers:
+        assert f"{peers - len(shown)} more" in rows[-2]
 
 
 def test_numbers_are_written_for_people() -> None:
     assert [decimals(0.5), decimals(None)] == ["0.5000", "-"]
-    assert [size(0), size(999), size(1000), size(1_550_000), size(3 * 10**9), size(10**15)] == [
-        "0 B", "999 B", "1.0 kB", "1.6 MB", "3.0 GB", "1000.0 TB",
-    ]  # fmt: skip
-    assert [missed({}), missed({"missed": []}), missed({"missed": [1, 2]})] == ["-", "-", "1, 2"]
+    sizes = {0: "0 B", 999: "999 B", 1000: "1.0 kB", 1_550_000: "1.6 MB", 3 * 10**9: "3.0 GB", 10**15: "1000.0 TB"}
+    assert {count: size(count) for count in sizes} == sizes

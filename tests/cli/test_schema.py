@@ -52,18 +52,6 @@ def test_init_proposes_and_check_fits(proposed: Any, dpeer: Command, monkeypatch
     ]
 
 
-def test_check_counts_rows_that_are_equal_in_inputs(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
-    """Whatever their patient and their outcome; the first row stands there three times, the second twice."""
-    header, first, second, *others = table(in_tmp_path / "visits.csv").read_text().splitlines()
-    copies = [first.replace("p0", "p77"), first.replace("well", "ill"), second.replace("p0", "p78")]
-    (in_tmp_path / "visits.csv").write_text("\n".join([header, first, second, *others, *copies]) + "\n")
-    ended = dpeer("schema", "check", "visits.csv")
-    assert ended.code == 0
-    assert ended.out.splitlines()[-1] == (
-        "7 of 43 rows equal another row in inputs: equal ones are all trained on, or all held out"
-    )
-
-
 def test_a_schema_that_is_there_is_replaced_with_overwrite(proposed: Any, dpeer: Command) -> None:
     first = Path("schema.toml").read_text()
     Path("schema.toml").write_text("mine")
@@ -156,16 +144,6 @@ def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Comma
     assert simulate(dpeer, *target, "--task-option", "columns=age").code == 0, "heads stay at home"
 
 
-def test_a_schema_in_the_federation_file_lies_beside_it(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
-    (in_tmp_path / "shared").mkdir()
-    Path("schema.toml").rename("shared/schema.toml")
-    (in_tmp_path / "shared" / "dpeer.toml").write_text('schema = "schema.toml"\n')
-    for rank in range(2):
-        table(in_tmp_path / f"site-{rank}.csv")
-    assert simulate(dpeer, "--federation", "shared/dpeer.toml").code == 0
-    assert simulate(dpeer, "--federation", "shared/dpeer.toml", "--schema", "schema.toml", "--overwrite").code == 2
-
-
 def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
     from dpeer.training.data.tables.inputs import TableInputs
 
@@ -190,8 +168,12 @@ def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Com
 def test_a_resumed_run_must_prepare_alike(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
     for rank in range(2):
         table(in_tmp_path / f"site-{rank}.csv")
-    assert simulate(dpeer, "--schema", "schema.toml").code == 0
-    assert simulate(dpeer, "--schema", "schema.toml", "--resume", "--rounds", 2).code == 0
-    ended = simulate(dpeer, "--schema", "schema.toml", "--resume", "--rounds", 3, "--no-standardize")
+    (in_tmp_path / "shared").mkdir()
+    Path("schema.toml").rename("shared/schema.toml")
+    (in_tmp_path / "shared" / "dpeer.toml").write_text('schema = "schema.toml"\n')  # beside it
+    assert simulate(dpeer, "--federation", "shared/dpeer.toml").code == 0
+    shared = ("--schema", "shared/schema.toml", "--resume")
+    assert simulate(dpeer, *shared, "--rounds", 2).code == 0
+    ended = simulate(dpeer, *shared, "--rounds", 3, "--no-standardize")
     assert ended.code == 2
     assert "preparation.json' is another preparation than this run would use" in ended.err

@@ -1,58 +1,102 @@
 """Strangers on the port of a peer that uses keys: they learn nothing and change nothing."""
 
 import asyncio
-import sys
-from pathlib import Path
+import contextlib
+import os
 
 import numpy as np
-import pytest
+import zmq
+import zmq.asyncio
+from zmq.utils import z85
 
 from dpeer.peer import LivenessConfig
+from dpeer.peer.core import wire
 from dpeer.peer.core.limits import MOST_UNPROVED
 from dpeer.topology import build
 
+STALLED, FLOODS, ROUNDS = 200, 20, 10
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 WORDS = (b"size", b"body_lr", b"fingerprint", b"hello", b"manifest", b"rank", b"kind", b"offset", b"dpeer")
 PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=0.3)
 
 
-@pytest.mark.slow
-async def test_a_thousand_stalled_handshakes_and_a_hundred_floods_have_no_effect(federation, expected, until):
+class Attack:
+    """Attacks one address; `got` is all that the strangers were sent, `opened` how many connections they made."""
+
+    def __init__(self, address, server_key):
+        self.host, self.port = address.removeprefix("tcp://").split(":")
+        self.address, self.server_key = address, server_key
+        self.got, self.opened = bytearray(), 0
+
+    async def begin(self, junk):
+        """Begin handshakes and stall, or send junk without pause; on a new connection whenever one is ended."""
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                self.opened += 1
+                writer.write(GREETING)
+                while junk:
+                    writer.write(junk)
+                    await writer.drain()
+                while data := await reader.read(65536):
+                    self.got += data
+                writer.close()
+            await asyncio.sleep(0.05)
+
+    async def hello(self, context, secret, server_key):
+        """Send hellos on a ZeroMQ socket, and read the answers."""
+        with context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            if secret is not None:
+                dealer.curve_secretkey = secret
+                dealer.curve_publickey = z85.decode(zmq.curve_public(z85.encode(secret)))
+                dealer.curve_serverkey = server_key
+            dealer.connect(self.address)
+            hello = wire.encode(wire.Hello(rank=1, next_round=0, fingerprint={"size": 99}, manifest={}, digest=""))
+            while True:
+                with contextlib.suppress(zmq.Again):
+                    dealer.send_multipart(hello, zmq.NOBLOCK)
+                if await dealer.poll(50):
+                    self.got += b"".join(await dealer.recv_multipart())
+
+    def jobs(self, context):
+        unlisted, wrong = (z85.decode(zmq.curve_keypair()[1]) for _ in range(2))
+        other = z85.decode(zmq.curve_keypair()[0])
+        hellos = [(None, b""), (unlisted, self.server_key), (wrong, other)]
+        return [
+            *(self.begin(b"") for _ in range(STALLED)),
+            *(self.begin(os.urandom(65536)) for _ in range(FLOODS)),
+            *(self.hello(context, *keys) for keys in hellos),
+        ]
+
+
+async def test_stalled_handshakes_floods_and_strangers_with_keys_have_no_effect(federation, expected, until):
     topology = build("ring", 3)
-    ours = federation("keys", topology, rounds=30, wait=60, liveness=PATIENT)
+    ours = federation("keys", topology, rounds=ROUNDS, wait=60, liveness=PATIENT)
     ours.learners[1].hold = 3
     addresses = await ours.listen()
     attacked = ours.transports[2]  # which both others dial
-    attack = await asyncio.create_subprocess_exec(
-        sys.executable, Path(__file__).with_name("attackers.py"), addresses[2].removeprefix("tcp://"),
-        ours.keyrings[2].public.hex(), "1000", "100", stdin=-1, stdout=-1,
-    )  # fmt: skip
-    try:
-        assert await attack.stdout.readline() == b"attacking\n"
+    counts, most = ours.peers[2].core.drops.counts, 0
+    attack = Attack(addresses[2], ours.keyrings[2].public)
+    with zmq.asyncio.Context() as context:
+        attacking = [asyncio.create_task(job) for job in attack.jobs(context)]
         running = asyncio.create_task(ours.serve(addresses))
         await until(ours.learners[1].held.is_set)
-        counts = ours.peers[2].core.drops.counts
-        await until(lambda: counts["unlisted-key"] and counts["no-key"])
-        most = 0
-        for _ in range(20):
+
+        def displaced():
+            nonlocal most
             most = max(most, len(attacked.guard.unproved()))
-            await asyncio.sleep(0.05)
+            return counts["unlisted-key"] and counts["no-key"] and attack.opened > 2 * (STALLED + FLOODS)
+
+        await until(displaced)
         ours.learners[1].go.set()
         found = await running
-        message, _ = await attack.communicate(b"")  # which closes its input
-    finally:
-        if attack.returncode is None:
-            attack.kill()
+        for task in attacking:
+            task.cancel()
+        await asyncio.gather(*attacking, return_exceptions=True)
     assert [outcome.status for outcome in found.values()] == ["done"] * 3
-    np.testing.assert_array_equal(ours.bodies(), await undisturbed(federation, topology))
-    np.testing.assert_allclose(ours.bodies(), expected(topology, 30), rtol=1e-12)
-    assert 0 < most <= MOST_UNPROVED
     assert not any(outcome.lost for outcome in found.values())
-    got = bytes.fromhex(message.decode())
-    assert got, "greetings of ZeroMQ"
-    assert not any(word in got for word in WORDS)
-
-
-async def undisturbed(federation, topology):
-    ours = federation("keys", topology, rounds=30, wait=60, liveness=PATIENT)
-    await ours.run()
-    return ours.bodies()
+    np.testing.assert_allclose(ours.bodies(), expected(topology, ROUNDS), rtol=1e-12)
+    assert 0 < most <= MOST_UNPROVED
+    assert attack.got, "greetings of ZeroMQ"
+    assert not any(word in attack.got for word in WORDS)

@@ -7,55 +7,20 @@ import socket
 import pytest
 import zmq
 
-from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core.limits import KEEPALIVE_IDLE, UNREAD
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower, Writable
 from dpeer.peer.transports import bulk_channel
 from dpeer.peer.transports.aead_records import TAG, Decryptor, Encryptor, new_key
 from tests.peer.keys import keyrings
 from tests.peer.proxy import Tap
+from tests.peer.transports.conftest import TCP, next_of, put
 
-LIMITS = Limits(payload_bytes=8_000_000)
-TCP = "tcp://127.0.0.1:0"
 LONG = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-async def in_time():
-    async with asyncio.timeout(60):
-        yield
-
-
-@pytest.fixture
-async def opened():
-    """Make transports, which end with the test."""
-    made = []
-
-    def make(keyring, bulk=None):
-        made.append(ZeroMQTransport(LIMITS, keyring=keyring, bulk=bulk))
-        return made[-1]
-
-    yield make
-    for one in made:
-        await one.close(0)
-
-
-async def next_of(transport, kind):
-    while not isinstance(event := await transport.receive(), kind):
-        pass
-    return event
 
 
 async def until(true):
     while not true():  # noqa: ASYNC110 - other tasks of this event loop make it so
         await asyncio.sleep(0.002)
-
-
-async def put(transport, link, *frames):
-    """Send a message as soon as the link takes it."""
-    while (sent := transport.send(link, frames)) is Sent.FULL:  # noqa: ASYNC110 - others read what comes
-        await asyncio.sleep(0.001)
-    assert sent is Sent.TAKEN
 
 
 async def long_arrives(transport, link, listener):

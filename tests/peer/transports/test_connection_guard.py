@@ -72,155 +72,142 @@ class Guarded:
             return True
 
 
-def guarded(test, *, keys=False):
-    """Run a test in virtual time."""
+def guarded(*, keys=False):
+    """Run a test in virtual time, with a guard."""
 
-    async def run():
-        with contextlib.ExitStack() as closing:
-            await test(Guarded(closing, keys=keys))
+    def decorated(test):
+        async def guard():
+            with contextlib.ExitStack() as closing:
+                await test(Guarded(closing, keys=keys))
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(run())
+        def run():
+            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                runner.run(guard())
+
+        run.__name__ = test.__name__
+        return run
+
+    return decorated
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux counts what has come")
 
 
 @linux
-def test_more_than_may_wait_to_be_read_since_the_last_message_is_endless():
-    async def test(here):
-        one, other = here.accept(), here.accept()
-        here.came(one, b"link")
-        here.take(one, MOST)
-        await asyncio.sleep(1)
-        here.take(one, MOST)
-        here.came(one, b"link")
-        await asyncio.sleep(1)
-        here.take(one, MOST)
-        await asyncio.sleep(1)
-        assert (here.endless, here.ended(one)) == ([], False)
-        here.take(one, 1)
-        await asyncio.sleep(1)
-        assert here.endless == [(b"link", "127.0.0.1")]
-        assert here.ended(one)
-        assert not here.ended(other)
-
-    guarded(test)
+@guarded()
+async def test_more_than_may_wait_to_be_read_since_the_last_message_is_endless(here):
+    one, other = here.accept(), here.accept()
+    here.came(one, b"link")
+    here.take(one, MOST)
+    await asyncio.sleep(1)
+    here.take(one, MOST)
+    here.came(one, b"link")
+    await asyncio.sleep(1)
+    here.take(one, MOST)
+    await asyncio.sleep(1)
+    assert (here.endless, here.ended(one)) == ([], False)
+    here.take(one, 1)
+    await asyncio.sleep(1)
+    assert here.endless == [(b"link", "127.0.0.1")]
+    assert here.ended(one)
+    assert not here.ended(other)
 
 
 @linux
-def test_a_connection_that_never_had_a_whole_message_is_a_strangers():
-    async def test(here):
-        one = here.accept()
-        here.take(one, MOST + 1)
-        await asyncio.sleep(1)
-        assert here.endless == [(None, "127.0.0.1")]
-
-    guarded(test)
+@guarded()
+async def test_a_connection_that_never_had_a_whole_message_is_a_strangers(here):
+    one = here.accept()
+    here.take(one, MOST + 1)
+    await asyncio.sleep(1)
+    assert here.endless == [(None, "127.0.0.1")]
 
 
 @linux
-def test_bytes_that_wait_in_the_operating_system_are_not_libzmqs():
-    async def test(here):
-        one = here.accept()
-        one[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MOST)
-        here.take(one, MOST)
-        one[1].sendall(bytes(1000))
-        await asyncio.sleep(1)
-        assert here.endless == []
-
-    guarded(test)
+@guarded()
+async def test_bytes_that_wait_in_the_operating_system_are_not_libzmqs(here):
+    one = here.accept()
+    one[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MOST)
+    here.take(one, MOST)
+    one[1].sendall(bytes(1000))
+    await asyncio.sleep(1)
+    assert here.endless == []
 
 
-def test_strangers_who_are_too_many_displace_those_of_the_busiest_host():
-    async def test(here):
-        honest = here.accept("127.0.0.2")
-        flood = [here.accept() for _ in range(MOST_UNPROVED + 20)]
-        assert [here.ended(one) for one in flood] == [True] * 21 + [False] * (MOST_UNPROVED - 1)
-        assert not here.ended(honest)
-
-    guarded(test, keys=True)
+@guarded(keys=True)
+async def test_strangers_who_are_too_many_displace_those_of_the_busiest_host(here):
+    honest = here.accept("127.0.0.2")
+    flood = [here.accept() for _ in range(MOST_UNPROVED + 20)]
+    assert [here.ended(one) for one in flood] == [True] * 21 + [False] * (MOST_UNPROVED - 1)
+    assert not here.ended(honest)
 
 
-def test_a_key_that_was_proved_outlasts_floods_and_time():
-    async def test(here):
-        one = here.accept()
-        here.came(one, b"link", 7)
-        flood = [here.accept() for _ in range(MOST_UNPROVED)]
-        await asyncio.sleep(PROVE_WITHIN - 0.1)
-        assert not any(here.ended(other) for other in flood)
-        await asyncio.sleep(0.2)
-        assert all(here.ended(other) for other in flood)
-        assert not here.ended(one)
-
-    guarded(test, keys=True)
+@guarded(keys=True)
+async def test_a_key_that_was_proved_outlasts_floods_and_time(here):
+    one = here.accept()
+    here.came(one, b"link", 7)
+    flood = [here.accept() for _ in range(MOST_UNPROVED)]
+    await asyncio.sleep(PROVE_WITHIN - 0.1)
+    assert not any(here.ended(other) for other in flood)
+    await asyncio.sleep(0.2)
+    assert all(here.ended(other) for other in flood)
+    assert not here.ended(one)
 
 
-def test_without_keys_nothing_has_to_be_proved():
-    async def test(here):
-        some = [here.accept() for _ in range(MOST_UNPROVED + 1)]
-        await asyncio.sleep(10 * PROVE_WITHIN)
-        assert not any(here.ended(one) for one in some)
-
-    guarded(test)
+@guarded()
+async def test_without_keys_nothing_has_to_be_proved(here):
+    some = [here.accept() for _ in range(MOST_UNPROVED + 1)]
+    await asyncio.sleep(10 * PROVE_WITHIN)
+    assert not any(here.ended(one) for one in some)
 
 
-def test_of_each_key_the_newest_connection_stays():
-    async def test(here):
-        other = here.accept()
-        here.came(other, b"other", 8)
-        several = [here.accept() for _ in range(5)]
-        for number, one in enumerate(several):
-            here.came(one, b"%d" % number, 7)
-            here.came(one, b"%d" % number, 7)
-        assert [here.ended(one) for one in several] == [True] * 4 + [False]
-        assert not here.ended(other)
-
-    guarded(test, keys=True)
+@guarded(keys=True)
+async def test_of_each_key_the_newest_connection_stays(here):
+    other = here.accept()
+    here.came(other, b"other", 8)
+    several = [here.accept() for _ in range(5)]
+    for number, one in enumerate(several):
+        here.came(one, b"%d" % number, 7)
+        here.came(one, b"%d" % number, 7)
+    assert [here.ended(one) for one in several] == [True] * 4 + [False]
+    assert not here.ended(other)
 
 
-def test_a_message_may_come_before_the_event_of_its_connection():
-    async def test(here):
-        one = here.accept(told=False)
-        here.came(one, b"link", 7)
-        here.guard.happened(zmq.EVENT_ACCEPTED, one[0].fileno())
-        here.came(one, b"link", 7)
+@guarded(keys=True)
+async def test_a_message_may_come_before_the_event_of_its_connection(here):
+    one = here.accept(told=False)
+    here.came(one, b"link", 7)
+    here.guard.happened(zmq.EVENT_ACCEPTED, one[0].fileno())
+    here.came(one, b"link", 7)
+    await asyncio.sleep(2 * PROVE_WITHIN)
+    assert not here.ended(one)
+    here.guard.end(b"link")
+    assert here.ended(one)
+
+
+@guarded(keys=True)
+async def test_a_number_that_is_used_again_is_a_new_connection(here):
+    one, another = here.accept(), here.accept(told=False)
+    number = one[0].fileno()
+    here.came(one, b"link", 7)
+    one[0].close()
+    assert not here.ended(one), "not before the event"
+    here.guard.happened(zmq.EVENT_DISCONNECTED, number)
+    assert here.ended(one)
+    os.dup2(another[0].fileno(), number)
+    here.closing.callback(os.close, number)
+    here.guard.happened(zmq.EVENT_ACCEPTED, number)
+    here.guard.end(b"link")
+    assert not here.ended(another)
+    await asyncio.sleep(2 * PROVE_WITHIN)
+    assert here.ended(another), "it has not proved a key"
+
+
+@guarded(keys=True)
+async def test_a_number_that_is_no_connections_any_more_is_left_alone(here):
+    with Path(__file__).open() as file:  # noqa: ASYNC230
+        here.guard.happened(zmq.EVENT_ACCEPTED, file.fileno())
         await asyncio.sleep(2 * PROVE_WITHIN)
-        assert not here.ended(one)
-        here.guard.end(b"link")
-        assert here.ended(one)
-
-    guarded(test, keys=True)
-
-
-def test_a_number_that_is_used_again_is_a_new_connection():
-    async def test(here):
-        one, another = here.accept(), here.accept(told=False)
-        number = one[0].fileno()
-        here.came(one, b"link", 7)
-        one[0].close()
-        assert not here.ended(one), "not before the event"
-        here.guard.happened(zmq.EVENT_DISCONNECTED, number)
-        assert here.ended(one)
-        os.dup2(another[0].fileno(), number)
-        here.closing.callback(os.close, number)
-        here.guard.happened(zmq.EVENT_ACCEPTED, number)
-        here.guard.end(b"link")
-        assert not here.ended(another)
-        await asyncio.sleep(2 * PROVE_WITHIN)
-        assert here.ended(another), "it has not proved a key"
-
-    guarded(test, keys=True)
-
-
-def test_a_number_that_is_no_connections_any_more_is_left_alone():
-    async def test(here):
-        with Path(__file__).open() as file:  # noqa: ASYNC230
-            here.guard.happened(zmq.EVENT_ACCEPTED, file.fileno())
-            await asyncio.sleep(2 * PROVE_WITHIN)
-            assert file.read(3) == '"""'
-        here.guard.happened(zmq.EVENT_ACCEPTED, 10**6)
-        await asyncio.sleep(2 * PROVE_WITHIN)
-        assert here.endless == []
-
-    guarded(test, keys=True)
+        assert file.read(3) == '"""'
+    here.guard.happened(zmq.EVENT_ACCEPTED, 10**6)
+    await asyncio.sleep(2 * PROVE_WITHIN)
+    assert here.endless == []

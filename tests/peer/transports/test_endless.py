@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import zmq
 
-from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer import Limits
 from dpeer.peer.core.limits import CHUNK
 from dpeer.peer.transport import Arrival, Broken, Endless, Opened
 from dpeer.peer.transports import connection_guard
 from tests.peer.keys import keyrings
+from tests.peer.transports.conftest import TCP, next_of
 from tests.peer.transports.endless import attacker, endless, greet
 
-LIMITS = Limits(payload_bytes=100_000_000)
-TCP = "tcp://127.0.0.1:0"
 GROWTH = 200 * 2**20
 """Bytes by which a process may grow: ten of the longest messages, and what comes over loopback between two looks."""
 
@@ -29,25 +28,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux counts wh
 def rings(request):
     """Of the attacked one, the attacker, and an honest one."""
     return keyrings(3) if request.param else [None] * 3
-
-
-@pytest.fixture
-async def opened():
-    made = []
-
-    def make(keyring):
-        made.append(ZeroMQTransport(LIMITS, keyring=keyring))
-        return made[-1]
-
-    yield make
-    for one in made:
-        await one.close(0)
-
-
-async def next_of(transport, *kinds):
-    while not isinstance(event := await transport.receive(), kinds):
-        pass
-    return event
 
 
 def most_resident(*, anew=False):
@@ -200,7 +180,7 @@ async def test_of_a_message_with_too_many_frames_few_are_kept(rings, opened):
     await next_of(other, Opened)
     dialler.send(link, [b"x"] * 30_000)
     dialler.send(link, [b"next"])
-    assert len((await next_of(listener, Arrival)).frames) == LIMITS.buffers + 2
+    assert len((await next_of(listener, Arrival)).frames) == Limits().buffers + 2
     assert [bytes(frame) for frame in (await next_of(listener, Arrival)).frames] == [b"next"]
     other.send(honest, [b"here"])
     assert [bytes(frame) for frame in (await next_of(listener, Arrival)).frames] == [b"here"]

@@ -4,43 +4,13 @@ import asyncio
 import contextlib
 import socket
 
-import pytest
 import zmq
 
-from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring, bulk_channel, connection_guard, curve
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.keys import keyrings
-
-LIMITS = Limits(payload_bytes=1_000_000)
-TCP = "tcp://127.0.0.1:0"
-
-
-@pytest.fixture
-async def opened():
-    """Make transports, which end with the test."""
-    made = []
-
-    def make(keyring):
-        made.append(ZeroMQTransport(LIMITS, keyring=keyring))
-        return made[-1]
-
-    yield make
-    for one in made:
-        await one.close(0)
-
-
-@pytest.fixture(autouse=True)
-async def in_time():
-    async with asyncio.timeout(60):
-        yield
-
-
-async def next_of(transport, kind):
-    while not isinstance(event := await transport.receive(), kind):
-        pass
-    return event
+from tests.peer.transports.conftest import TCP, next_of
 
 
 def raw(address):
@@ -72,13 +42,12 @@ async def test_both_ends_know_who_is_at_the_other(opened):
         assert (await next_of(dialler, Arrival)).identity == 0
 
 
-async def test_a_frame_of_the_greatest_length_arrives(opened):
-    rings = keyrings(2)
-    listener, dialler = opened(rings[0]), opened(rings[1])
-    link = dialler.dial(await listener.listen(TCP), 0)
+async def test_a_frame_of_the_greatest_length_arrives(keyed):
+    listener, dialler, address = keyed
+    link = dialler.dial(address, 0)
     await dialler.receive()
-    dialler.send(link, [b"", bytes(LIMITS.payload_bytes)])
-    assert len((await next_of(listener, Arrival)).frames[1]) == LIMITS.payload_bytes
+    dialler.send(link, [b"", bytes(dialler.chunk_bytes)])
+    assert len((await next_of(listener, Arrival)).frames[1]) == dialler.chunk_bytes
 
 
 async def test_a_key_that_is_not_listed_is_turned_away_and_both_sides_are_told(opened):
@@ -124,7 +93,7 @@ async def test_while_a_peer_changes_its_key_both_are_good(opened):
     dialler = opened(Keyring(other, listed))
     address = TCP
     for secret in (old, new, old):
-        listener = ZeroMQTransport(LIMITS, keyring=Keyring(secret, listed))
+        listener = opened(Keyring(secret, listed))
         address = await listener.listen(address)
         link = dialler.dial(address, 0)
         assert await dialler.receive() == Opened(link), "nothing is said of the key that was tried in vain"
@@ -145,10 +114,8 @@ async def test_a_peer_that_is_dialled_may_prove_either_of_its_keys(opened):
         assert (await next_of(listener, Arrival)).identity == 1
 
 
-async def test_of_an_identity_that_connects_again_and_again_only_the_newest_connection_stays(opened):
-    rings = keyrings(2)
-    listener, dialler = opened(rings[0]), opened(rings[1])
-    address = await listener.listen(TCP)
+async def test_of_an_identity_that_connects_again_and_again_only_the_newest_connection_stays(keyed):
+    listener, dialler, address = keyed
     links = []
     for _ in range(3):
         links.append(dialler.dial(address, 0))
@@ -159,12 +126,10 @@ async def test_of_an_identity_that_connects_again_and_again_only_the_newest_conn
     assert broken == set(links[:2])
 
 
-async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, monkeypatch):
+async def test_connections_that_prove_nothing_are_few_and_do_not_last(keyed, monkeypatch):
     monkeypatch.setattr(curve, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
     monkeypatch.setattr(connection_guard, "PROVE_WITHIN", 0.2)
-    rings = keyrings(2)
-    listener, dialler = opened(rings[0]), opened(rings[1])
-    address = await listener.listen(TCP)
+    _, dialler, address = keyed
     with contextlib.ExitStack() as stack:
         stalled = [stack.enter_context(raw(address)) for _ in range(200)]
         loop = asyncio.get_running_loop()
