@@ -93,20 +93,20 @@ class Cell:
         return summary is not None and summary.status == "done"  # else not begun, or killed before its end
 
     def check(self) -> None:
-        """Look whether the folder can be the cell's; nothing is written.
+        """Check that the folder can be the cell's; nothing is written.
 
         Raises:
             OutputError: The folder holds a run of other settings, or one that no comparison made.
         """
         if not self._begun:
-            return  # what was asked for and never got a round done is nothing that could be lost
+            return  # without a completed round nothing could be lost
         try:
             before = json.loads((self.folder / ASKED).read_text())
         except (OSError, ValueError):
             raise OutputError(f"{str(self.folder)!r} holds a run that no comparison made: give another --out") from None
         asked = self._asked()
         for name in sorted(before.keys() | asked.keys()):
-            # A setting that did not exist when the cell was made has had its default value.
+            # Settings with their default value are not written.
             there, here = (values.get(name, default_of(name)) for values in (before, asked))
             if there != here:
                 raise OutputError(
@@ -115,7 +115,7 @@ class Cell:
                 )
 
     def claim(self) -> None:
-        """Write down what the folder is for; to be called before the cell is run.
+        """Write the cell's settings into its folder, before it is run.
 
         Raises:
             OutputError: The folder cannot be written.
@@ -132,9 +132,9 @@ class Cell:
 
     def _asked(self) -> dict[str, Any]:
         """The settings that differ from the defaults, or may, without those that have no effect on results."""
-        # As they will be used: of two runs, one that was given a default in so many words may be another one.
+        # As they will be used: an explicit default may differ from the algorithm's own.
         settings = with_defaults(self.settings)
-        # Who shares nothing knows no graph: its run serves the tables of all graphs.
+        # A row that shares nothing uses no graph: its run serves the tables of all graphs.
         graph = self.variant.unused_graph
         found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
         asked = {name: value for name, value in found.items() if value != default_of(name)}

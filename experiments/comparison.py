@@ -42,7 +42,7 @@ class Watcher(Protocol):
         """Show the progress of runs, within a block that is given a function to call with each ended run's name.
 
         Args:
-            what: What the runs are for, such as "runs".
+            what: The purpose of the runs, such as "runs".
             missing: How many of them are made now.
             total: Number of runs.
         """
@@ -50,10 +50,10 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison has found.
+    """The result of a comparison.
 
     Attributes:
-        about: Lines about seeds, rounds and intervals, and what the columns are of.
+        about: Lines about seeds, rounds, intervals and columns.
         chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
         tables: The tables.
         files: The files that were written: the tables, and one with a line for every peer.
@@ -73,7 +73,7 @@ class Comparison:
     """One comparison, from choosing hyperparameters to tables.
 
     Args:
-        experiment: What is compared.
+        experiment: Rows, tables and seeds.
         out: Where runs and tables lie.
         jobs: Runs at a time.
         watcher: Observer of the runs.
@@ -89,7 +89,7 @@ class Comparison:
             DpeerError: A run failed, or its folder holds another.
         """
         tables = self._of.conditions
-        for condition in tables:  # what cannot be shows before hours of choosing
+        for condition in tables:  # an impossible graph shows before hours of choosing
             for variant in self._of.variants:
                 build_graph(self.cell(variant, "", condition, self._of.seeds[0]).settings)
         try:
@@ -191,7 +191,7 @@ class Comparison:
             lines[0] += "; " + (
                 "±: half the 95 % interval of the paired difference (Student's t over seeds, each row by itself)"
                 if seeds > 1
-                else "of one seed there are no intervals"
+                else "one seed has no intervals"
             )
         lines += [
             "every column is of the rounds that its table's title names",

@@ -118,7 +118,7 @@ class Experiment:
         variants: The rows.
         conditions: The tables.
         seeds: The repetitions.
-        plan: What the tables show.
+        plan: The figures that the tables show.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
         grid: The hyperparameters that are chosen on validation data, with their values.
@@ -152,7 +152,7 @@ def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any]
         small: Whether the file's small variant is asked for.
 
     Raises:
-        ConfigurationError: Names the key, the value and what would be right.
+        ConfigurationError: Names the key, the value and right values.
     """
     content = read_toml(path, "experiment") if path is not None else {}
     variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
@@ -213,7 +213,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     if targets and evaluated < WINDOW:
         raise ConfigurationError(
             f"--target {targets[0]:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
-            f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
+            f"{settings.rounds} and evaluate-every = {settings.evaluate_every} only {evaluated} are evaluated"
         )
     points: dict[str, Sequence[float]] = {"at-round": plan.at_round, "at-epsilon": plan.at_epsilon}
     for option, asked in points.items():
@@ -272,7 +272,7 @@ def _rounds(given: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _check_data(task: str, conditions: Sequence[Condition]) -> None:
-    """Check what can be known of tasks and partitions before any run."""
+    """Check the names of tasks and partitions before any run."""
     for condition in conditions:
         name = condition.values.get("task") or task
         if ":" not in name and name not in BUILTIN_TASKS and not name.endswith(".py"):
@@ -286,10 +286,10 @@ def _check_tuning(
 ) -> None:
     for name in (name for axis in grid for name in axis.names):
         if name in conditions[0].values:
-            raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} is what the tables differ in: choose one")
+            raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} distinguishes the tables: choose one of both")
     if common := sorted({*seeds} & {*tune_seeds}) if grid else []:
         raise ConfigurationError(
-            f"--tune-seeds: seed {common[0]} is one of the comparison's: what is chosen on it would not be new to it; "
+            f"--tune-seeds: seed {common[0]} is one of the comparison's, whose test data the choice would have seen; "
             f"for example --tune-seeds {max(seeds) + 100}"
         )
 

@@ -165,14 +165,14 @@ class Result:
     def samples(self, rounds: int | None = None) -> int:
         """For how many samples a gradient was computed in the first rounds (or all), over all peers.
 
-        A SAM step computes two. What an algorithm does after the last round belongs to that round.
+        A SAM step computes two. Gradients after the last round belong to that round.
         """
         lines = (line for lines in self._lines for line in lines if rounds is None or line.round < rounds)
         return sum(line.samples or 0 for line in lines)
 
     @property
     def spent(self) -> list[Mapping[str, Any]]:
-        """What each peer's releases have cost, by rank; empty without privacy."""
+        """The privacy costs of each peer's releases, by rank; empty without privacy."""
         return [peer.privacy for peer in self.peers if peer.privacy is not None and "epsilon" in peer.privacy]
 
     @property
@@ -213,7 +213,7 @@ def _unusable(folder: Path, why: str) -> OutputError:
 
 
 def _spent_by_round(lines: Sequence[Line]) -> dict[int, float] | None:
-    """A peer's epsilon after each round; None without privacy. What is null under privacy is not finite."""
+    """A peer's epsilon after each round; None without privacy. Null under privacy is not finite."""
     if all(line.privacy is None and line.epsilon is None for line in lines):
         return None
     return {line.round: math.inf if line.epsilon is None else line.epsilon for line in lines}

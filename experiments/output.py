@@ -78,7 +78,7 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> 
     """All figures of a comparison; null is a figure that is not known or not finite.
 
     Args:
-        experiment: What was compared.
+        experiment: The comparison.
         found: For each table its condition and the results.
     """
     e = experiment

@@ -24,7 +24,7 @@ HELD_OUT = 0.2
 """Share of a built-in task's training samples that is held out for the choice, by default."""
 
 CHOSEN = tuple(name for name in (*shared(StepSettings), *shared(OptionSettings)) if name != "rounds")
-"""What can be chosen: what steers training, and must be equal on all peers."""
+"""Settings that can be chosen: they steer training, and must be equal on all peers."""
 
 _RATES: Mapping[str, tuple[float, ...]] = {
     "sgd": (0.003, 0.01, 0.03, 0.1),
@@ -37,7 +37,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Tried:
-    """Some values, and what a few rounds with them came to.
+    """Values of settings, and loss and accuracy after a few rounds with them.
 
     Attributes:
         values: The settings that are chosen, by name.
@@ -57,7 +57,7 @@ class Tried:
 
 @dataclass
 class Found:
-    """What was tried.
+    """The trials of a search.
 
     Attributes:
         tried: In the order in which it was tried; the first are the settings as they are.
@@ -95,7 +95,7 @@ class Found:
         return 2 * math.sqrt(best.accuracy * (1 - best.accuracy) / self.validation_samples)
 
     def described(self) -> dict[str, Any]:
-        """What was tried and what was found, in plain JSON values."""
+        """Trials and choice, in plain JSON values."""
         best = self.best
         return {
             "training_samples": self.training_samples,
@@ -138,8 +138,8 @@ class Rates:
         for axis in grid or ():  # one at a time: a setting may be on several
             if strange := next((name for name in axis.names if name not in CHOSEN), None):
                 raise ConfigurationError(
-                    f"--grid: {strange.replace('_', '-')!r} cannot be chosen here, only what all peers train with: "
-                    f"{', '.join(name.replace('_', '-') for name in CHOSEN)}"
+                    f"--grid: {strange.replace('_', '-')!r} cannot be chosen here, only settings that all peers train "
+                    f"with: {', '.join(name.replace('_', '-') for name in CHOSEN)}"
                 )
             check_grid([axis], [self._variant])
         axes = default_axes(settings) if grid is None else grid

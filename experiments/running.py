@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 
-_SIGNALS = STOP_SIGNALS
-
 _LOOK_EVERY = 0.5
 """Seconds after which a signal is noticed at the latest."""
 
@@ -90,7 +88,7 @@ class _Stop:
         self.ask()
 
     def ask(self) -> None:
-        """Stop what is running after its current minibatch."""
+        """Stop the running cells after their current minibatch."""
         self.asked = True
         for child in multiprocessing.active_children():
             with contextlib.suppress(ProcessLookupError):
@@ -123,7 +121,7 @@ class _Work:
         """
         failure: CellFailed | None = None
         while True:
-            # One a worker: what waits in the pool's queue would still be run after Ctrl-C.
+            # One a worker: cells in the pool's queue would still be run after Ctrl-C.
             while self._left and len(self._running) < jobs and not self._stop.asked:
                 self._submit(self._left.pop(0))
             if not self._running:
@@ -142,12 +140,12 @@ class _Work:
     def _submit(self, cell: Cell) -> None:
         cell.claim()
         # A worker begins with these blocked, as its parent has them: they wait until it can handle them.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             with forking.without_main():
-                self._running[self._pool.submit(_run, cell.settings)] = cell
+                self._running[self._pool.submit(run_one, cell.settings)] = cell
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def _end(self, future: Future[_Ended]) -> CellFailed | None:
         cell = self._running.pop(future)
@@ -189,7 +187,7 @@ def _outlive(parent: int) -> None:
     os._exit(1)
 
 
-def _run(settings: Settings) -> _Ended:
+def run_one(settings: Settings) -> _Ended:
     """Run one cell. A signal that came before stops it at once; after a stopped cell this worker runs no other."""
     global _asked
     if _asked:
@@ -217,15 +215,15 @@ def _drive(runner: Runner) -> None:
 
 async def _stopped_by_signals(runner: Runner) -> None:
     # They wait until here: as an exception, one would end an import or the making of the event loop half-way.
-    for number in _SIGNALS:
+    for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, runner.stop)
     if _asked:
         runner.stop()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     try:
         await runner.run()
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 def _simulated(settings: Settings) -> _Ended:
@@ -242,7 +240,7 @@ def _simulated(settings: Settings) -> _Ended:
         except CheckpointError:
             if not begun:
                 raise
-            # Killed, not stopped: what it left does not go together.
+            # Killed, not stopped: its files do not go together.
             forget_releases(settings.out)
             result = simulate(settings, overwrite=True, drive=_drive)
     except DpeerError as error:

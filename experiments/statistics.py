@@ -127,7 +127,7 @@ def at_round(results: Sequence[Result], measure: Measure, rounds: int) -> float 
 
 @dataclass(frozen=True)
 class Within:
-    """What a row reaches within a privacy budget, over the seeds that have an evaluated round within it.
+    """A row's accuracy within a privacy budget, over the seeds that have an evaluated round within it.
 
     Attributes:
         accuracy: The mean accuracy.
@@ -141,7 +141,7 @@ class Within:
 
 
 def at_epsilon(results: Sequence[Result], measure: Measure, budget: float) -> Within | None:
-    """What a row reaches before any peer has spent more than a budget; None if no seed has such a round."""
+    """A row's accuracy before any peer has spent more than a budget; None if no seed has such a round."""
     found = [one for result in results if (one := result.at_epsilon(measure, budget)) is not None]
     if not found:
         return None

@@ -154,7 +154,7 @@ def cost_table(condition: str, rows: Rows) -> Table:
     columns = ["", "sent a peer", "samples processed", *(["epsilon"] if private else [])]
     remarks = [
         "epsilon: of one run, the largest of all peers and seeds; the runs of all rows and seeds, and those that chose "
-        "values, used the same data, and together have told more"
+        "values, used the same data, and have cost more together"
     ]
     return Table(f"{condition}: the whole run", columns, lines, remarks if private else [])
 

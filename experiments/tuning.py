@@ -62,8 +62,8 @@ def parse_axis(text: str) -> Axis:
     """Parse ``KEY=VALUE,VALUE,...``, or ``KEY+KEY=...`` for settings that go together.
 
     Raises:
-        UnknownName: There is no such setting.
-        ConfigurationError: There is no ``=``, there are no values, or something is named twice.
+        UnknownName: A key names no setting.
+        ConfigurationError: The ``=`` or the values are missing, or a key or a value is given twice.
     """
     keys, equals, values = text.partition("=")
     parts = [part.strip() for part in values.split(",")]

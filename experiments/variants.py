@@ -82,7 +82,7 @@ def parse_variant(text: str) -> Variant:
     """Parse ``ALGORITHM[:KEY=VALUE...]``, such as ``dfedsmdc:sam=both:rho=0.1``.
 
     Raises:
-        UnknownName: There is no such algorithm or setting.
+        UnknownName: No algorithm or setting has such a name.
         ConfigurationError: It is no KEY=VALUE, a setting that all rows must share, or one is given twice.
     """
     where = f"--algorithms {text!r}"
@@ -109,12 +109,12 @@ def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:
     """The field of `Settings` that a key names, with ``-`` or ``_``.
 
     Args:
-        key: What was typed.
+        key: The key as it was typed.
         where: Where it was typed, for the message.
         of_a_row: Whether the setting is one row's own, and not one table's.
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: The key names no setting.
         ConfigurationError: It is one that must be the same throughout, or that a comparison gives itself.
     """
     name = key.replace("-", "_")

@@ -38,7 +38,7 @@ _JOINED = 3
 _COLORS: dict[Verdict | None, str] = {"improved": COLORS[2], "worse": COLORS[1], "inconclusive": "#777777"}
 
 _HOLDING = ("task", "task_options", "partition", "size", "seed", "seed_partition", "test_split", "validation")
-"""Settings from which follows who holds which data."""
+"""Settings that decide which peer holds which data."""
 
 
 def effects_of(run: Run) -> dict[int, Effect]:
@@ -145,7 +145,7 @@ def results_of_peers(report: Report) -> Panel | None:
 
 
 def results_by_rank(report: Report) -> Panel | None:
-    """The peers' results by rank; None where a rank is not the same peer in all runs, or there are too many."""
+    """The peers' results by rank; None where a rank is not the same peer in all runs, or peers are too many."""
     measure, groups, order = report.measure, report.groups, _order_of_ranks(report)
     if not order:
         return None

@@ -273,7 +273,7 @@ def _several_seeds(report: Report) -> bool:
 def _same_every_round(report: Report) -> float | None:
     """The bytes that a peer sends in a round, where one line is all there is and every round and peer adds the same.
 
-    Drawn, that is a diagonal, which shows less than the number. None if there is more to see.
+    Drawn, that is a diagonal, which shows less than the number. None if rounds or peers differ.
     """
     groups = [line.group for line in report.facets.lines]
     sent = sent_by_round(groups[0]) if len(groups) == 1 else None

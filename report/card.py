@@ -14,14 +14,14 @@ from dpeer.results.figures import called, in_order, interval, value
 from dpeer.results.units import decimals
 
 MARK = '<meta name="generator" content="dpeer card'
-"""What the head of every page begins with, and of no other."""
+"""The beginning of the head of every page, and of no other."""
 
 _LISTED = 30
 """Of more classes or columns the rest is counted."""
 
 
 def write_card(card: Mapping[str, Any], path: Path) -> None:
-    """Write the page; one that is there is replaced.
+    """Write the page; an earlier one is replaced.
 
     Raises:
         CheckpointError: The card is damaged.
@@ -136,12 +136,12 @@ def _privacy(card: Mapping[str, Any]) -> str:
     if spent.get("mode") == "sample" and spent.get("head") in ("joint", "alternate", "frozen"):
         return (
             f"{privacy_line(spent)}. This holds for what the peer sent to others, for the model beside this card and "
-            "for what the card says of training records; the figures are of records that were held out, which nothing "
+            "for the card's facts on training records; the figures are of records that were held out, which nothing "
             "protects."
         )
     return (
-        f"{privacy_line(spent)}. This holds for what the peer sent to others; this file also holds what stayed at home "
-        "(the head, scales, figures), which has no guarantee."
+        f"{privacy_line(spent)}. This holds for what the peer sent to others; this file also holds parts that stayed "
+        "at home (the head, scales, figures), which have no guarantee."
     )
 
 

@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Facet:
-    """Lines that are drawn together, and what they have in common."""
+    """Lines that are drawn together, and their common title."""
 
     title: str
     lines: tuple[Line, ...]
@@ -43,7 +43,7 @@ class Facets:
 
     Attributes:
         facets: The facets; a look means the same in all of them.
-        remark: What was left out; empty if nothing was.
+        remark: The groups that are left out; empty if all are drawn.
     """
 
     facets: tuple[Facet, ...]
@@ -67,7 +67,7 @@ class Facets:
 
 @dataclass(frozen=True)
 class Report:
-    """What a facet draws from.
+    """The data that panels draw from.
 
     Attributes:
         grouped: All runs, in groups that differ in their seed alone.
@@ -107,7 +107,7 @@ def arrange(grouped: Grouped, measure: Measure) -> Facets:
 
 
 def _divide(grouped: Grouped, keys: tuple[str, ...]) -> tuple[Facet, ...] | None:
-    """Facets for the settings' values; None if there are too many, or too many lines in them."""
+    """Facets for the settings' values; None if facets, or lines in them, are too many."""
     titles: dict[str, list[Group]] = {}
     styles: dict[str, int] = {}
     others = tuple(key for key in grouped.naming if key not in keys)

@@ -25,7 +25,7 @@ _DURING = {
     "crash": ("#333333", _NOT_THERE), "restart": ("#333333", _NOT_THERE), "leave": ("#333333", _NOT_THERE),
     "freeze": ("#0072B2", "frozen"), "partition": ("#CC79A7", "cut off"), "slow": ("#009E73", "slow"),
 }  # fmt: skip
-"""By kind of fault: its color, and what the peer is meanwhile."""
+"""By kind of fault: its color, and the peer's state meanwhile."""
 
 
 def strips(report: Report) -> Panel | None:
@@ -85,7 +85,7 @@ def _draw(axes: Axes, faults: Faults) -> dict[str, str]:
         seen[words] = color
         until = end if incident.until_time is None else min(incident.until_time, end)
         height, low = (0.76 if _away(incident) else 0.22), -0.38
-        # What is over at once would not be seen.
+        # An instant fault would not be seen.
         wide = max(until - incident.time, end / 300)
         axes.broken_barh([(incident.time, wide)], (place[incident.rank] + low, height), color=color, lw=0, zorder=3)
     axes.set_yticks(range(len(drawn)), [str(one.rank) for one in drawn], fontsize=9)
@@ -105,7 +105,7 @@ def _away(incident: Incident) -> bool:
 def _draw_rounds(axes: Axes, row: int, one: FaultCosts, away: Sequence[Incident]) -> None:
     before = 0.0
     for number, time in enumerate(one.completed_at):
-        # Of a round that a crash has cut short, what counts began after it.
+        # A round that a crash has cut short begins after it.
         began = max([before, *(each.until_time for each in away if each.until_time and each.until_time <= time)])
         sat_out = number in one.sat_out
         color = SAT_OUT if sat_out else _TRAINED

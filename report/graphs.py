@@ -131,7 +131,7 @@ def _draw_peers(axes: Axes, points: Points, color: str) -> None:
 
 
 def _details(graph: AnyTopology) -> str:
-    """The options that the graph was made with, and what else has to be known to read the drawing."""
+    """The graph's options, and remarks that the drawing needs."""
     found = []
     for key, value in graph.parameters.items():
         if key == "grid_shape":
@@ -277,7 +277,7 @@ def tiles(report: Report) -> Panel:
 
 def _draw(axes: Axes, graph: AnyTopology, found: dict[int, float], scale: Normalize) -> None:
     draw_tile(axes, graph, "#555555")
-    # What stands below a tile is small beside seven others; here there is room.
+    # The text below a tile is small beside seven others; here it has room.
     axes.xaxis.label.set_fontsize(9.5)
     axes.set_xlabel("\n".join([graph.name, *filter(None, axes.get_xlabel().split("\n"))]))
     key = axes.get_legend()

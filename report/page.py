@@ -24,7 +24,7 @@ from dpeer.results.reading import Peer, Run
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'
-"""What the head of every page begins with, and of no other."""
+"""The beginning of the head of every page, and of no other."""
 
 NONE = "-"
 
@@ -42,7 +42,7 @@ PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "graph": graphs.tiles,
     "class-mix": classes.class_mix,
 }
-"""The panels with pictures by the names of their files, in the page's order; None where there is nothing to show."""
+"""The panels with pictures by the names of their files, in the page's order; None where nothing can be shown."""
 
 
 def check_out(out: Path) -> None:
@@ -61,7 +61,7 @@ def check_out(out: Path) -> None:
 
 
 def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: str | None) -> list[Path]:
-    """Write the page and its pictures; one that an earlier report left there is replaced.
+    """Write the page and its pictures; those of an earlier report are replaced.
 
     Returns:
         The page's path, then the pictures'.
@@ -106,7 +106,7 @@ def _png(panel: Panel) -> bytes:
 
 
 def _title(grouped: Grouped) -> str:
-    """The page's title: what all groups have in common."""
+    """The page's title: the settings that all groups have in common."""
     common = {key: grouped.common.get(key) for key in ("algorithm", "task", "partition", "topology", "size")}
     words = [value for key, value in common.items() if value and key not in ("size", "partition")]
     peers = [f"{common['size']} peers"] if common["size"] else []
@@ -239,7 +239,7 @@ def _worst(group: Group, report: Report) -> str:
 
 
 def _metrics(groups: Sequence[Group]) -> Panel | None:
-    """The table of every metric's mean over the peers; None where there is none."""
+    """The table of every metric's mean over the peers; None without further metrics."""
     means = [[_means(run) for run in group.runs] for group in groups]
     names = [*in_order(dict.fromkeys(name for group in means for run in group for name in run))]
     names = [name for name in names if name != "accuracy"]  # the table of results has it

@@ -90,8 +90,8 @@ def look(style: int) -> dict[str, Any]:
 def log_ticks(axis: Axis) -> None:
     """Label a logarithmic axis on which all is drawn, as plain numbers.
 
-    There are ticks at powers of ten and two values between them; over many decades, where matplotlib would then leave
-    all of them out, at some powers of ten.
+    Ticks stand at powers of ten and two values between them; over many decades, where matplotlib would then leave all
+    of them out, at some powers of ten.
     """
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high < 1e3 * low else LogLocator(numticks=9))

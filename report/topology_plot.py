@@ -145,7 +145,7 @@ def picture(measured: Measured, suffix: str) -> bytes:
         measured: The graphs.
         suffix: Which kind of file, png or svg.
     """
-    # Not what the user has set for other pictures: dark lines could end up on a dark ground.
+    # The user's settings for other pictures do not hold: dark lines could end up on a dark ground.
     with matplotlib.style.context(["default", _SETTINGS]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a file's name in letters the font has not
         file = io.BytesIO()

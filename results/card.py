@@ -63,6 +63,6 @@ def _of_private_records(card: dict[str, Any], stated: Mapping[str, Any] | None) 
 
 
 def measured(about: Mapping[str, Any]) -> dict[str, float | None] | None:
-    """The values of a learner's figures by name, without intervals; None where there are none."""
+    """The values of a learner's figures by name, without intervals; None without figures."""
     figures = about.get("metrics")
     return None if not figures else {name: value["value"] for name, value in figures["values"].items()}

@@ -40,7 +40,7 @@ def largest(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def largest_cost(spent: Sequence[Mapping[str, Any]]) -> str:
-    """The same as a table's cell; against both adversaries where there are two. There is at least one entry."""
+    """The same as a table's cell, against both adversaries in aggregate mode; of at least one entry."""
     return cost(largest(spent)).removeprefix("epsilon ")
 
 

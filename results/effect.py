@@ -19,10 +19,10 @@ Kept = Literal["joined", "alone"]
 """Which model a peer keeps, where validation data weighed both."""
 
 FEWEST_ROWS = 10
-"""With fewer rows there is no verdict: a resample of so few says little of others."""
+"""Fewer rows have no verdict: a resample of so few is no guide to others."""
 
 NOTHING_RECEIVED = "nothing was received from a neighbor that could be mixed, in any round"
-"""Why there is no verdict where a peer has mixed no body."""
+"""The reason for no verdict where a peer has mixed no body."""
 
 LOCAL_ONLY = "local only"
 """The name of the baseline that each peer trains by itself."""
@@ -77,7 +77,7 @@ class Effect(JsonFields):
     kept: Kept | None = json_field(_kept)  # noqa: RUF009 - see `json_field`
     """Which of the two is the peer's model; None where they were not weighed."""
     why: str | None = json_field(text)
-    """Why there is no comparison."""
+    """The reason for no comparison."""
 
     @property
     def of_accuracy(self) -> bool:
@@ -86,7 +86,7 @@ class Effect(JsonFields):
 
     @property
     def baseline(self) -> str:
-        """What the baseline is called."""
+        """The baseline's name."""
         return LOCAL_ONLY if self.algorithm in (None, "local") else str(self.algorithm)
 
     @property
@@ -103,7 +103,7 @@ class Effect(JsonFields):
 
 
 def effect_of(value: Any) -> Effect | None:
-    """The entry as it was read; None if there is none."""
+    """The entry as it was read; None without one."""
     content = table(value)
     return None if content is None else Effect.of(content)
 
@@ -145,7 +145,7 @@ def _useless_text(effect: Effect, constant: str) -> str:
     line = f"the model is no better than {constant}"
     if ranks_rows(effect.auroc):
         return (
-            f"{line} at its threshold, but tells rows apart (AUROC {effect.auroc:.4f}): choose a threshold on its "
+            f"{line} at its threshold, but ranks rows (AUROC {effect.auroc:.4f}): choose a threshold on its "
             "scores, or --class-weights balanced"
         )
     return line
@@ -241,7 +241,7 @@ def majority_accuracy(train: Sequence[int] | None, evaluated: Sequence[int] | No
 
     Args:
         train: Training samples by class.
-        evaluated: Samples by class of what is evaluated; classes beyond its end have none.
+        evaluated: Evaluated samples by class; classes beyond its end have none.
 
     Returns:
         None where the task has no classes.
@@ -253,7 +253,7 @@ def majority_accuracy(train: Sequence[int] | None, evaluated: Sequence[int] | No
 
 
 def as_entry(**values: Any) -> Mapping[str, Any]:
-    """The entry to be written, with null for what is not given."""
+    """The entry to be written; keys that are not given are null."""
     names = Effect.__dataclass_fields__
     unknown = values.keys() - names.keys()
     assert not unknown, unknown

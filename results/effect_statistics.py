@@ -33,7 +33,7 @@ class Gain:
         low: The lower end of the interval.
         high: The upper end.
         differ: The number of rows on which the two differ.
-        verdict: What follows from these.
+        verdict: The verdict that follows from these.
     """
 
     gain: float
@@ -58,7 +58,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
         seed: Of the resamples.
 
     Raises:
-        ValueError: There is no row, or not as many of both.
+        ValueError: No row is given, or not as many of both.
 
     References:
         A. Agresti and Y. Min, Simple improved confidence intervals for comparing matched proportions, Statistics in
@@ -116,12 +116,12 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
     follow from the peers' own intervals.
 
     Args:
-        found: What each peer has found.
+        found: Each peer's effect.
         by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
         None if fewer than two peers have been compared, or not all by the same measure with the same algorithm, or if
-        a summary lacks what it takes.
+        a summary lacks one of the numbers.
     """
     compared = [one for one in found if one is not None and one.verdict is not None]
     gains = [one.gain for one in compared if one.gain is not None]

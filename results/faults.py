@@ -14,7 +14,7 @@ _NAMES = {
     "slow": ("spell of slowness", "spells of slowness"), "partition": ("rank cut off", "ranks cut off"),
     "leave": ("leave", "leaves"),
 }  # fmt: skip
-"""What one and several of each kind are called."""
+"""The words for one and for several of each kind."""
 
 _MANY = 20
 
@@ -85,12 +85,12 @@ class Faults(JsonFields):
 
 
 def faults_of(value: Any) -> Faults | None:
-    """The entry as it is read; None if there is none."""
+    """The entry as it is read; None without one."""
     return Faults.of(value) if isinstance(value, Mapping) else None
 
 
 def sentences(faults: Faults, rounds: int | None) -> list[str]:
-    """What happened and what it cost, a line each.
+    """The faults and their costs, a line each.
 
     Args:
         faults: The entry.

@@ -36,7 +36,7 @@ def in_order(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interval(figure: Mapping[str, Any]) -> str:
-    """The ends of an interval: "0.81 to 0.97"; a dash where there is none."""
+    """The ends of an interval: "0.81 to 0.97"; a dash without one."""
     low, high = figure.get("low"), figure.get("high")
     return "-" if low is None or high is None else f"{decimals(low)} to {decimals(high)}"
 

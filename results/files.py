@@ -19,16 +19,16 @@ METRICS = "metrics.jsonl"
 
 LOG = "log.jsonl"
 OLDER_LOG = f"{LOG}.1"
-"""In a rank's folder: what happened, a line each."""
+"""In a rank's folder: the events, a line each."""
 
 MODEL = "model.safetensors"
 """In a rank's folder: the model that predicts."""
 
 CARD = "model.json"
-"""In a rank's folder: what there is to know about the model that predicts."""
+"""In a rank's folder: the card of the model that predicts."""
 
 CARD_PAGE = "model.html"
-"""In a rank's folder: the same for people, where somebody asked for it."""
+"""In a rank's folder: the same as a page, where it was asked for."""
 
 PARTITION = "partition.json"
 """In a rank's folder, where its samples are of a common pool: which ones it holds."""
@@ -79,7 +79,7 @@ def write_rows(folder: Path, measure: str, values: Sequence[float]) -> None:
 
 
 def read_rows(folder: Path) -> tuple[str, list[float]] | None:
-    """The measure and the figure of each row; None if there is no such file, or it is damaged."""
+    """The measure and the figure of each row; None if the file is missing or damaged."""
     try:
         content = parse((folder / ROWS).read_text()) or {}
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def replace(path: Path, content: str) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it that are missing; all their names are on disk when this returns.
 
-    Else a power loss could remove a rank's folder, and with it every record of what the rank has sent.
+    Else a power loss could remove a rank's folder, and with it every record of the rank's releases.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Flush a file's content to disk, or of a folder the names of what is in it."""
+    """Flush a file's content to disk, or of a folder the names in it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -121,7 +121,7 @@ def flush(path: Path) -> None:
 
 
 def parse(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text; None if there is none."""
+    """The JSON object in a text; None if it holds none."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):  # RecursionError: brackets within brackets, thousands deep
@@ -130,5 +130,5 @@ def parse(text: str) -> dict[str, Any] | None:
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a file has; 0 if there is none."""
+    """How many lines a file has; 0 without one."""
     return len(path.read_text(errors="replace").splitlines()) if path.exists() else 0

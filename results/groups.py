@@ -39,7 +39,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The label, with the number of seeds if there are several, and of peers if some are missing."""
+        """The label, with the number of several seeds, and of peers if some are missing."""
         remarks = [f"{len(self.runs)} seeds"] if len(self.runs) > 1 else []
         remarks += [f"{len(self.ranks)} of {self.size} peers"] if self.partial else []
         return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def partial(self) -> bool:
-        """Whether there is nothing here of some peers of the federation, so that a mean is not that of all."""
+        """Whether some peers of the federation left no files here, so that a mean is not that of all."""
         return 0 < len(self.ranks) < self.size
 
 
@@ -67,7 +67,7 @@ class Grouped:
     Attributes:
         groups: The groups, in the order in which their folders were named.
         differing: The settings in which the groups differ, the most telling first.
-        naming: The differing settings that are enough to tell the groups apart.
+        naming: The differing settings that are enough to distinguish the groups.
         common: The settings that all groups have in common, as text.
     """
 
@@ -120,7 +120,7 @@ def _enough(values: list[dict[str, str]], differing: Differing) -> Differing:
     for key in [key for key in reversed(kept) if key not in _ALWAYS]:
         fewer = [one for one in kept if one != key]
         if len({tuple(each[one] for one in fewer) for each in values}) == apart:
-            kept = fewer  # what came after it says as much
+            kept = fewer  # the settings after it distinguish as much
     return tuple(kept)
 
 
@@ -207,7 +207,7 @@ class Measure:
 
     Attributes:
         key: The metric's name in the files.
-        trained: The name of the same metric before mixing, if there is one.
+        trained: The name of the same metric before mixing; None without one.
         name: The metric in words.
         axis: The axis's title, with the unit.
         most_is_best: Whether higher values are better.

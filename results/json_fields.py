@@ -82,7 +82,7 @@ def table_or_empty(value: Any) -> Mapping[str, Any]:
 
 
 def figures(value: Any) -> Mapping[str, float | None] | None:
-    """Numbers by name if the value is a JSON object; None for what is no number in it."""
+    """Numbers by name if the value is a JSON object; None for each value that is no number."""
     return {name: number(one) for name, one in value.items()} if isinstance(value, Mapping) else None
 
 

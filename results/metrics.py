@@ -86,7 +86,7 @@ class MetricsFile:
         return "; ".join(parts) or None
 
     def rewrite(self) -> None:
-        """Drop the lines that do not count from the file, which is made if there is none."""
+        """Drop the lines that do not count from the file, which is made if it is missing."""
         if self._path:
             replace(self._path, "".join(f"{line}\n" for line in self._kept))
             self._seen = _mark(self._path.stat())
@@ -100,7 +100,7 @@ class MetricsFile:
             best: Whether the round's model is the best so far.
 
         Returns:
-            What another program has done to the file since the last line ("deleted", "cut short", ...); else None.
+            What another program did to the file since the last line ("deleted", "cut short", ...); else None.
         """
         self.totals = self.totals.plus(entry, best=best)
         if self._path is None:
@@ -135,7 +135,7 @@ class MetricsFile:
         return completed - len(found & {*range(completed)})
 
     def _changed(self) -> str | None:
-        """Changes by another program since the last write; None if there are none."""
+        """Changes by another program since the last write; None without any."""
         if self._path is None or self._seen is None:
             return None
         try:
@@ -155,7 +155,7 @@ def _mark(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _lines(path: Path) -> list[tuple[str, bool]]:
-    """The lines of a file that are not empty, and whether each has an end; none if there is no such file."""
+    """The lines of a file that are not empty, and whether each has an end; none without the file."""
     if not path.exists():
         return []
     *whole, rest = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -168,7 +168,7 @@ def _has_no_end(path: Path) -> bool:
 
 
 def _named(rounds: Collection[int]) -> str:
-    """Rounds for people, who count from 1."""
+    """Rounds in words, counted from 1."""
     first = [str(number + 1) for number in sorted(rounds)]
     if len(first) == 1:
         return f"the line of round {first[0]}"

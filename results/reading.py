@@ -16,7 +16,7 @@ from dpeer.results.summaries import PeerSummary, RunSummary
 
 _PEERS = 10**6
 _KEPT: tuple[Figure, ...] = ("accuracy", "test_loss", "training_accuracy")
-"""What a summary has of the kept model and, under a name with `_MIXED`, of the one after mixing."""
+"""Figures of a summary: of the kept model and, under a name with `_MIXED`, of the one after mixing."""
 
 _MIXED = "_mixed"
 
@@ -28,7 +28,7 @@ class Peer:
     Attributes:
         rank: Its rank.
         metrics: Its metrics.jsonl.
-        summary: Its summary.json; None if there is none (yet).
+        summary: Its summary.json; None without one (yet).
     """
 
     rank: int
@@ -69,13 +69,13 @@ class Run:
 
     Attributes:
         folder: Where it is.
-        summary: Its summary.json; None if there is none, or it is an earlier part's.
-        settings: What it was run with, as far as it is known.
+        summary: Its summary.json; None without one, or if it is an earlier part's.
+        settings: Its settings, as far as they are known.
         peers: The peers that left files, by rank.
         status: done, stopped, failed or unfinished.
-        notes: What is wrong with the files, a sentence each.
+        notes: Damage and missing files, a sentence each.
         distances: Consensus distance by round, where it was recorded.
-        source: Which of several folders that were searched it was found in.
+        source: The index of the searched folder that it was found in.
     """
 
     folder: Path
@@ -184,7 +184,7 @@ def _search(folder: Path, depth: int) -> Iterator[Run]:
     if depth == 0:
         return
     for inner in sorted((path for path in folder.iterdir() if path.is_dir()), key=_natural):
-        # A baseline lies in the folder of its run; everything else there is the run's own.
+        # A baseline lies in the folder of its run; all else in it is the run's own.
         # The trials that `dpeer compare` tunes with are shown only when they are asked for.
         aside = inner.name.startswith((".", "rank-")) or inner.name == "tune"
         if inner.name.startswith("baseline-") if run else not aside:
@@ -217,14 +217,14 @@ def read_run(folder: Path) -> Run | None:
 
 
 def read_run_summary(folder: Path) -> RunSummary | None:
-    """The summary of all peers of the run in a folder; None if there is none."""
+    """The summary of all peers of the run in a folder; None without one."""
     content = read_object(folder / SUMMARY)
     # One without these is another program's file of this name.
     return RunSummary.of(content) if {"algorithm", "size"} <= content.keys() else None
 
 
 def read_peer_summary(folder: Path) -> PeerSummary | None:
-    """The summary of the peer whose folder this is; None if there is none (yet)."""
+    """The summary of the peer whose folder this is; None without one (yet)."""
     content = read_object(folder / SUMMARY)
     return PeerSummary.of(content) if content else None
 
@@ -269,7 +269,7 @@ def _numbered(line: str) -> dict[str, Any] | None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object as it stands in a file; empty if there is none."""
+    """A JSON object as it stands in a file; empty without one."""
     try:
         return parse(path.read_text()) or {}
     except (OSError, ValueError):

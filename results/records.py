@@ -43,7 +43,7 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of metrics.jsonl (docs/files.md): None where not evaluated, or where there is no such metric."""
+    """One line of metrics.jsonl (docs/files.md): None where not evaluated, or without such a metric."""
 
     round: int
     accuracy: float | None
@@ -66,7 +66,7 @@ class RoundRecord:
     active: bool = True
     """False in a round that the peer sat out."""
     privacy: Mapping[str, Any] | None = None
-    """What the releases so far have cost, and what clipping met in this one."""
+    """The costs of the releases so far, and the clipping of this one."""
     accuracy_finished: float | None = None
     """Of the model that `--finish` has trained on, in the last round; so are the others of this ending."""
     test_loss_trained: float | None = None
@@ -86,7 +86,7 @@ class RoundRecord:
     def evaluated(
         cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
     ) -> RoundRecord:
-        """A record with what the evaluations of the round found, as far as there were any."""
+        """A record with the figures of the round's evaluations."""
         points = {"": after, "_trained": trained, "_finished": finished}
         names = ("accuracy", "test_loss", "training_accuracy")
         found: dict[str, Any] = {
@@ -127,7 +127,7 @@ def _diverged(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Line(JsonFields):
-    """One round of one peer as it is read. None is what the line does not have, or what is not finite."""
+    """One round of one peer as it is read. None stands for a value that is missing or not finite."""
 
     round: int = json_field(_round)
     """From 0 on; -1 is that of no line."""
@@ -149,7 +149,7 @@ class Line(JsonFields):
     bytes_received: int | None = json_field(total)
     epsilon: float | None = json_field(number)
     privacy: Mapping[str, Any] | None = json_field(table)
-    """What the releases so far have cost; None without privacy."""
+    """The costs of the releases so far; None without privacy."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Combined:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The ranks of which there is no file."""
+        """The ranks without a file."""
         there = {site.rank for site in self.sites}
         return tuple(rank for rank in range(self.sites[0].size) if rank not in there)
 

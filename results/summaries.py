@@ -82,7 +82,7 @@ class PeerSummary(Summary):
     generalization_gap: float | None = json_field(number)
     """Of the kept model: training accuracy less accuracy."""
     measured: Mapping[str, float | None] | None = json_field(figures)
-    """What the kept model was measured by at the end, by name; intervals are in its card."""
+    """The kept model's figures at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = json_field(table_or_empty)
     """By the rank of a neighbor that rounds had to go on without, why."""
     rounds_mixed: int | None = json_field(whole)
@@ -90,7 +90,7 @@ class PeerSummary(Summary):
     pauses: int | None = json_field(whole)
     """How often it paused, because it would have gone on without a quorum."""
     late_bodies: int | None = json_field(whole)
-    """How many bodies it released after all neighbors had completed their round, so that nobody mixed them."""
+    """How many bodies it released after all neighbors had completed their round, so that no peer mixed them."""
     left_behind: int | None = json_field(whole)
     """How many rounds this peer sat out because the others had gone past them."""
     training_samples: int | None = json_field(whole)
@@ -103,9 +103,9 @@ class PeerSummary(Summary):
     worth: Effect | None = json_field(effect_of)  # noqa: RUF009 - see `json_field`
     """The effect of federating on this peer; None where nothing was measured."""
     warnings: tuple[str, ...] = json_field(texts)
-    """What the log has warned of, by kind."""
+    """The kinds of warnings in the log."""
     log_dropped: int | None = json_field(whole)
-    """Lines that the log did not write: nobody read them, or the disk was full."""
+    """Lines that the log did not write: its reader was too slow, or the disk was full."""
     evaluated_class_counts: tuple[int, ...] | None = json_field(by_class)
     """Evaluated samples by class."""
 
@@ -127,4 +127,4 @@ class RunSummary(Summary):
     worth: tuple[Effect | None, ...] = json_field(effects_by_rank)
     """The effect of federating on each peer."""
     faults: Faults | None = json_field(faults_of)  # noqa: RUF009 - see `json_field`
-    """What was planned to happen to peers and did; None where nothing was."""
+    """Faults and their costs; None without planned faults."""

@@ -1,4 +1,4 @@
-"""Training alerts: signs in a peer's rounds that its training goes wrong, and what to try; none is given twice.
+"""Training alerts: signs in a peer's rounds that its training goes wrong, and advice; none is given twice.
 
     diverged    the loss is not finite, or so large that the model is of no use
     jump        the loss of a round is far above the best so far, and above that of guessing
@@ -70,11 +70,11 @@ class Alert:
 
 @dataclass
 class AlertMonitor:
-    """Looks at the lines of metrics.jsonl of one peer as they are written.
+    """Alerts from the lines of metrics.jsonl of one peer as they are written.
 
     Attributes:
         chance: The loss of guessing; None where it is not known.
-        majority: The accuracy of always answering the most frequent class; None where there are no classes.
+        majority: The accuracy of always answering the most frequent class; None without classes.
         classes: How many classes are among the rows that are evaluated.
         slower: Advice where the rates are too fast, a few words each.
         other: Advice where nothing is learned.

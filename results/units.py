@@ -1,8 +1,8 @@
 """Sizes, rates and durations as people write them, and back.
 
 Prefixes (k, M, G, T; Ki, Mi, Gi, Ti for powers of 1024) and words are read in any case. Only where a single letter
-tells bits from bytes does its case count: b is a bit, B a byte. `100Mb` and `100MB` are no rates, for want of a time;
-`100Mbit` is one, because nobody means anything else by it.
+distinguishes bits from bytes does its case count: b is a bit, B a byte. `100Mb` and `100MB` are no rates, for want of a
+time; `100Mbit` is one, because it has no other meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 _MOST = 1e15
-"""The most bytes, and the most bits per second: beyond that somebody has mistyped a unit."""
+"""The most bytes, and the most bits per second: beyond that a unit is mistyped."""
 
 _LONGEST = 1e9
 """Seconds: thirty years."""
@@ -33,8 +33,8 @@ def read_size(option: str, text: str) -> int:
     """Bytes from 45MB, 45 MiB or 45000000.
 
     Args:
-        option: What the error names, for example `--body-bytes`.
-        text: What was given.
+        option: The name for the error, for example `--body-bytes`.
+        text: The text to read.
 
     Raises:
         ConfigurationError: It is something else, or not from 1 byte to 1000 TB.

@@ -127,6 +127,7 @@ def test_a_wrong_import_is_found(tmp_path, package, line):
 
 COMMAND = "import functools; from dpeer.cli.main import group; functools.partial(group.main, standalone_mode=False)"
 DRAWING = (
+    "import dpeer.cli.report, dpeer.report.page; "
     "from dpeer.report.topology_plot import measure, picture; from dpeer.topology import build; "
     "picture(measure([build('ring', 4)], None), 'svg')"
 )
@@ -154,7 +155,7 @@ def modules_after(statement):
         (f"{COMMAND}(['privacy', 'epsilon', '--noise-multiplier', '5', '--rounds', '2'])", {"torch", "dp_accounting"}),
         (f"{COMMAND}(['algorithms', '--help'])", {"torch"}),
         ("import dpeer.cli.topology", {"matplotlib"}),
-        (DRAWING, {"matplotlib.pyplot"}),
+        (DRAWING, {"matplotlib.pyplot", "torch"}),
     ],
 )
 def test_what_importing_a_package_brings_into_memory(statement, absent):

@@ -91,7 +91,7 @@ def test_folders_without_a_run_and_those_of_others_are_not_counted(
 def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Callable[..., str]) -> None:
     lines = compared("dfedmdc", "local").splitlines()
     assert lines[:4] == [
-        "1 seed, 3 rounds; means over seeds and peers; of one seed there are no intervals",
+        "1 seed, 3 rounds; means over seeds and peers; one seed has no intervals",
         "every column is of the rounds that its table's title names",
         "worst peer: the lowest accuracy of a peer, mean over seeds",
         "below local: share of the peers that do worse than they do in local",

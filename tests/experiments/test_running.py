@@ -29,7 +29,7 @@ if {halfway}:
 else:
     os.kill(os.getpid(), signal.SIGINT)
 settings = Settings(size=2, rounds=1000, task="mine.py:task", out=pathlib.Path("out"))
-print(running._run(settings).status, running._run(settings).status)
+print(running.run_one(settings).status, running.run_one(settings).status)
 """
 
 

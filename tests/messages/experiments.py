@@ -136,7 +136,7 @@ MESSAGES = {
     "a target above 1": flags("--target = 1.5: input should be less than or equal to 1", target=1.5),
     "a target of few rounds": flags(
         "--target 0.5: it is held against the mean of 5 evaluated rounds, and with rounds = 4 and evaluate-every = 1 "
-        "there are 4",
+        "only 4 are evaluated",
         target=0.5,
     ),
     "an unknown reference": flags(
@@ -146,7 +146,7 @@ MESSAGES = {
         "--grid: 'rho' means nothing to any row (local), or each sets it itself: leave it out", grid=["rho=0.1,0.2"]
     ),
     "tuning on a test seed": flags(
-        "--tune-seeds: seed 0 is one of the comparison's: what is chosen on it would not be new to it; for example "
+        "--tune-seeds: seed 0 is one of the comparison's, whose test data the choice would have seen; for example "
         "--tune-seeds 100",
         grid=["body-lr=0.1,0.2"], tune_seeds="0",
     ),
@@ -158,7 +158,7 @@ MESSAGES = {
         "--grid 'body-lr': expected KEY=VALUE,VALUE, for example body-lr+head-lr=0.01,0.03,0.1", grid=["body-lr"]
     ),
     "a grid of graphs": flags(
-        "--grid: 'topology' is what the tables differ in: choose one", algorithms=["dfedmdc"],
+        "--grid: 'topology' distinguishes the tables: choose one of both", algorithms=["dfedmdc"],
         grid=["topology=ring,full"],
     ),
     "a graph twice": flags(f"the table of 'ring' is asked for twice: {ONCE}", topology=["ring", "ring"]),
@@ -278,7 +278,7 @@ MESSAGES = {
         "has other rounds in metrics.jsonl of one peer than of another", "rank-0/metrics.jsonl", ROUND.format(0)
     ),
     "tuning of graphs": tune(
-        "--grid: 'topology' cannot be chosen here, only what all peers train with: …", "topology=ring,full"
+        "--grid: 'topology' cannot be chosen here, only settings that all peers train with: …", "topology=ring,full"
     ),
     "tuning without effect": tune(
         "--grid: 'ditto-lambda' means nothing to any row (dfedsmdc), or each sets it itself: leave it out",

@@ -2,9 +2,7 @@
 
 import base64
 import io
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -299,18 +297,6 @@ def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: 
     assert (ended.code, ended.err) == (2, "dpeer: --label: 1 for 2 folders; give one for each, or none\n")
 
 
-@pytest.mark.slow
-def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) -> None:
-    make_run("a")
-    code = (
-        "import sys; from dpeer.cli import main\n"
-        "try: main(['report', 'a'])\nexcept SystemExit as end: assert not end.code\n"
-        "print('torch' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert found.stdout.splitlines()[-1] == "False False"
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_tasks_own_metrics_have_a_table(make_run: Any, page_of: Any) -> None:
     for name, seed, dice in (("a", 0, (0.2, 0.4, None)), ("b", 1, (0.5, 0.5, 0.5)), ("c", 0, (0.1, 0.1, 0.1))):
@@ -395,20 +381,3 @@ def test_a_graph_that_is_not_known_is_left_out(make_run: Any, page_of: Any) -> N
     page = page_of("a")
     assert "graph" not in page.pictures
     assert "No graph to draw" in page.text
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-def test_a_real_run_is_shown_with_the_figures_of_its_summary(dpeer: Command, page_of: Any) -> None:
-    options = ("--size", 3, "--rounds", 1, "--body-epochs", 1, "--algorithm", "dfedmdc", "--json", "--out", "real")
-    ended = dpeer("simulate", *options)
-    assert ended.code == 0
-    summary = json.loads(ended.out)
-    page = page_of("real")
-    (line,) = page.results()
-    assert line[MIX] == f"{summary['accuracy_mixed_mean']:.4f}"
-    assert line[KEPT] == f"{summary['accuracy_mean']:.4f}"
-    assert line[TRAINED] == f"{summary['accuracy_trained_mean']:.4f}"
-    assert line[WORST].startswith(f"{min(summary['accuracy']):.4f} (rank ")
-    assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"
-    assert page.runs()[0]["notes"] == ""

@@ -99,7 +99,7 @@ def test_a_model_that_a_constant_answer_beats_is_called_useless() -> None:
     assert line(-1, "improved", joined=0.55) == line(-1, "improved", joined=0.55, auroc=0.6) == useless
     assert line(-1, "improved", measure="test_loss", joined=0.6) == "the model is no better than always the mean"
     assert line(-1, "improved", joined=0.55, auroc=0.85) == (
-        f"{useless} at its threshold, but tells rows apart (AUROC 0.8500): choose a threshold on its scores, or "
+        f"{useless} at its threshold, but ranks rows (AUROC 0.8500): choose a threshold on its scores, or "
         "--class-weights balanced"
     )
     assert len(closing_lines(of("improved", joined=1.0, constant=1.0))) == 2, "one class only: nothing is wrong"
