@@ -2,7 +2,7 @@
 
 * :exc:`DpeerError` (exit 1)
     * :exc:`ConfigurationError` (exit 2): what the user asked for cannot be done as asked
-        * :exc:`UnknownName`: no such topology, task, algorithm, ... (carries the nearest name)
+        * :exc:`UnknownName`: no such topology, task, algorithm, ... (names the nearest one)
         * :exc:`TopologyError`: the graph or its weights do not exist for this size or these parameters
         * :exc:`PartitionError`: the data cannot be divided among the peers as asked
         * :exc:`TaskError`: a task cannot be loaded, or its model or data cannot be used
@@ -42,22 +42,25 @@ class ConfigurationError(DpeerError):
 
 
 class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
-    """A name that is not among the choices.
+    """A name that is not among the choices; the message has the nearest one.
 
     Args:
-        kind: What the name stands for ("topology", "task", "key", ...).
-        name: What was given.
-        choices: What would have been valid.
-        where: Where it stands, if that is not plain.
+        kind: The noun of the name ("topology", "task", "key", ...).
+        name: The name as given.
+        choices: All valid names.
+        where: The name's place, if that is not plain.
     """
 
     def __init__(self, kind: str, name: str, choices: Iterable[str], where: str = "") -> None:
         valid = list(choices)
-        near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]!r}? " if near else ""
         place = f" in {where}" if where else ""
-        super().__init__(f"unknown {kind} {name!r}{place}: {advice}valid: {', '.join(valid)}")
-        self.kind, self.name, self.nearest = kind, name, near[0] if near else None
+        super().__init__(f"unknown {kind} {name!r}{place}: {did_you_mean(name, valid)}valid: {', '.join(valid)}")
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Advice with the nearest of the valid names, ``did you mean 'ring'? ``; empty if none is near."""
+    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 class TopologyError(ConfigurationError):

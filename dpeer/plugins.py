@@ -6,7 +6,6 @@ which this process finds that very object; another process imports the file or m
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import importlib
@@ -21,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dpeer.exceptions import ConfigurationError, describe
+from dpeer.exceptions import ConfigurationError, describe, did_you_mean
 
 _objects: dict[str, Any] = {}
 _files: dict[Path, ModuleType] = {}
@@ -90,9 +89,9 @@ def load(kind: Kind, spec: str) -> Iterator[Any]:
     with _imported(what, where, kind.error) as module:
         if not hasattr(module, name):
             there = [n for n, v in vars(module).items() if kind.suits(v) and v.__module__ == module.__name__]
-            near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}? " if near else ""
-            raise kind.error(f"{what} has no {name!r}: {advice}it has {', '.join(there) or '(none)'}")
+            raise kind.error(
+                f"{what} has no {name!r}: {did_you_mean(name, there)}it has {', '.join(there) or '(none)'}"
+            )
         yield getattr(module, name)
 
 

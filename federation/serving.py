@@ -58,6 +58,7 @@ class Stopper:
         self._code = code
         self.requested = asyncio.Event()
         self._peer: Peer | None = None
+        self._limit: threading.Timer | None = None
 
     def install(self) -> None:
         """From now on the first Ctrl-C, SIGTERM or SIGHUP asks to stop, the second ends the process at once."""
@@ -73,13 +74,18 @@ class Stopper:
     def stop(self) -> None:
         """Ask to stop; asking again changes nothing."""
         if self._code is not None and not self.requested.is_set():
-            limit = threading.Timer(END_WITHIN, _end_late, [self._code])
-            limit.daemon = True
+            self._limit = threading.Timer(END_WITHIN, _end_late, [self._code])
+            self._limit.daemon = True
             with contextlib.suppress(RuntimeError):  # the system gives no thread: the peer stops all the same
-                limit.start()
+                self._limit.start()
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()
+
+    def ended(self) -> None:
+        """The peer has ended and its files are written: a process that goes on is left alone."""
+        if self._limit is not None:
+            self._limit.cancel()
 
     def _stop_or_exit(self, code: int) -> None:
         if self.requested.is_set():
@@ -140,10 +146,12 @@ async def serve(
         ):
             worker = Worker(executor, disk)
             config = await worker.run(resolve, settings, rank)
-            return await _serve(
+            outcome = await _serve(
                 config, out, home, log, worker, leaving, listen=listen, meet=meet,
                 stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
+            stopper.ended()
+            return outcome
     except Exception as error:
         log.to_file_only()  # whoever called prints it
         traceback = not isinstance(error, DpeerError) or settings.log_level == "debug"

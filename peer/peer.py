@@ -138,8 +138,12 @@ class Peer:
         self._why = ""
         self.core = Core(config, learner, topology, transport.chunk_bytes)
         self.driver = Driver(self.core, transport, self._log_event, config.linger)
+
+        def warn(message: str) -> None:
+            log.warning("metrics-damaged", message=message)
+
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._warn_of_metrics)
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -201,9 +205,6 @@ class Peer:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
         self._learner.interrupt()
-
-    def _warn_of_metrics(self, message: str) -> None:
-        self._log.warning("metrics-damaged", message=message)
 
     def _log_event(self, event: LogEvent) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]

@@ -5,6 +5,8 @@ import hashlib
 import itertools
 import os
 import re
+import runpy
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,7 +120,7 @@ def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def dpeer_here(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run `dpeer ARGUMENTS` in tmp_path, in this process."""
 
     def run(*arguments: object) -> Ended:
@@ -133,9 +135,23 @@ def dpeer_here(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callabl
 
 
 @pytest.fixture
-def dpeer(dpeer_here: Callable[..., Ended]) -> Callable[..., Ended]:
-    """`dpeer_here`; tests/system has processes by this name."""
-    return dpeer_here
+def run_program(
+    in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """`python PROGRAM ARGUMENTS` in this process; what it printed."""
+
+    def run(program: Path, *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", [str(program), *map(str, arguments)])
+        monkeypatch.syspath_prepend(program.parent)
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(program), run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:
+                raise AssertionError(capsys.readouterr().err) from ended
+        return str(capsys.readouterr().out)
+
+    return run
 
 
 @pytest.fixture

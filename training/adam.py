@@ -29,7 +29,7 @@ def adamw(momentum: float = 0.9, weight_decay: float = 0.0) -> Step:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of gradients before a phase begins.
+    """Knowledge of gradients before a phase begins.
 
     Attributes:
         second: The mean of each gradient's square without noise, shape (count,), where it is known; zero where it is
@@ -57,7 +57,7 @@ class AdamW:
         flat: What to step.
         momentum: How much of the mean gradient is kept in each step: the paper's beta 1.
         weight_decay: The share of the parameters, times the learning rate, that each step takes away.
-        known: What is known of the gradients; by default nothing, and that there is no noise.
+        known: Knowledge of the gradients; by default none, and no noise.
 
     Attributes:
         steps: How many steps have been taken.

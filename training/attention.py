@@ -29,7 +29,7 @@ class Projection:
         path: The module that it is of.
         shape: Its shape, with the dimension of outputs as three: parts, heads, and outputs of a head.
         dimension: Where that is.
-        parts: The names of the parts, one letter each; one empty name where there is one part.
+        parts: The names of the parts, one letter each; one empty name for a single part.
     """
 
     path: str
@@ -104,7 +104,7 @@ def _dimension(layer: nn.Module, rest: str, dimensions: int) -> int | None:
 
 
 def _head_size(modules: Mapping[str, nn.Module], above: str, outputs: int) -> int:
-    """Outputs of one head; 0 where nobody says."""
+    """Outputs of one head; 0 where no module states them."""
     around = [modules[above], *([modules[above.rpartition(".")[0]]] if above else [])]
     for module in around:
         for name in _SIZES:

@@ -27,7 +27,7 @@ def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epo
     """A shuffle of 0 .. count - 1 that depends on its arguments alone, so resuming needs no generator state.
 
     Args:
-        count: How many samples there are.
+        count: The number of samples.
         seed: The federation's seed.
         rank: The peer.
         number: The round, from 0.

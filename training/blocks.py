@@ -18,7 +18,7 @@ from dpeer.training.attention import projection_of
 from dpeer.training.split import Named, is_under
 
 Grouping = Literal["layer", "residual"]
-"""What is a block: a layer, or a whole residual block where the model has such."""
+"""The unit of a block: a layer, or a whole residual block where the model has such."""
 
 _LISTS = nn.Sequential | nn.ModuleList
 

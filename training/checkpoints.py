@@ -45,7 +45,7 @@ class Checkpoints:
         self._selection = selection
         self._client = session if isinstance(session, ClientSession) else None
         self._sample = session if isinstance(session, SampleSession) else None
-        self._room: State | None = None
+        self.room: State | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class Checkpoints:
     def take(self) -> Copied:
         """Copy everything that a resumed run needs: tensors, and plain JSON values. An earlier copy is overwritten."""
         best = self._selection.best
-        self._room = self._snapshots.take(self._room)
-        states = {"last": self._room} | ({} if best is None else {"best": self._snapshots.of(best)})
+        self.room = self._snapshots.take(self.room)
+        states = {"last": self.room} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
@@ -132,7 +132,7 @@ class Checkpoints:
         self._selection.best_round, self._selection.best_point, self._selection.worse = best_round, point, worse
 
     def _check_finish(self, directory: Path, number: int, then: Any) -> None:
-        """Refuse another way to finish a run that has no rounds left: nothing would be done, and all files said so.
+        """Refuse another `--finish` for a run that has no rounds left: it would have no effect, and all files state it.
 
         Raises:
             CheckpointError: It is another one.

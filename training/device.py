@@ -53,7 +53,7 @@ class Compute:
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Within it models and losses are to be called; backward passes are not."""
+        """Context in which models and losses are to be called; backward passes are not."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.amp else _FULL
 
     def place(self, values: Any) -> Any:
@@ -78,7 +78,7 @@ class Compute:
         return mapped(outputs, lambda tensor: tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
 
     def own(self, function: T, model: nn.Module) -> T:
-        """A loss of this peer: a module's weights are put onto the device, in a copy that is nobody else's.
+        """A loss of this peer: a module's weights are put onto the device, in a copy of its own.
 
         Args:
             function: The task's loss.
@@ -125,11 +125,11 @@ def find_device(text: str, rank: int) -> torch.device:
     ``cuda`` and ``auto`` deal the ranks round-robin over this host's GPUs, whether peers are processes or threads.
 
     Args:
-        text: "cpu", "cuda", "cuda:N", or "auto": cuda where there is any, else the CPU.
+        text: "cpu", "cuda", "cuda:N", or "auto": cuda on a machine that has it, else the CPU.
         rank: The peer.
 
     Raises:
-        ConfigurationError: There is no such device here.
+        ConfigurationError: This machine has no such device.
     """
     kind, _, index = text.partition(":")
     if kind == "cpu":
@@ -144,7 +144,7 @@ def find_device(text: str, rank: int) -> torch.device:
     number = int(index) if index else rank % count
     if number >= count:
         known = "cuda:0 alone" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-        raise ConfigurationError(f"--device {text}: there is no such device here, but {known}; or use --device auto")
+        raise ConfigurationError(f"--device {text}: this machine has {known}; choose one, or --device auto")
     _settle()
     return torch.device("cuda", number)
 

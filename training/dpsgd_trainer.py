@@ -89,13 +89,13 @@ class DPSGDTrainer(Trainer):
     @property
     def num_samples(self) -> int:
         """See `Trainer.num_samples`; refused outside of `freely`."""
-        self._refuse(_ASKS.format("num_samples", "how many training samples there are"))
+        self._refuse(_ASKS.format("num_samples", "the number of training samples"))
         return super().num_samples
 
     @property
     def gradients(self) -> int:
         """See `Trainer.gradients`; refused outside of `freely`."""
-        self._refuse(_ASKS.format("gradients", "how many samples were drawn"))
+        self._refuse(_ASKS.format("gradients", "the number of drawn samples"))
         return super().gradients
 
     @property

@@ -21,7 +21,7 @@ def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError
 
     Args:
         what: The start of the message: whose code it was and what it was doing.
-        hint: Called for the end of the message: what would be right, if that can be told.
+        hint: Called for the end of the message: the remedy, if one is known.
         kind: The class of the error that is raised.
 
     Raises:
@@ -37,11 +37,11 @@ def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError
 
 
 def lone_sample_hint(model: nn.Module, samples: int, batch_size: int) -> str:
-    """What to do where the error being handled is that of batch statistics of one sample; empty if it is another.
+    """Advice if the error being handled is that of batch statistics of one sample; empty for another.
 
     Args:
         model: What failed.
-        samples: How many training samples there are.
+        samples: The number of training samples.
         batch_size: How many a minibatch has, but for the last.
     """
     error = sys.exception()
@@ -59,7 +59,7 @@ def lone_sample_hint(model: nn.Module, samples: int, batch_size: int) -> str:
 
 
 def batch_hint(inputs: Any) -> str:
-    """What is probably wrong with the inputs of a batch on which the model failed; empty if nothing is seen."""
+    """The probable fault of the inputs of a batch on which the model failed; empty if none shows."""
     if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], str):
         return "the inputs are text: turn them into numbers in the dataset"
     if isinstance(inputs, Tensor) and inputs.dtype in (torch.float64, torch.float16, torch.bfloat16, torch.uint8):
@@ -68,7 +68,7 @@ def batch_hint(inputs: Any) -> str:
 
 
 def loss_hint(targets: Any, outputs: Any) -> str:
-    """What is probably wrong with a batch on which the loss failed, or what it gave; empty if nothing is seen.
+    """The probable fault of a batch on which the loss failed, or of its outputs; empty if none shows.
 
     Args:
         targets: The batch's targets.
@@ -100,7 +100,7 @@ def loss_hint(targets: Any, outputs: Any) -> str:
 
 
 def _output_hint(outputs: Any) -> str:
-    """What to do about a model that gives something else than a tensor."""
+    """Advice on a model that gives something else than a tensor."""
     if isinstance(outputs, Mapping):
         keys = ", ".join(map(repr, outputs))
         return f"the model gives a dict of {keys}: have forward return one tensor, or the task's `loss` take the dict"
@@ -115,7 +115,7 @@ def _output_hint(outputs: Any) -> str:
 
 
 def not_differentiable_hint(loss: Tensor, outputs: Any = None) -> str:
-    """What is probably wrong with a loss that cannot be differentiated; empty if nothing is seen.
+    """The probable fault of a loss that cannot be differentiated; empty if none shows.
 
     Args:
         loss: The loss.
@@ -135,7 +135,7 @@ def not_differentiable_hint(loss: Tensor, outputs: Any = None) -> str:
 
 
 def as_tensor(loss: Any) -> Tensor:
-    """What a task's loss gave, if that is a tensor.
+    """The value of a task's loss, if that is a tensor.
 
     Raises:
         TaskError: It is something else.
@@ -149,7 +149,7 @@ def as_tensor(loss: Any) -> Tensor:
 
 
 def _shape_hint(outputs: Tensor, targets: Tensor) -> str:
-    """What is wrong with the shapes if cross-entropy cannot take them together; empty if it can."""
+    """The fault of shapes that cross-entropy cannot take together; empty if it can."""
     if targets.is_floating_point() or not outputs.ndim:
         return ""
     shapes = f"the outputs have shape {_shape(outputs)} and the targets {_shape(targets)}"

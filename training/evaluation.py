@@ -62,7 +62,7 @@ def measure(
 ) -> tuple[Evaluation, list[Any], list[Any]]:
     """Evaluate as `evaluate` does; also returns the outputs, or what `by_row` makes of them, and the targets.
 
-    Of both there is one for each batch.
+    Both hold one entry a batch.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.

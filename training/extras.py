@@ -32,7 +32,7 @@ class Extras(Mapping[str, Tensor]):
         """Copy values into an existing vector.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No vector has this name.
             AlgorithmError: They are not as many as it has.
         """
         view = self._views[name]
@@ -50,7 +50,7 @@ class Extras(Mapping[str, Tensor]):
         return len(self._views)
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs; by name."""
+        """The vectors that a resumed run needs; by name."""
         return self._views
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -80,7 +80,7 @@ class Extended:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the vector holds, in plain JSON values; offsets count elements."""
+        """The content of the vector, in plain JSON values; offsets count elements."""
         found, skipped = self._body.manifest, self._extras.data.numel()
         found["parameters"] = [{**entry, "offset": entry["offset"] + skipped} for entry in found["parameters"]]
         return {**found, "count": self.count, "extras": self._extras.sizes}

@@ -48,7 +48,7 @@ def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
 
 
 class Finishing:
-    """What `--finish` asks for.
+    """Fine-tuning at home as `--finish` asks for it.
 
     Args:
         algorithm: The peer's algorithm.

@@ -11,7 +11,7 @@ from dpeer.training.device import CPU
 from dpeer.training.split import Named
 
 Phase = str
-"""What is being trained: "head", "body" or "model", or any other name where an algorithm trains once more in a round.
+"""The part that is trained: "head", "body" or "model", or any other name for training once more in a round.
 Each has random streams of its own."""
 
 
@@ -28,7 +28,7 @@ class Exchanged(Protocol):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the vector holds, in plain JSON values; offsets count elements."""
+        """The content of the vector, in plain JSON values; offsets count elements."""
 
 
 class Flat:
@@ -94,7 +94,7 @@ class Flat:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the vector holds, in plain JSON values; offsets count elements."""
+        """The content of the vector, in plain JSON values; offsets count elements."""
         return {
             "dtype": "float32",
             "count": self.count,

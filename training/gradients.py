@@ -82,12 +82,12 @@ def looks(gradient: Gradient, ascent: Ascent = "same-batch") -> int:
     Raises:
         AlgorithmError: It says something that is no such number.
     """
-    said = getattr(gradient, "looks", 1)
+    stated = getattr(gradient, "looks", 1)
     if ascent == "previous":
-        said = getattr(gradient, "looks_of_previous", said)
-    if type(said) is not int or said < 1:
-        raise AlgorithmError(f"a gradient rule says that it computes looks = {said!r} gradients on a batch: 1 or more")
-    return said
+        stated = getattr(gradient, "looks_of_previous", stated)
+    if type(stated) is not int or stated < 1:
+        raise AlgorithmError(f"a gradient rule states looks = {stated!r} gradients on a batch; it must be 1 or more")
+    return stated
 
 
 def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gradient:

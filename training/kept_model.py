@@ -79,7 +79,7 @@ class Keeping:
 
     Args:
         trainer: The model that trains on; outside of the methods here it is as it was.
-        finishing: Knows what predicts: a finished model, if there is one, or what the algorithm says.
+        finishing: Gives the model that predicts: the finished one after the end, else that of the algorithm.
         selection: Measures, and knows the best model so far.
         shares: Whether the peer shares anything.
         origin: What the file of the model says of the records that it was trained on.
@@ -107,14 +107,14 @@ class Keeping:
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
-        """Within it the model has the values that predict."""
+        """Context in which the model has the values that predict."""
         with self._trainer.holding(self._finishing.predictor(), self._finishing.untrained()):
             yield
             self._trainer.reattach()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Within it the model has the values that are kept: the best ones so far, if they are looked for."""
+        """Context in which the model has the values that are kept: the best ones so far, if they are looked for."""
         best = self._selection.best
         if best is None:
             with self.predicting():

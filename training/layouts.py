@@ -13,7 +13,7 @@ def check_layouts(model: nn.Module) -> None:
     """Refuse a model whose parameters or buffers cannot be copied, compared, sent and saved as plain tensors are.
 
     Raises:
-        TaskError: There is one; names it, and says what would be right.
+        TaskError: It has one; the error names it and the remedy.
     """
     compiled = getattr(model, "_orig_mod", None)
     if isinstance(compiled, nn.Module):
@@ -32,7 +32,7 @@ def check_layouts(model: nn.Module) -> None:
 
 
 def _wrong(tensor: Tensor) -> str | None:
-    """What is unusual about a tensor, and what to do; None if nothing is."""
+    """The unusual trait of a tensor, with advice; None for a usual one."""
     kind = type_of(tensor)
     if kind is not None:
         fix = {
@@ -46,11 +46,11 @@ def _wrong(tensor: Tensor) -> str | None:
 
 
 def type_of(tensor: Tensor) -> str | None:
-    """What a tensor is that is not dense: sparse, quantized or nested; None for a dense one."""
+    """The kind of a tensor that is not dense: sparse, quantized or nested; None for a dense one."""
     if tensor.is_nested:
         return "nested"
     if tensor.is_quantized:
         return "quantized"
-    # By name: of other layouts (mkldnn) there is no constant.
+    # By name: other layouts (mkldnn) have no constant.
     layout = str(tensor.layout).removeprefix("torch.")
     return None if layout == "strided" else layout.replace("_", " ")

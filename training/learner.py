@@ -77,12 +77,12 @@ class TorchLearner:
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
-        """Within it the task's code may run: its random numbers can be repeated, the device's errors are reported."""
+        """Context of the task's code: its random numbers can be repeated, the device's errors are reported."""
         with self._generators.kept(purpose, number), self.compute.reporting():
             yield
 
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
-        """Within it the algorithm's code may run, not the task's: what it draws can be repeated."""
+        """Context in which the algorithm's code may run, not the task's: what it draws can be repeated."""
         return self._generators.kept(purpose, number) if self._facts.draws else nullcontext()
 
     # The round loop's steps, in its order.
@@ -207,7 +207,7 @@ class TorchLearner:
             TaskError: The task's model, loss or data raised.
         """
         self.trainer.begin(number)
-        # Of a class from outside nobody knows whether it trains a copy, so its last steps are protected like others.
+        # A class from outside may train the model itself, so its last steps are protected like others.
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
         with self._calling(Purpose.FINISH, number), blamed(self.algorithm, "finish"), freely:
             self.algorithm.finish(self.trainer)
@@ -231,7 +231,7 @@ class TorchLearner:
         return self.evaluate()
 
     def _at_home(self) -> AbstractContextManager[None]:
-        """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
+        """Context in which a copy of the model is trained at home, without noise, whatever is protected."""
         return self.trainer.freely() if isinstance(self.trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
@@ -279,7 +279,7 @@ class TorchLearner:
             self.keeping.write(path)
 
     def card(self) -> dict[str, Any]:
-        """What there is to say of the model that `write_model` writes: see `dpeer.training.kept_model`.
+        """Entries of the model card for the model that `write_model` writes: see `dpeer.training.kept_model`.
 
         Raises:
             TaskError: The task's model or data raised.
@@ -315,9 +315,9 @@ class TorchLearner:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What a payload holds: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
+        """The content of a payload: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
 
-        With "extras", by name how many there are, where the algorithm has any.
+        With "extras", their number by name, where the algorithm has any.
         """
         return self.trainer.shared.manifest
 
@@ -361,7 +361,7 @@ class TorchLearner:
 
     @property
     def finite(self) -> bool:
-        """Whether all parameters are finite, as they are now, and those of a finished model if there is one."""
+        """Whether all parameters are finite, as they are now, and those of a finished model."""
         finished = self.finishing.found
         values = [self.trainer.model.data] + ([] if finished is None else [finished.values])
         return all_finite(values)
@@ -388,7 +388,7 @@ class TorchLearner:
 
     @property
     def privacy(self) -> dict[str, Any] | None:
-        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
+        """The privacy cost of the releases so far, JSON values with "epsilon" and "delta"; None without DP."""
         if self._sampled is not None:
             return self._sampled.spent
         return self.gossip.spent if isinstance(self.gossip, PrivateGossip) else None

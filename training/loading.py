@@ -121,9 +121,9 @@ def _check_own(spec: str, choices: Choices) -> None:
     if chosen is None:
         return
     value = getattr(choices, chosen)
-    said = f"--{chosen.replace('_', '-')}" + ("" if value is True else f" {value}")
+    flag = f"--{chosen.replace('_', '-')}" + ("" if value is True else f" {value}")
     raise ConfigurationError(
-        f"{said} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
+        f"{flag} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
         "a --task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
     )
 

@@ -209,7 +209,7 @@ class LocalBaseline:
 
     @property
     def learner(self) -> TorchLearner:
-        """What trains it: its model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
+        """Its learner: the model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
         return self._learner
 
     @property

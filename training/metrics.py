@@ -61,7 +61,7 @@ def regression_metrics(outputs: Any, targets: Any) -> dict[str, float]:
 
     Returns:
         ``{"mae": ..., "rmse": ..., "r2": ...}``; without R2, the share of the variance that is predicted, where all
-        targets are the same and there is none.
+        targets are the same, so that they have none.
     """
     errors, truth = (outputs - targets).double(), targets.double()
     squares, spread = errors.square().sum().item(), (truth - truth.mean()).square().sum().item()
@@ -70,7 +70,7 @@ def regression_metrics(outputs: Any, targets: Any) -> dict[str, float]:
 
 
 def figures_of_windows(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """What is kept of a batch's outputs: all scores of all windows of a test set would not fit into memory.
+    """Figures that replace a batch's outputs: all scores of all windows of a test set would not fit into memory.
 
     Args:
         outputs: Scores, shape (windows, vocabulary, length).

@@ -64,7 +64,7 @@ def balanced(counts: Tensor) -> Tensor:
 
 
 def counted(data: Batches, who: str) -> Tensor:
-    """How many samples there are of each class that occurs, shape (largest class number + 1,), int64, on the host.
+    """The number of samples of each class that occurs, shape (largest class number + 1,), int64, on the host.
 
     Args:
         data: The samples; targets below 0, which cross-entropy ignores, do not count.
@@ -116,7 +116,7 @@ def _paired(outputs: Any, targets: Any) -> bool:
     one, other = Size((2, *outputs.shape[1:])), Size((2, *targets.shape[1:]))
     if one == other or one.numel() != other.numel():
         return False
-    # As many values in other places: where the two can be broadcast at all, there is more than one for each pair.
+    # As many values in other places: where the two can be broadcast at all, a pair has more than one.
     short, long = sorted((one, other), key=len)
     padded = (1,) * (len(long) - len(short)) + tuple(short)
     return all(1 in sides or sides[0] == sides[1] for sides in zip(padded, long, strict=True)) and padded != tuple(long)
@@ -141,7 +141,7 @@ Part = Literal["train", "validation", "test"]
 
 
 def class_counts(task: Task, part: Part) -> list[int] | None:
-    """The number of a part's samples of each class; None where that cannot be told without reading them all.
+    """The number of a part's samples of each class; None where counting would need to read them all.
 
     Lists of peers with the same model are equally long, whichever classes a peer has.
     """

@@ -65,7 +65,7 @@ def _bits(vector: Tensor, dtype: WireDtype) -> NDArray[Any]:
 
 
 def digest(vector: Tensor, frozen: Mapping[str, Tensor] = MappingProxyType({})) -> str:
-    """SHA-256 (hex) of the vector's bytes and, where there are any, of frozen tensors of any type and their names."""
+    """SHA-256 (hex) of the vector's bytes, and of any frozen tensors of any type and their names."""
     found = hashlib.sha256(encode(vector))
     for name, tensor in frozen.items():
         found.update(f"|{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())

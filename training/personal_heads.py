@@ -45,10 +45,10 @@ class PersonalHead(Protocol):
         """The head's parameters as they are after whatever has been mixed, without gradients."""
 
     def training(self) -> AbstractContextManager[None]:
-        """Within it `trained` may be stepped."""
+        """Context in which `trained` may be stepped."""
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs; by name."""
+        """The tensors that a resumed run needs; by name."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take up what `state` gave.
@@ -173,7 +173,7 @@ class MadeHead:
 
 
 def _first(shapes: Mapping[str, tuple[int, ...]], seed: int) -> Tensor:
-    """What nu starts with: the distribution of ``torch.nn.Linear``, uniform up to 1 / sqrt(inputs of the layer)."""
+    """The initial nu: the distribution of ``torch.nn.Linear``, uniform up to 1 / sqrt(inputs of the layer)."""
     random, drawn = stream(seed, Purpose.HYPERNETWORK), []
     for name, shape in shapes.items():
         layer = name.partition(".")[0]

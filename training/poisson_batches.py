@@ -23,7 +23,7 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 
 Pay = Callable[[int], int]
-"""Asked before batches are drawn, with how many there are still to come, for how many of them has been paid."""
+"""Called before batches are drawn, with the number still to come; gives for how many of them has been paid."""
 
 
 def _nothing_to_pay(left: int) -> int:
@@ -31,7 +31,7 @@ def _nothing_to_pay(left: int) -> int:
 
 
 class PoissonBatches(Minibatches):
-    """Poisson samples of the training data in place of shuffled passes; nobody can know or repeat what is drawn.
+    """Poisson samples of the training data in place of shuffled passes; the draws are secret and cannot be repeated.
 
     Each unit is in a batch with probability `rate`, independently of all others and of earlier batches. So batches have
     different sizes, and one of which nothing was drawn is a batch, too. A pass over the data is 1 / rate batches.
@@ -39,7 +39,7 @@ class PoissonBatches(Minibatches):
     Args:
         data: The training data.
         augment: How the task changes inputs at random; None where it does not. It is called for each example by itself,
-            with numbers that nobody knows: from those of the public seed, and from a whole batch, others' inputs would
+            with secret numbers: from those of the public seed, and from a whole batch, others' inputs would
             depend on who else is drawn.
         hyperparameters: The number of batches.
         rank: The peer.
@@ -49,12 +49,12 @@ class PoissonBatches(Minibatches):
             where each example is a unit.
 
     Attributes:
-        units: How many units there are.
+        units: The number of units.
         loss: Mean of the losses noted in the last 1 / rate batches, weighted by examples; None before the first.
 
     Raises:
         ConfigurationError: The rate is beyond its limits.
-        TaskError: There are not as many entries in `groups` as examples.
+        TaskError: `groups` has not one entry for each example.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PoissonBatches(Minibatches):
         super().__init__(data, augment, hyperparameters, rank=rank, seed=seed)
         if groups is not None and len(groups) != len(data):
             raise TaskError(
-                f"the task's groups say whose {len(groups)} examples are, and there are {len(data)} for training; it "
+                f"the task's groups are of {len(groups)} examples, its training data have {len(data)}; it "
                 "must be one entry for each"
             )
         self._members = None if groups is None else _members(groups)
@@ -92,8 +92,8 @@ class PoissonBatches(Minibatches):
             number: The round.
             phase: Which part of it.
             epochs: Passes over the data.
-            pay: Called before batches are drawn, with how many there are still to come; gives how many of them may be
-                drawn now. When that is none, there are no more.
+            pay: Called before batches are drawn, with the number still to come; gives how many of them may be drawn
+                now. None ends the batches.
 
         Raises:
             Interrupted: `interrupt` was called.

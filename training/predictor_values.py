@@ -27,7 +27,7 @@ class Predicted:
 
     @classmethod
     def now(cls, peer: Trainer) -> Self:
-        """What the trainer's model holds at this moment."""
+        """The values of the trainer's model at this moment."""
         return cls(peer.model.data.clone(), peer.untrained.copies())
 
     def state(self) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 KEY = "dpeer_privacy"
-"""What it is called in a file's metadata."""
+"""Its key in a file's metadata."""
 
 
 class Origin(StrEnum):
@@ -39,8 +39,8 @@ class Origin(StrEnum):
 
     @classmethod
     def of_file(cls, metadata: Mapping[str, str] | None) -> Origin | None:
-        """What a file's metadata say; None where they say nothing. Of words of a later version nothing is promised."""
-        said = (metadata or {}).get(KEY)
-        if said is None:
+        """The origin in a file's metadata; None without one. A word of a later version promises nothing."""
+        value = (metadata or {}).get(KEY)
+        if value is None:
             return None
-        return cls(said) if said in list(cls) else cls.NONE
+        return cls(value) if value in list(cls) else cls.NONE

@@ -24,7 +24,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import CPU
 
 LOCK = threading.RLock()
-"""Held by whoever uses the process's global generators."""
+"""Lock of the process's global generators."""
 
 
 class Purpose(IntEnum):
@@ -128,7 +128,7 @@ class GlobalGenerators:
         seed: The federation's seed.
         rank: The learner's rank.
         device: Where it trains, whose generator counts, too.
-        draws: What the task says of itself; None to find out. Of learners that are said not to draw and call at the
+        draws: Whether the task draws, as it states; None to find out. Of learners that deny it and call at the
             same time, one is watched.
     """
 
@@ -147,7 +147,7 @@ class GlobalGenerators:
             number: The round.
 
         Raises:
-            TaskError: The task draws, and has said that it does not.
+            TaskError: The task draws, and denies it (`draws=False`).
         """
         kind = Purpose.EVALUATE if purpose is Purpose.EVALUATE else Purpose.TRAIN  # all others may train, too
         if self._draws.get(kind) is False:
@@ -180,7 +180,7 @@ class GlobalGenerators:
 
     @contextmanager
     def _watched(self, kind: Purpose) -> Iterator[None]:
-        """Check once, while no other learner may be drawing, that a task that said it does not draw really does not."""
+        """Check once, while no other learner may be drawing, that a task that denies to draw does not draw."""
         if kind not in self._unwatched or not LOCK.acquire(blocking=False):
             yield
             return

@@ -91,7 +91,7 @@ class SampledReleases:
         self._trainer, self._of_releases = trainer, of_releases
         self._last: Tensor | None = None
         self._again = False
-        self._said: dict[str, Any] = {}
+        self._spent: dict[str, Any] = {}
 
     def before(self) -> None:
         """Look at what is about to be released: a round without a step has nothing new to say.
@@ -108,22 +108,22 @@ class SampledReleases:
                     peer.extras.data.copy_(peer.began)
         else:
             self._last = peer.shared.data.detach().clone()
-        self._said = peer.session.spent()
+        self._spent = peer.session.spent()
 
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
         met = self._trainer.figures.met
-        if self._said.get("steps") != self._trainer.session.ledger.steps:
-            self._said = self._trainer.session.spent()
-        said = {**self._said, "sent_again": self._again}
+        if self._spent.get("steps") != self._trainer.session.ledger.steps:
+            self._spent = self._trainer.session.spent()
+        found = {**self._spent, "sent_again": self._again}
         if self._trainer.taken and met is not None:
-            said |= {
+            found |= {
                 "records_drawn": met.units,
                 "clipped_share": met.clipped / met.units if met.units else 0.0,
                 "not_finite_gradients": met.not_finite,
             }
-        return said
+        return found
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Stateful`."""

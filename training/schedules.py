@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 PATTERN = r"^(exponential|cosine|step:[1-9][0-9]*)$"
-"""What a schedule is written as."""
+"""The pattern of a schedule."""
 
 
 def factor(schedule: str, number: int, *, decay: float, rounds: int, warmup: int = 0) -> float:
@@ -21,7 +21,7 @@ def factor(schedule: str, number: int, *, decay: float, rounds: int, warmup: int
         warmup: In the first `warmup` rounds the factor is multiplied by 1/(warmup + 1), 2/(warmup + 1) and so on.
 
     Raises:
-        ValueError: There is no such schedule.
+        ValueError: No such schedule is known.
     """
     scheduled = _scheduled(schedule, number, decay, rounds)
     return scheduled * (number + 1) / (warmup + 1) if number < warmup else scheduled

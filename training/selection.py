@@ -92,7 +92,7 @@ class ModelSelection:
         return predictions(self._model, self._test)
 
     def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Figures | None:
-        """The full set of figures of these `predictions`; None where there is none for such a task.
+        """The full set of figures of these `predictions`; None where such a task has none.
 
         Args:
             found: What `predictions` gave.

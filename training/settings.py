@@ -33,16 +33,16 @@ Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
 
 RobustRule = Annotated[str, AfterValidator(check_robust)]
-"""What `Robust.parse` reads."""
+"""The text that `Robust.parse` reads."""
 
 LoraText = Annotated[str, AfterValidator(check_lora)]
-"""What `Lora.parse` reads."""
+"""The text that `Lora.parse` reads."""
 
 Optimizer = Literal["sgd", "adamw"]
-"""What takes the steps."""
+"""The optimizer of local steps."""
 
 FINISH = r"^(none|(head|all):[1-9][0-9]*)$"
-"""What `--finish` is written as."""
+"""The pattern of `--finish`."""
 
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"

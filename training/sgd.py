@@ -21,7 +21,7 @@ _CLIP_TINY = 1e-6  # PyTorch's
 
 
 class Optimizer(Protocol):
-    """What moves a vector by its gradient."""
+    """Moves a vector by its gradient."""
 
     def step(self, lr: float) -> None:
         """Take a step with this learning rate; may overwrite the gradient."""
@@ -99,7 +99,7 @@ def clip_gradient(flat: Flat, longest: float) -> None:
 
 @contextmanager
 def climbed(flat: Flat, direction: Tensor, rho: float) -> Iterator[None]:
-    """Within it the parameters are at w + rho d / ||d||; afterwards they have the very bits they had before.
+    """Context in which the parameters are at w + rho d / ||d||; afterwards they have the very bits they had before.
 
     Args:
         flat: The perturbed parameters.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, did_you_mean
 
 Shares = Literal["model", "body", "nothing"]
-"""What of the model an algorithm sends to the neighbors."""
+"""The part of the model that an algorithm sends to the neighbors."""
 
 Named = list[tuple[str, nn.Parameter]]
 
@@ -40,11 +39,9 @@ def check_prefixes(model: nn.Module, head: Any) -> tuple[str, ...]:
     for prefix in head:
         if not any(is_under(name, (prefix,)) for name in names):
             parts = dict.fromkeys(".".join(name.split(".")[:n]) for name in names for n in range(1, 9))
-            near = difflib.get_close_matches(prefix, parts, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}? " if near else ""
             top = dict.fromkeys(name.split(".")[0] for name in names)
             raise TaskError(
-                f"the task's head prefix {prefix!r} matches no parameter of the model: {advice}"
+                f"the task's head prefix {prefix!r} matches no parameter of the model: {did_you_mean(prefix, parts)}"
                 f"the model's top-level names are: {', '.join(top) or '(none)'}"
             )
     return tuple(head)

@@ -58,17 +58,17 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[s
             "dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end],
         }  # fmt: skip
         offset = end
-    said = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    said += b" " * (-len(said) % 8)
+    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    head += b" " * (-len(head) % 8)
     with path.open("wb") as file:
-        file.write(len(said).to_bytes(8, "little"))
-        file.write(said)
+        file.write(len(head).to_bytes(8, "little"))
+        file.write(head)
         for name in names:
             file.write(little_endian(tensors[name]))
 
 
 Mark = tuple[int, int]
-"""What changes when a tensor does: how often it was written to, and where it lies."""
+"""Version and address of a tensor, of which one changes with its values."""
 
 
 def mark(tensor: Tensor) -> Mark:
@@ -185,7 +185,7 @@ class Copied:
     """States and JSON values as they were when this was made, for any thread to write.
 
     Args:
-        states: By name; copies that nobody changes.
+        states: By name; copies that never change.
         rest: May change afterwards.
     """
 
@@ -263,6 +263,6 @@ def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = N
     """
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
-    said = {"format": "pt"} if origin is None else {"format": "pt", KEY: origin.value}
-    write_tensors(tensors, part, said)
+    metadata = {"format": "pt"} if origin is None else {"format": "pt", KEY: origin.value}
+    write_tensors(tensors, part, metadata)
     part.replace(path)

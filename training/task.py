@@ -47,13 +47,13 @@ class Task:
         validation: Validation data of the same kind, which ``--keep best`` needs.
         groups: Whose each training example is (a patient's, a writer's): a number or a string for each example of
             `train`, in its order, so that privacy can protect all examples of a group together. An array of shape
-            (examples,) once the task is made; None where nobody says.
+            (examples,) once the task is made; None where the task names none.
         loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
         metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
             `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
         by_row: ``by_row(outputs, targets)``, where the outputs of the whole test set are too large to be kept: figures
             of each sample of a batch by name, shape (samples,), which `metrics` then gets in place of outputs. The
-            means of ``accuracy`` and ``test_loss``, if there are such, must be the metric of that name, and the loss.
+            means of ``accuracy`` and ``test_loss``, if given, must be the metric of that name, and the loss.
         collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
         augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
             whose state follows from seed, rank and round; shape and type stay.
@@ -65,7 +65,7 @@ class Task:
         found: What of `names`, or of the shape of the model, was found in the data because no setting says it, by the
             task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
         division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it. None where the data
-            are the peer's own: with privacy at sample level `--records` must then be said.
+            are the peer's own: with privacy at sample level `--records` must then be given.
         indices: Which samples of common pools these are ("train", "validation", "test"), or of the task's own training
             data where some are held out; to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
@@ -74,11 +74,11 @@ class Task:
         built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
-        lora: What `--lora` said where it has put low-rank adapters into the model; None where there are none.
+        lora: The value of `--lora` that has put low-rank adapters into the model; None without adapters.
         contents: Where the data are the peer's own, a digest of each sample's inputs, for "train", "validation" and
             "test"; None where a common pool is divided, and for tasks of one's own.
-        remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
-            each; said when the peer starts.
+        remarks: Notes on how common pools are divided, and on first weights from a file, a line each; logged when the
+            peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
         held_out: Where in the training data the validation samples were, if dpeer has held them out; shape (samples,).
 
@@ -152,7 +152,7 @@ _EXACT = 2.0**53
 
 
 def _one_each(groups: Any, examples: int) -> NDArray[Any]:
-    """Whose each training example is, as an array of numbers or strings, shape (examples,).
+    """The group of each training example, as an array of numbers or strings, shape (examples,).
 
     Names are compared as Python does. An array has one type, to which one name can turn all others: whole numbers to
     floats that are equal, and strings to others without what they end with. Where it makes one group of two, each group
@@ -162,9 +162,7 @@ def _one_each(groups: Any, examples: int) -> NDArray[Any]:
     if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
         raise TaskError(f"the task's groups are {_kind(groups)}; there {wanted}, in a list or an array")
     if len(groups) != examples:
-        raise TaskError(
-            f"the task's groups are {len(groups)}, and there are {examples} training examples; there {wanted}"
-        )
+        raise TaskError(f"the task's groups are {len(groups)}, its training examples {examples}; there {wanted}")
     with blame("the task's groups cannot be read", lambda: f"there {wanted}"):
         array = np.asarray(groups)
         entries = array.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
@@ -177,7 +175,7 @@ def _one_each(groups: Any, examples: int) -> NDArray[Any]:
         if isinstance(entry, float) and not abs(entry) < _EXACT:
             raise TaskError(
                 f"the task's groups have {entry} for training example {place}; there {wanted}, and whole numbers of "
-                "2^53 or more cannot be told apart as floats: give them as int or str"
+                "2^53 or more look alike as floats: give them as int or str"
             )
         numbers.setdefault(entry, len(numbers))
     if array.dtype.kind in "biufUS" and len(np.unique(array)) == len(numbers):

@@ -63,7 +63,7 @@ class ModuleBuffers:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Within it buffers and parameters may change; afterwards they are as they were."""
+        """Context in which buffers and parameters may change; afterwards they are as they were."""
         owned = [
             (module, name, buffer, buffer.detach().clone())
             for module in self._module.modules()
@@ -97,7 +97,7 @@ class Figures:
     """True figures about a peer's data.
 
     Attributes:
-        samples: How many training samples there are.
+        samples: The number of training samples.
         units: How many units of protection, samples or groups of them.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
         loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none.
@@ -112,7 +112,7 @@ class Figures:
 
 
 class Trainer:
-    """What an algorithm steers: one peer's model, and the training of its parameters on the peer's data.
+    """One peer's model, as an algorithm steers it, and the training of its parameters on the peer's data.
 
     Args:
         task: The model and its data.
@@ -180,7 +180,7 @@ class Trainer:
 
     @property
     def figures(self) -> Figures:
-        """What there is to say of the data and of training on them, in the peer's own files."""
+        """Figures of the data and of training on them, for the peer's own files."""
         return Figures(len(self.data), len(self.data), self._gradients, self._minibatches.loss)
 
     @property
@@ -228,7 +228,7 @@ class Trainer:
     ) -> None:
         """Train some parameters on the peer's data while the others stay as they are.
 
-        On each minibatch: gradient, `grad_clip`, step. An empty part is left alone: there is nothing to train.
+        On each minibatch: gradient, `grad_clip`, step. An empty part is left alone.
 
         Args:
             part: `body`, `head` or `model`.
@@ -277,11 +277,11 @@ class Trainer:
         return self._minibatches.steps(epochs)
 
     def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
-        """What is stepped where `part` is trained, each with its learning rate."""
+        """The vectors that are stepped when `part` is trained, each with its learning rate."""
         return [(part, lr)]
 
     def optimizer(self, flat: Flat) -> Optimizer:
-        """What `optimizer` names, with the momentum and weight decay of the hyperparameters; its state is zero."""
+        """A new optimizer, as the settings `optimizer`, `momentum` and `weight_decay` name it; its state is zero."""
         h = self.hyperparameters
         if h.optimizer == "adamw":
             return AdamW(flat, h.momentum, h.weight_decay)
@@ -294,7 +294,7 @@ class Trainer:
 
     @contextmanager
     def training(self, part: Flat) -> Iterator[None]:
-        """Within it only `part` gets gradients, and only where `gradient` asks for them.
+        """Context in which only `part` gets gradients, and only where `gradient` asks for them.
 
         What is not trained is left out of the backward pass: head epochs need only a forward pass of the body.
         """
@@ -382,7 +382,7 @@ class Trainer:
 
     @contextmanager
     def holding(self, values: Tensor | None, untrained: Mapping[str, Tensor] | None = None) -> Iterator[None]:
-        """Within it the model's parameters have other values, shape (model.count,); None changes nothing.
+        """Context in which the model's parameters have other values, shape (model.count,); None changes nothing.
 
         Args:
             values: The values.

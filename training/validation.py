@@ -58,7 +58,7 @@ def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_e
 
 
 def _names(task: Task) -> Sequence[bytes]:
-    """What each training sample is to the draw, in bytes; samples of one name share its fate."""
+    """The name of each training sample in the draw, in bytes; samples of one name are not parted."""
     if task.groups is not None:
         return [str(group).encode() for group in task.groups.tolist()]
     if _in_memory(task.train):

@@ -85,13 +85,7 @@ class Dialling:
         self._waits.pop(rank, None)
 
     def overdue(self, link: Link, heard_at: float, now: float) -> bool:
-        """Whether the rank behind this link should be dialled anew; the link is forgotten then.
-
-        Args:
-            link: A link that was dialled.
-            heard_at: Clock time of the rank's last message.
-            now: Clock time.
-        """
+        """Whether the rank of this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
         one = self._links[link]
         if now - max(one.since, heard_at) < one.patience:
             return False
@@ -104,15 +98,7 @@ class ConnectionSetup:
     """Sends and answers hellos: which rank speaks on which link.
 
     Args:
-        config: This peer's place in the federation.
-        members: The neighbors.
-        schedule: Which rounds join two peers.
-        send_queues: Messages to be written.
-        exchange: The bodies.
-        reassembly: Bodies that are under way.
-        waiting: The round loop's wait.
-        handshake: Judges hellos.
-        round_clock: How many rounds each rank has completed; travels in hellos.
+        round_clock: Its table travels in hellos.
         note: Takes in a neighbor's round and table, at a clock time.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.

@@ -23,12 +23,7 @@ class Exchange:
     """Bodies out and in.
 
     Args:
-        rank: The peer.
-        federation: The federation's id.
-        schedule: With whom bodies are exchanged in each round.
-        members: The neighbors: which are there, and in which round.
-        send_queues: Messages to be written on their links.
-        round_clock: How many rounds each rank has completed; travels in every message of its kind.
+        round_clock: Its table travels in every body and heartbeat.
         second: Called with rank and round when a second, different body of a round comes.
 
     Attributes:

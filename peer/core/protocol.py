@@ -257,7 +257,7 @@ class Core:
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.send_queues[neighbor.link].add_goodbye(wire.encode(goodbye))
+                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
         return self._after(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:

@@ -125,9 +125,6 @@ class TransferProgress:
     acknowledge in their heartbeats how much has come.
 
     Args:
-        members: The neighbors, and their links.
-        reassembly: Bodies that come.
-        send_queues: Bodies that go.
         dead_after: Seconds without bytes after which a body is not on its way any more.
     """
 

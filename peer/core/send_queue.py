@@ -27,6 +27,7 @@ class SendQueue:
         measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
+        goodbye: The last message, if the peer leaves.
     """
 
     def __init__(self, chunk_bytes: int) -> None:
@@ -36,7 +37,7 @@ class SendQueue:
         self.measured = self.got = self.total = 0
         self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
-        self._goodbye: Frames | None = None
+        self.goodbye: Frames | None = None
         self._current: Frames | None = None
         self._writing: tuple[int, ChunkedBody] | None = None
 
@@ -47,10 +48,6 @@ class SendQueue:
     def add_heartbeat(self, heartbeat: Callable[[], Frames]) -> None:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat
-
-    def add_goodbye(self, goodbye: Frames) -> None:
-        """Add a goodbye."""
-        self._goodbye = goodbye
 
     def next(self) -> Frames | None:
         """The message that is to be written; None without one. It stays the next one until `taken` is called."""
@@ -70,7 +67,7 @@ class SendQueue:
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""
-        return not (self._current or self._small or self.bodies or self._beat or self._goodbye)
+        return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
     def _choose(self) -> Frames | None:
         if self._small:
@@ -83,7 +80,7 @@ class SendQueue:
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
-        goodbye, self._goodbye = self._goodbye, None
+        goodbye, self.goodbye = self.goodbye, None
         return goodbye
 
 

@@ -76,13 +76,7 @@ class Waiting:
     """The wait of the round loop: its kinds, its ends, and the ranks that it is for.
 
     Args:
-        config: Says how long.
-        members: The neighbors.
-        exchange: The bodies.
-        handshake: Knows whether this peer is about to leave.
-        round_clock: Knows what a quorum has completed.
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
-        transfers: Knows which bodies are on their way.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:

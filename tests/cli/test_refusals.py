@@ -10,41 +10,27 @@ from typing import Any
 import pytest
 
 from dpeer.cli import main
+from tests.conftest import SMALL_TASK
 
-TASKS = """
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
-
-from dpeer.training import Task
-
-
-class Net(nn.Module):
-    def __init__(self, norm):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 6), norm)
-        self.fc = nn.Linear(6, 2)
-
-    def forward(self, x):
-        return self.fc(self.body(x))
-
-
-def good(rank, size, seed, head=("fc",), norm=None):
-    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
-    return Task(model=Net(norm or nn.Identity()), head=head, train=data, test=data)
-
+TASKS = (
+    SMALL_TASK
+    + """
 
 def typo_in_head(rank, size, seed):
-    return good(rank, size, seed, head=("fcc",))
+    good = task(rank, size, seed)
+    return Task(model=good.model, head=("fcc",), train=good.train, test=good.test)
 
 
 def batch_norm(rank, size, seed):
-    return good(rank, size, seed, norm=nn.BatchNorm1d(6))
+    good = task(rank, size, seed)
+    good.model.body = nn.Sequential(good.model.body, nn.BatchNorm1d(6))
+    return good
 
 
 def raising(rank, size, seed):
     raise FileNotFoundError("no scans\\nfor this site")
 """
+)
 
 VISITS = "".join(f"{20 + n},{60 + n % 9},{'yes' if n % 3 else 'no'}\n" for n in range(40))
 FILES = {
@@ -100,8 +86,8 @@ REFUSED = {
     ),
     # Tasks and algorithms; an earlier run stays although --overwrite is given.
     f"{TASK} digit": "unknown task 'digit': did you mean 'digits'? valid: digits, cifar10, …",
-    f"{TASK} mine.py:god": "rank 0: task 'mine.py:god' has no 'god': did you mean 'good'? …",
-    f"{TASK} mine.py:good --algorithm dfedmcd": (
+    f"{TASK} mine.py:tsk": "rank 0: task 'mine.py:tsk' has no 'tsk': did you mean 'task'? …",
+    f"{TASK} mine.py:task --algorithm dfedmcd": (
         "unknown algorithm 'dfedmcd': did you mean 'dfedmdc'? valid: local, dfedavgm, …"
     ),
     f"{TASK} mine.py:typo_in_head --size 2": (
@@ -113,8 +99,8 @@ REFUSED = {
     f"{TASK} mine.py:raising --size 2": (
         "rank 0: task 'mine.py:raising' failed: FileNotFoundError: no scans for this site"
     ),
-    f"{TASK} mine.py:good --partition iid": "--partition iid is for built-in tasks (digits, …",
-    f"{TASK} mine.py:good --keep best --validation 0": "rank 0: --keep best needs validation data: …",
+    f"{TASK} mine.py:task --partition iid": "--partition iid is for built-in tasks (digits, …",
+    f"{TASK} mine.py:task --keep best --validation 0": "rank 0: --keep best needs validation data: …",
     # Ranks and addresses.
     "start": "Missing option '--rank'.",
     "start --rank 8": "rank 8 does not exist in a federation of size 8: 0..7",
@@ -123,7 +109,7 @@ REFUSED = {
     "start --rank 0 --federation open.toml": "rank 0 would listen at 'tcp://0.0.0.0:7700' without encryption, …",
     "start --rank 1 --federation unreached.toml": "ranks 1 and 2 are neighbors and neither has an address: …",
     # A folder with a run of two rounds.
-    "simulate --size 2 --task mine.py:good": (
+    "simulate --size 2 --task mine.py:task": (
         "'dpeer-run/rank-0' holds an earlier run: give --resume, --overwrite or another --out"
     ),
     "simulate --resume --overwrite": (

@@ -101,9 +101,9 @@ def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Ca
     assert [line.split()[-1] for line in lines if line.split()[:1] == ["local"]][:2] == ["-", "-"]
 
 
-def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer: Callable[..., Any], tmp_path: Path) -> None:
     compared("local", "dfedmdc")  # so that there is nothing to run
-    ended = dpeer_here(
+    ended = dpeer(
         "compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--last", 3, "--out", tmp_path, "--json"
     )
     assert (ended.code, ended.complaints) == (0, [])
@@ -115,7 +115,7 @@ def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Calla
     assert table["rows"]["dfedmdc"]["accuracy_mixed"] == {
         "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,
     }  # fmt: skip
-    ended = dpeer_here("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
+    ended = dpeer("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
     assert (ended.code, ended.complaints) == (
         2, ["dpeer: --last = 0: input should be greater than or equal to 1"],
     )  # fmt: skip

@@ -300,5 +300,5 @@ def test_an_unknown_one_is_refused_with_the_nearest(write: Callable[[str], Path]
     ):
         with pytest.raises(UnknownName) as raised:
             make()
-        assert raised.value.nearest == "paper-cifar"
+        assert "did you mean 'paper-cifar'?" in str(raised.value)
         assert raised.value.exit_code == 2

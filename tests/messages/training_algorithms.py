@@ -282,7 +282,7 @@ MESSAGES = {
     "extras of another length": Message(longer, AlgorithmError,
         "extras 'moment' have shape (1,), and values of shape (2,) were given"),
     "a gradient rule of half a look": Message(twice, AlgorithmError,
-        "a gradient rule says that it computes looks = 0.5 gradients on a batch: 1 or more"),
+        "a gradient rule states looks = 0.5 gradients on a batch; it must be 1 or more"),
     # Options.
     "an option below its limit": Message(options(mu=-1), AlgorithmError,
         "--algorithm-option mu=-1: input should be greater than or equal to 0 (Optional)"),
@@ -393,8 +393,8 @@ MESSAGES = {
     "no device": Message(device("cuda:1", 0), ConfigurationError,
         "--device cuda:1: this torch (…) sees no CUDA device; use --device cpu or auto"),
     "one device": Message(device("cuda:1", 1), ConfigurationError,
-        "--device cuda:1: there is no such device here, but cuda:0 alone; or use --device auto"),
+        "--device cuda:1: this machine has cuda:0 alone; choose one, or --device auto"),
     "four devices": Message(device("cuda:7", 4), ConfigurationError,
-        "--device cuda:7: there is no such device here, but cuda:0 to cuda:3; or use --device auto"),
+        "--device cuda:7: this machine has cuda:0 to cuda:3; choose one, or --device auto"),
 }
 # fmt: on

@@ -264,8 +264,8 @@ MESSAGES = {
         "directory: '{folder}/saved/learner.json'"),
     # Layers, losses and data that privacy at sample level cannot have.
     "batch norm": Message(private(model=with_layer(lambda: nn.BatchNorm1d(3)), algorithm="local"), TaskError,
-        "1 (BatchNorm1d) computes each example from the others of its batch, so there is no gradient of a single "
-        "one: `model = dpeer.training.replace_batch_norm(model)` puts GroupNorm in its place"),
+        "1 (BatchNorm1d) computes each example from the others of its batch, so that no single one has a "
+        "gradient: `model = dpeer.training.replace_batch_norm(model)` puts GroupNorm in its place"),
     "instance norm": Message(
         private(model=with_layer(lambda: nn.InstanceNorm1d(3, track_running_stats=True)), algorithm="local"), TaskError,
         "1 (InstanceNorm1d) keeps statistics of all examples in its buffers: make it with track_running_stats=False"),
@@ -322,7 +322,7 @@ MESSAGES = {
     "an error of the task": Message(private(model=lambda: nn.Linear(5, 3)), TaskError,
         "the task's model failed on a training example: RuntimeError: …"),
     "groups of other data": Message(private(groups=np.zeros(49)), TaskError,
-        "the task's groups say whose 49 examples are, and there are 50 for training; it must be one entry for each"),
+        "the task's groups are of 49 examples, its training data have 50; it must be one entry for each"),
     # Settings.
     "--amp": Message(halves, ConfigurationError,
         "--amp bf16: privacy at sample level computes in float32, because in bf16 an example's gradient depends "
@@ -376,7 +376,7 @@ MESSAGES = {
         "charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that says "
         "how many gradients it computes on a batch"),
     "a figure of the data": Message(private(Asking), AlgorithmError,
-        "the algorithm asks for `peer.num_samples`, how many training samples there are: a step that depends on "
-        "it would tell others what privacy at sample level hides; leave it out (the peer's own files have it)"),
+        "the algorithm asks for `peer.num_samples`, the number of training samples: a step that depends on it "
+        "would tell others what privacy at sample level hides; leave it out (the peer's own files have it)"),
 }
 # fmt: on

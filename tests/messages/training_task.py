@@ -215,8 +215,8 @@ MESSAGES = {
     "a by_row that is a number": Message(task(by_row=3), TaskError,
         "the task's by_row is a int; it must be a function"),
     "groups too few": Message(task(groups=GROUPS["too few"]), TaskError,
-        "the task's groups are 49, and there are 50 training examples; there must be a number or a string for "
-        "each training example"),
+        "the task's groups are 49, its training examples 50; there must be a number or a string for each "
+        "training example"),
     "groups in a text": Message(task(groups=GROUPS["a text"]), TaskError,
         "the task's groups are a str; there must be a number or a string for each training example, in a list or "
         "an array"),
@@ -231,11 +231,10 @@ MESSAGES = {
         "example)"),
     "a group that is NaN": Message(task(groups=GROUPS["nan"]), TaskError,
         "the task's groups have nan for training example 7; there must be a number or a string for each training "
-        "example, and whole numbers of 2^53 or more cannot be told apart as floats: give them as int or str"),
+        "example, and whole numbers of 2^53 or more look alike as floats: give them as int or str"),
     "a group that floats round": Message(task(groups=GROUPS["no exact number"]), TaskError,
         "the task's groups have 9007199254740992.0 for training example 7; there must be a number or a string "
-        "for each training example, and whole numbers of 2^53 or more cannot be told apart as floats: give them "
-        "as int or str"),
+        "for each training example, and whole numbers of 2^53 or more look alike as floats: give them as int or str"),
     "a sparse buffer": Message(lambda _: task(model=Net(more=torch.eye(6).to_sparse()))(_), TaskError,
         "buffer 'more' is a sparse coo tensor, and a model's tensors must be dense: call .to_dense(), and "
         ".to_sparse() in forward, or keep it as an attribute that is no buffer"),

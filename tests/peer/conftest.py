@@ -20,6 +20,10 @@ from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 
+QUICK = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
+PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
+"""No neighbor of a busy machine is taken for dead."""
+
 
 @dataclass
 class Found:
@@ -171,8 +175,7 @@ class Federation:
         self.full = set()  # ranks whose log drops every line
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
-        default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
-        self.liveness = liveness or default
+        self.liveness = liveness or PATIENT
         for rank in range(topology.size):
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))
 
@@ -368,33 +371,10 @@ async def federation():
             threads.shutdown(wait=True)
 
 
-@pytest.fixture
-def expected():
-    return expected_bodies
-
-
-@pytest.fixture
-def edges():
-    return from_edges
-
-
 @pytest.fixture(params=["inprocess", "tcp"])
 def kind(request):
     """Every check of a federation runs over every transport."""
     return request.param
-
-
-def fall_silent(peer):
-    """From now on the peer neither hears nor says anything, as after kill -9."""
-    core = peer.core
-    core.receive = core.connected = core.disconnected = core.tick = lambda *_: []
-    core.next_tick = lambda now: float("inf")
-    core.outgoing = lambda link: None
-
-
-@pytest.fixture
-def silence():
-    return fall_silent
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ import zmq
 import zmq.asyncio
 from zmq.utils import z85
 
-from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import MOST_UNPROVED
 from dpeer.topology import build
+from tests.peer.conftest import expected_bodies
 
 STALLED, FLOODS, ROUNDS = 200, 20, 10
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 WORDS = (b"size", b"body_lr", b"fingerprint", b"hello", b"manifest", b"rank", b"kind", b"offset", b"dpeer")
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=0.3)
 
 
 class Attack:
@@ -70,9 +69,9 @@ class Attack:
         ]
 
 
-async def test_stalled_handshakes_floods_and_strangers_with_keys_have_no_effect(federation, expected, until):
+async def test_stalled_handshakes_floods_and_strangers_with_keys_have_no_effect(federation, until):
     topology = build("ring", 3)
-    ours = federation("keys", topology, rounds=ROUNDS, wait=60, liveness=PATIENT)
+    ours = federation("keys", topology, rounds=ROUNDS, wait=60)
     ours.learners[1].hold = 3
     addresses = await ours.listen()
     attacked = ours.transports[2]  # which both others dial
@@ -96,7 +95,7 @@ async def test_stalled_handshakes_floods_and_strangers_with_keys_have_no_effect(
         await asyncio.gather(*attacking, return_exceptions=True)
     assert [outcome.status for outcome in found.values()] == ["done"] * 3
     assert not any(outcome.lost for outcome in found.values())
-    np.testing.assert_allclose(ours.bodies(), expected(topology, ROUNDS), rtol=1e-12)
+    np.testing.assert_allclose(ours.bodies(), expected_bodies(topology, ROUNDS), rtol=1e-12)
     assert 0 < most <= MOST_UNPROVED
     assert attack.got, "greetings of ZeroMQ"
     assert not any(word in attack.got for word in WORDS)

@@ -14,19 +14,10 @@ from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.topology import Isolated, Participation, ServerSampling, build
-from tests.peer.conftest import TIME_VARYING, VectorLearner, done, expected_bodies, lines
+from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, from_edges, lines
 
 RING = build("ring", 4)
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=10.0)
-
-AGAIN = "start these two again with settings that agree"
-
-
-def has_failed(ours, rank):
-    """The line in which rank 3 logs that the rank has failed; None without one."""
-    begins = f"rank {rank} failed: its own log.jsonl says why"
-    return next((line for line in ours.logs[3] if line.startswith(begins)), None)
 
 
 # -- bodies follow the recursion ---------------------------------------------------------------------------------------
@@ -208,16 +199,16 @@ async def test_a_new_run_leaves_nothing_of_an_older_one_but_the_users_files(fede
 
 
 @pytest.mark.slow
-async def test_when_a_peer_falls_silent_the_others_finish_and_name_the_one_they_lost(
-    federation, tmp_path, until, silence
-):
-    ours = federation("tcp", RING, rounds=6, out=tmp_path)
+async def test_when_a_peer_falls_silent_the_others_finish_and_name_the_one_they_lost(federation, tmp_path, until):
+    ours = federation("tcp", RING, rounds=6, out=tmp_path, liveness=QUICK)
     ours.learners[3].hold = 2
     addresses = await ours.listen()
     silent = asyncio.create_task(ours.peers[3].serve(addresses))
     others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
     await until(ours.learners[3].held.is_set)
-    silence(ours.peers[3])
+    core = ours.peers[3].core  # as after kill -9
+    core.receive = core.connected = core.disconnected = core.tick = lambda *_: []
+    core.next_tick, core.outgoing = lambda now: math.inf, lambda link: None
     found = done(await others)
     assert "silent" in found[0].lost[3]
     assert "silent" in found[2].lost[3]
@@ -268,9 +259,9 @@ async def test_a_body_that_is_not_finite_is_left_out(federation, tmp_path):
         assert sum("not-finite" in line for line in ours.logs[rank]) == 1
 
 
-async def test_a_peer_that_releases_nothing_holds_up_no_neighbor(federation, edges):
+async def test_a_peer_that_releases_nothing_holds_up_no_neighbor(federation):
     """Without heartbeats too: the receivers of its body learn that it has gone on."""
-    topology = edges(3, [(0, 1)], [(1, 2), (2, 0)], [(2, 0)], [(0, 1), (1, 0)], [(0, 1), (1, 2), (2, 0)])
+    topology = from_edges(3, [(0, 1)], [(1, 2), (2, 0)], [(2, 0)], [(0, 1), (1, 0)], [(0, 1), (1, 2), (2, 0)])
     ours = federation("inprocess", topology, rounds=8, liveness=NO_HEARTBEAT)
     learner = ours.learners[0]
     release = learner.release
@@ -287,7 +278,7 @@ async def test_peers_without_neighbors_run_by_themselves(federation):
     np.testing.assert_allclose(ours.bodies()[:, 0], [1.9, 3.8, 5.7])
 
 
-async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_path, until):
+async def test_strangers_on_the_port_have_no_effect(federation, tmp_path, until):
     ours = federation("tcp", RING, rounds=5, out=tmp_path)
     ours.learners[1].hold = 2
     addresses = await ours.listen()
@@ -318,7 +309,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_pa
         raw.close()
         for stranger in strangers:
             stranger.close()
-    np.testing.assert_allclose(ours.bodies(), expected(RING, 5), rtol=1e-12)
+    np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, 5), rtol=1e-12)
     dropped = json.loads((tmp_path / "rank-2" / "summary.json").read_text())["dropped"]
     assert dropped.keys() >= {"malformed", "stranger", "oversized", "mismatch"}
 
@@ -342,75 +333,6 @@ async def test_two_peers_that_differ_both_name_the_difference(federation, kind, 
         assert str(found[rank]).startswith(text)
 
 
-async def test_the_other_neighbors_learn_with_whom_a_peer_cannot_train(federation, until):
-    ours = federation("tcp", RING, change={1: {"fingerprint": {"body_lr": 0.1234}}})
-    addresses = await ours.listen()
-    sent, third = [], ours.peers[3]
-    for rank in (0, 2):
-
-        def listening(link, frames, send=ours.transports[rank].send):
-            sent.append(msgpack.unpackb(frames[0]))
-            return send(link, frames)
-
-        ours.transports[rank].send = listening
-    running = asyncio.create_task(ours.serve(addresses, [0, 2, 3]))
-    await until(lambda: third.core.members.missing() == [])
-    refused = (await ours.serve(addresses, [1]))[1]
-    await until(lambda: has_failed(ours, 0) and has_failed(ours, 2))
-    assert third.core.members.missing() == [0, 2]
-    third.stop()
-    found = await running
-    assert "body_lr: 0.1234 here, 0.05 at rank" in str(refused)
-    for rank in (0, 2):
-        assert "body_lr: 0.05 here, 0.1234 at rank 1" in str(found[rank])
-        line = f"rank {rank} says that it cannot train with rank 1: body_lr differs; " + AGAIN
-        assert ours.logs[3].count(line) == 1
-        assert ours.logs[3].index(line) < ours.logs[3].index(has_failed(ours, rank))
-    apart = [message for message in sent if message.get("apart_from") is not None]
-    assert {(message["apart_from"], message["apart_because"]) for message in apart} == {(1, "body_lr differs")}
-
-
-async def test_a_peer_that_still_waits_names_the_reason_and_trains_when_the_other_is_back(federation, until, expected):
-    topology = build("ring", 5)
-    change = {0: {"farewell": 0.01}, 1: {"fingerprint": {"body_lr": 0.1}}}
-    ours = federation("tcp", topology, rounds=3, change=change)
-    addresses = await ours.listen()
-    running = asyncio.create_task(ours.serve(addresses, [2, 3]))
-    third = ours.peers[3]
-    await until(lambda: third.core.members.missing() == [4])
-    refused = asyncio.create_task(ours.serve(addresses, [0, 1]))
-    await until(lambda: "waiting for ranks 2 (it cannot train with rank 1: body_lr differs), 4" in ours.logs[3])
-    found = await refused
-    assert all(isinstance(found[rank], Refused) for rank in (0, 1))
-    await until(lambda: has_failed(ours, 2))
-    for rank in (0, 1, 2):  # with settings put right
-        ours.add(rank, listen=addresses[rank])
-        await ours.peers[rank].listen()
-    done(await ours.serve(addresses, [0, 1, 2, 4]))
-    np.testing.assert_allclose(ours.bodies(), expected(topology, 3), rtol=1e-12)
-    assert isinstance((await running)[2], Refused)
-    assert third.core.members.lost == {}
-
-
-async def test_a_second_process_with_a_rank_that_is_taken_is_refused(federation, expected, until):
-    topology = build("ring", 3)
-    ours = federation("tcp", topology, rounds=4)
-    ours.learners[1].hold = 1
-    addresses = await ours.listen()
-    running = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
-    await until(ours.learners[1].held.is_set)
-    first = ours.learners[0]
-    ours.add(0, listen="tcp://127.0.0.1:0")
-    await ours.peers[0].listen()
-    with pytest.raises(Refused) as refused:
-        await ours.peers[0].serve(addresses)
-    assert "another process already takes part as rank 0" in str(refused.value)
-    ours.learners[0] = first
-    ours.learners[1].go.set()
-    done(await running)
-    np.testing.assert_allclose(ours.bodies(), expected(topology, 4), rtol=1e-12)
-
-
 async def test_a_peer_that_does_not_come_is_named(federation):
     ours = federation("inprocess", RING, wait=0.3)
     found = await ours.serve(await ours.listen(), [0, 1])
@@ -423,7 +345,7 @@ async def test_a_peer_that_does_not_come_is_named(federation):
 
 @pytest.mark.parametrize("where", ["receive", "tick"])
 async def test_a_mistake_in_the_core_ends_the_peer_and_is_logged(federation, until, where):
-    ours = federation("inprocess", build("ring", 3), rounds=3)
+    ours = federation("inprocess", build("ring", 3), rounds=3, liveness=QUICK)
     ours.learners[0].hold = 1
     running = asyncio.create_task(ours.run())
     await until(ours.learners[0].held.is_set)

@@ -82,7 +82,7 @@ class Hostile:
         return list(chunked(self.table.body(HOSTILE, number, value), CHUNK)), 1 + interrupted
 
 
-@pytest.mark.parametrize("many", [4_000, pytest.param(40_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [2_000, pytest.param(40_000, marks=pytest.mark.long)])
 def test_a_neighbor_that_sends_many_useless_messages_changes_nothing(many):
     """Its bodies, which come in time, are mixed; all else is counted, and takes no memory and few lines of the log."""
     table = ring(rounds=ROUNDS)

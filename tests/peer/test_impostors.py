@@ -31,7 +31,18 @@ def test_after_an_impostor_has_left_the_neighbor_behind_its_old_connection_is_as
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-def test_a_piece_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
+def test_a_second_process_with_a_rank_that_is_taken_is_refused_once_the_first_is_heard():
+    table = ring()
+    table.hear("from an impostor", table.hello(2))
+    assert table.kinds("from 2") == ["heartbeat"], "which finds out whether its connection is broken"
+    table.wait(1, lambda: table.hear("from 2", table.beat(2, 0)))
+    (refusal,) = table.written("from an impostor")
+    assert refusal.reason.startswith("another process already takes part as rank 2")
+    assert table.core.members[2].link == "from 2"
+    assert table.core.drops.counts == {"rank-taken": 1}
+
+
+def test_a_chunk_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
     table = ring()
     body = list(chunked(wire.encode(wire.body(table.federation, 2, 0, [payload(7.0, table.learner)])), 64))
     table.hear("from 2", *body[:2])

@@ -5,7 +5,7 @@ import pytest
 
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner
-from tests.peer.proxy import Tap
+from tests.peer.proxy import Proxy
 
 WIDTH = 20_000
 SETTINGS = {"hospital_setting": "value-of-a-setting"}
@@ -24,15 +24,16 @@ def learner(rank):
 async def test_with_keys_no_word_and_no_number_can_be_read(federation, offered_elsewhere, kind):
     topology = build("ring", 2)
     change = {rank: {"learner": learner(rank), "fingerprint": SETTINGS} for rank in range(2)}
-    async with Tap("tcp://127.0.0.1:1") as first, Tap("tcp://127.0.0.1:1") as second, Tap("tcp://127.0.0.1:1") as other:
+    first, second, other = proxies = [Proxy("tcp://127.0.0.1:1") for _ in range(3)]
+    async with first, second, other:
         offered_elsewhere(second, other)
         ours = federation(kind, topology, rounds=3, change=change)
         addresses = await ours.listen()
         first.port = int(addresses[1].rpartition(":")[2])
         outcomes = await ours.serve({**addresses, 1: first.address})
         assert [one.completed_rounds for one in outcomes.values()] == [3, 3]
-        recorded = b"\n".join(bytes(seen) for tap in (first, second, other) for seen in tap.seen.values())
-        beside = sum(map(len, second.seen.values())) + sum(map(len, other.seen.values()))
+        ways = [bytes(way.seen) for proxy in proxies for way in (proxy.there, proxy.back)]
+        recorded, beside = b"\n".join(ways), sum(map(len, ways[2:]))
     released = [bytes(one) for rank in range(2) for one in ours.learners[rank].released.values()]
     assert len(released) == 6
     assert len(recorded) > 6 * 8 * WIDTH

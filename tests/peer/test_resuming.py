@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.peer import LivenessConfig
 from dpeer.topology import Participation, build
-from tests.peer.conftest import TIME_VARYING, done, lines
+from tests.peer.conftest import TIME_VARYING, done, expected_bodies, from_edges, lines
 
 RING = build("ring", 4)
 PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=20, dead_after=60, stop_grace=10.0)
@@ -91,7 +91,7 @@ async def test_stopped_in_different_rounds_and_resumed_with_more_all_have_the_bi
         assert again.peers[rank].core.drops.counts == {}
 
 
-async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind, tmp_path, expected):
+async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind, tmp_path):
     """Rank 1 has completed a round that its neighbors have not: they need the body in its checkpoint."""
     done(await federation(kind, RING, rounds=3, out=tmp_path).run())
     done(await federation(kind, RING, rounds=2, out=tmp_path / "older").run())
@@ -112,13 +112,13 @@ async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind
     assert all(kinds.index("body") < kinds.index("heartbeat") for kinds in sent.values())
     assert 2 not in again.learners[1].released
     assert 2 in again.learners[0].released
-    np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)
+    np.testing.assert_allclose(again.bodies(), expected_bodies(RING, 5), rtol=1e-12)
 
 
-async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_gone(federation, tmp_path, edges):
+async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_gone(federation, tmp_path):
     """Rank 1 has completed 2 rounds and rank 0 five, of which it needs the fourth's body; later rounds join none."""
     alone = [(2, 0), (0, 2)]
-    topology = edges(3, alone, alone, alone, [(0, 1)], alone)
+    topology = from_edges(3, alone, alone, alone, [(0, 1)], alone)
     for rounds, out in ((5, tmp_path), (2, tmp_path / "older")):
         done(await federation("inprocess", topology, rounds=rounds, out=out).run())
     (tmp_path / "rank-1").rename(tmp_path / "newer")
@@ -131,7 +131,7 @@ async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_
     assert json.loads((tmp_path / "rank-1" / "summary.json").read_text())["left_behind"] == 1
 
 
-async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tmp_path, expected, until, kill):
+async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tmp_path, until, kill):
     ours = federation("tcp", RING, rounds=6, out=tmp_path)
     ours.learners[3].hold = 3
     addresses = await ours.listen()
@@ -144,4 +144,4 @@ async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tm
     await ours.peers[3].listen()
     assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
     done(await others)
-    np.testing.assert_allclose(ours.bodies(), expected(RING, 6), rtol=1e-12)
+    np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, 6), rtol=1e-12)

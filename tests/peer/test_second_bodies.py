@@ -5,7 +5,6 @@ import asyncio
 import numpy as np
 import pytest
 
-from dpeer.peer import LivenessConfig
 from dpeer.peer.core.chunking import chunked
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner
@@ -61,8 +60,7 @@ def test_a_second_body_that_does_not_come_whole_is_not_judged():
 @pytest.mark.parametrize("noise", [0.0, 0.5], ids=["same", "other"])
 async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(federation, until, tmp_path, noise, kill):
     """A whole peer, killed after round 3 was sent and before it was saved."""
-    patient = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
-    ours = federation("tcp", build("ring", 4), rounds=6, out=tmp_path, liveness=patient, wait=120.0)
+    ours = federation("tcp", build("ring", 4), rounds=6, out=tmp_path, wait=120.0)
     first = ours.learners[3]
     mix_sound = first.mix_sound
 

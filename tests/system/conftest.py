@@ -3,12 +3,14 @@
 import contextlib
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,9 +21,12 @@ from typing import Any, Protocol
 import pytest
 import torch
 
-from dpeer.cli import main
+from dpeer.experiments import comparison
+from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
 from dpeer.federation.launcher import PRIVATE
+from dpeer.simulation.run import simulate as run_simulation
+from tests.conftest import Ended
 
 DEADLINE = 60.0
 COMMAND = ("-m", "dpeer")
@@ -108,8 +113,7 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from multiprocessing import forkserver
 forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
 if program:
-    import runpy
-    runpy.run_path(program, run_name="__main__")
+        runpy.run_path(program, run_name="__main__")
 else:
     from dpeer.cli import main
     main(arguments)
@@ -225,7 +229,7 @@ class Process:
 
 
 @pytest.fixture
-def processes() -> Iterator[list[Process]]:
+def processes():
     """What the test has started; whatever still runs when it ends is killed."""
     started: list[Process] = []
     yield started
@@ -234,7 +238,7 @@ def processes() -> Iterator[list[Process]]:
 
 
 @pytest.fixture
-def until(processes: list[Process]) -> Callable[..., Any]:
+def until(processes):
     """Wait until a condition holds; returns what it gave."""
 
     def poll(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
@@ -249,7 +253,7 @@ def until(processes: list[Process]) -> Callable[..., Any]:
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """What is trained in the test's own process trains as the commands do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -268,7 +272,7 @@ def words_of(arguments: Sequence[object]) -> list[str]:
 
 
 @pytest.fixture
-def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
+def dpeer_process(tmp_path, processes):
     """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`; `executed` as a shell starts it."""
 
     def run(*arguments: object, program: str | None = None, executed: bool = False) -> Process:
@@ -285,13 +289,13 @@ def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
 
 
 @pytest.fixture
-def dpeer_command(dpeer: Callable[..., Process]) -> Callable[..., Process]:
+def dpeer_command(dpeer_process):
     """Start `dpeer ARGUMENTS` in tmp_path as a shell starts it; whatever it starts is of its session."""
-    return partial(dpeer, executed=True)
+    return partial(dpeer_process, executed=True)
 
 
 @pytest.fixture
-def forked(tmp_path: Path) -> Callable[[], list[int]]:
+def forked(tmp_path):
     """Which processes live that `dpeer` has forked for the test, and those that they have forked in turn (Linux)."""
 
     def find() -> list[int]:
@@ -308,7 +312,7 @@ def forked(tmp_path: Path) -> Callable[[], list[int]]:
 
 
 @pytest.fixture
-def kill_all(forked: Callable[[], list[int]], until: Callable[..., Any]) -> Callable[[Process], None]:
+def kill_all(forked, until):
     """Kill a command and all that it has started in one moment, as when a machine loses its power."""
 
     def kill(run: Process) -> None:
@@ -325,32 +329,75 @@ def kill_all(forked: Callable[[], list[int]], until: Callable[..., Any]) -> Call
 
 
 @pytest.fixture
-def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`dpeer simulate ARGUMENTS` in this process."""
-    monkeypatch.chdir(tmp_path)
+def simulate(dpeer):
+    """`dpeer simulate ARGUMENTS` in this process, which ends with `code`."""
 
-    def run(*arguments: object) -> None:
-        with pytest.raises(SystemExit) as ended:
-            main(words_of(["simulate", *arguments]))
-        assert ended.value.code == 0
+    def run(*arguments: object, code: int = 0) -> Ended:
+        ended = dpeer(*words_of(["simulate", *arguments]))
+        assert ended.code == code, ended.err
+        return ended
 
     return run
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> str:
+def meanwhile(until):
+    """Do something once a condition holds, while the block runs."""
+
+    @contextlib.contextmanager
+    def act(condition: Callable[[], object], action: Callable[[], object]) -> Iterator[None]:
+        def wait() -> None:
+            until(condition)
+            action()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        yield
+        waiting.join()
+
+    return act
+
+
+@pytest.fixture
+def interrupt():
+    """What Ctrl-C does to this process: `dpeer` has its handlers in the main thread while it runs."""
+    return partial(os.kill, os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def run_cells_here(monkeypatch):
+    """`dpeer compare` runs its cells in this process, with settings that another process could have been sent.
+
+    Workers of their own are what test_compare.py is about; to start them takes as long as a small comparison.
+    """
+
+    def run(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> bool:
+        for cell in cells:
+            cell.check()
+            if not cell.done:
+                cell.claim()
+                settings = pickle.loads(pickle.dumps(cell.settings))
+                run_simulation(settings.model_copy(update={"alone": "never"}))
+                tell(cell.folder.name)
+        return True
+
+    monkeypatch.setattr(comparison, "run_cells", run)
+
+
+@pytest.fixture
+def task(tmp_path):
     """A bring-your-own task, as --task takes it, with its schedule."""
     (tmp_path / "small.py").write_text(MODELS)
     return "small.py:task"
 
 
 @pytest.fixture
-def schedule() -> tuple[str, ...]:
+def schedule():
     return SCHEDULE
 
 
 @pytest.fixture
-def slow_after() -> Callable[[int], tuple[str, ...]]:
+def slow_after():
     """Options that make every round from this one on take six seconds, until the test lets the peers `hurry`.
 
     So long that what a test does in the middle of a run is done there on a busy machine too.
@@ -363,13 +410,13 @@ def slow_after() -> Callable[[int], tuple[str, ...]]:
 
 
 @pytest.fixture
-def hurry(tmp_path: Path) -> Callable[[], None]:
+def hurry(tmp_path):
     """What `slow_after` has made slow is fast from now on."""
     return (tmp_path / "hurry").touch
 
 
 @pytest.fixture
-def rounds_done(tmp_path: Path) -> Callable[..., int]:
+def rounds_done(tmp_path):
     """How many lines a rank's metrics.jsonl has."""
 
     def count(out: str, rank: int = 0) -> int:
@@ -380,7 +427,7 @@ def rounds_done(tmp_path: Path) -> Callable[..., int]:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Callable[[str, int], dict[str, Any]]:
+def results(tmp_path):
     """What must be the same to the bit: metrics (times aside) and models of all ranks."""
 
     def read(out: str, size: int) -> dict[str, Any]:
@@ -398,7 +445,7 @@ def results(tmp_path: Path) -> Callable[[str, int], dict[str, Any]]:
 
 
 @pytest.fixture
-def free_ports() -> Callable[[int], int]:
+def free_ports():
     """The first of some consecutive ports that are free.
 
     Below the range from which systems take ports for outgoing connections, lest one of those gets there first.
@@ -417,7 +464,7 @@ def free_ports() -> Callable[[int], int]:
 
 
 @pytest.fixture
-def copy_of_the_project(tmp_path: Path) -> Path:
+def copy_of_the_project(tmp_path):
     """The project's files without what tools leave in a checkout."""
     root = Path(__file__).parents[2]
     skipped = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info", "tests", "benchmarks", "shared")

@@ -94,9 +94,14 @@ class Federation:
     """Eight processes, and what befalls them."""
 
     def __init__(
-        self, dpeer: Callable[..., Any], until: Callable[..., Any], lines: Callable[..., int], folder: Path, port: int
+        self,
+        dpeer_process: Callable[..., Any],
+        until: Callable[..., Any],
+        lines: Callable[..., int],
+        folder: Path,
+        port: int,
     ) -> None:
-        self._dpeer, self._until, self._lines, self._folder = dpeer, until, lines, folder
+        self._dpeer, self._until, self._lines, self._folder = dpeer_process, until, lines, folder
         self._common = (
             "start", "--topology", "ring", "--size", SIZE, "--task", "gated.py:task", "--batch-size", 20,
             "--body-epochs", 1, "--alone", "never", "--rounds", ROUNDS, "--evaluate-every", ROUNDS, "--threads", 1,
@@ -170,16 +175,10 @@ def named(what: object) -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", only([1], range(4)))
 def test_whatever_befalls_them_all_processes_run_all_rounds(
-    seed: int,
-    task: str,
-    dpeer: Callable[..., Any],
-    until: Callable[..., Any],
-    rounds_done: Callable[..., int],
-    free_ports: Callable[[int], int],
-    tmp_path: Path,
-) -> None:
+    seed, task, dpeer_process, until, rounds_done, free_ports, tmp_path
+):
     (tmp_path / "gated.py").write_text(GATED)
-    ours = Federation(dpeer, until, rounds_done, tmp_path, free_ports(SIZE))
+    ours = Federation(dpeer_process, until, rounds_done, tmp_path, free_ports(SIZE))
     ours.allow(1)
     ours.done({*range(SIZE)}, 1)
     generator = random.Random(seed)

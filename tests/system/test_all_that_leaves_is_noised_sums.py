@@ -81,7 +81,7 @@ def texts(folder: Path, seed: int, rows: int) -> None:
 
 
 @pytest.fixture
-def told(simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+def told(simulate, tmp_path, monkeypatch):
     """Train twice, with the first site's data as they are and with others, and give the hellos and bodies of both."""
     found: list[tuple[bytes, ...]] = []
     send = InProcessTransport.send
@@ -130,7 +130,7 @@ def heads(algorithm: str) -> tuple[str, ...]:
         [(name, head) for name in sorted(set(ALGORITHMS) - REFUSED - {"local"}) for head in heads(name)],
     ),
 )
-def test_of_tables(told: Told, way: tuple[str, str]) -> None:
+def test_of_tables(told, way):
     algorithm, head = way
     first, second = told(*PLAIN, "--algorithm", algorithm, "--dp-head", head)
     assert first == second
@@ -166,7 +166,7 @@ kind = "group"
         ],
     ),
 )
-def test_of_groups_with_words(told: Told, tmp_path: Path, options: tuple[object, ...]) -> None:
+def test_of_groups_with_words(told, tmp_path, options):
     (tmp_path / "schema.toml").write_text(SCHEMA)
     of_groups = ("--schema", "schema.toml", *OF_PATIENTS)
     first, second = told(*TABLE, *of_groups, *options)
@@ -184,7 +184,7 @@ def test_of_groups_with_words(told: Told, tmp_path: Path, options: tuple[object,
         ],
     ),
 )
-def test_of_texts_and_adapters(told: Told, tmp_path: Path, options: tuple[object, ...]) -> None:
+def test_of_texts_and_adapters(told, tmp_path, options):
     pytest.importorskip("transformers")
     pytest.importorskip("peft")
     (tmp_path / "dpeer.toml").write_text(
@@ -199,7 +199,7 @@ def test_of_texts_and_adapters(told: Told, tmp_path: Path, options: tuple[object
 
 
 @pytest.mark.parametrize("leak", ["values", "number"])
-def test_the_comparison_finds_what_goes_another_way(told: Told, monkeypatch: pytest.MonkeyPatch, leak: str) -> None:
+def test_the_comparison_finds_what_goes_another_way(told, monkeypatch, leak):
     """So that the tests above can fail: a ten-thousandth of the true sums, or the true number of records."""
     if leak == "values":
         monkeypatch.setattr(ClippedSum, "released", fixed(leak=1e-4))

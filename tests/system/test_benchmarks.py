@@ -2,9 +2,7 @@
 
 import runpy
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +24,7 @@ COMPARED += ",".join(
 """What `privacy_figure` draws."""
 
 
-def test_every_program_has_a_quick_form() -> None:
+def test_every_program_has_a_quick_form():
     programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text()}
     assert programs - STARTED == {*QUICK}
     assert {*QUICK} >= SHORT
@@ -36,12 +34,10 @@ def test_every_program_has_a_quick_form() -> None:
 @pytest.mark.parametrize(
     "program", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in QUICK]
 )
-def test_the_quick_form_runs(
-    program: str, dpeer: Callable[..., Any], dpeer_here: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_quick_form_runs(program, dpeer_process, dpeer, tmp_path):
     for name in ("benchmarks", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     if program == "privacy_figure":
-        ended = dpeer_here("compare", *COMPARED.split())
+        ended = dpeer("compare", *COMPARED.split())
         assert ended.code == 0, ended.err
-    assert dpeer(*shlex.split(QUICK[program]), program=f"benchmarks/{program}.py").succeed(300)
+    assert dpeer_process(*shlex.split(QUICK[program]), program=f"benchmarks/{program}.py").succeed(300)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,7 @@ def addresses(path: Path, known: list[str]) -> Path:
 
 
 @pytest.fixture
-def federation(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
-) -> Iterator[Callable[..., tuple[list[Any], Line]]]:
+def federation(task, schedule, dpeer_process, free_ports, tmp_path):
     """Start four peers on a ring, the last one behind a line; rounds take about a quarter of a second."""
     first = free_ports(4)
     own = [f"tcp://127.0.0.1:{first + rank}" for rank in range(4)]
@@ -75,23 +73,23 @@ def federation(
             far = addresses(tmp_path / "far.toml", own)
             common = (
                 "start", "--size", 4, "--task", task, *schedule, "--task-option", "pause=0.004", "--rounds", ROUNDS,
-                "--threads", 1, "--dead-after", 2, "--alone", "never", "--out", "run", *options,
+                "--threads", 1, "--dead-after", 1.5, "--alone", "never", "--out", "run", *options,
             )  # fmt: skip
             files = [far if rank == SITE else near for rank in range(4)]
-            peers = [dpeer(*common, "--federation", file, "--rank", rank) for rank, file in enumerate(files)]
+            peers = [dpeer_process(*common, "--federation", file, "--rank", rank) for rank, file in enumerate(files)]
             return peers, line
 
         yield start
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Callable[[int], list[dict[str, Any]]]:
+def log(tmp_path):
     """A rank's log."""
     return lambda rank: _lines(tmp_path / "run" / f"rank-{rank}" / "log.jsonl")
 
 
 @pytest.fixture
-def rounds(tmp_path: Path) -> Callable[[int], list[dict[str, Any]]]:
+def rounds(tmp_path):
     """A rank's metrics."""
     return lambda rank: _lines(tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl")
 
@@ -102,62 +100,34 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cuts", [1, 2])
-def test_a_site_whose_line_is_cut_pauses_and_then_trains_with_the_others_again(
-    cuts: int,
-    federation: Callable[..., tuple[list[Any], Line]],
-    rounds: Callable[[int], list[dict[str, Any]]],
-    log: Callable[[int], list[dict[str, Any]]],
-    hurry: Callable[[], None],
-    until: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
-    peers, line = federation()
-    for cut in range(1, cuts + 1):
-        until(lambda: len(rounds(SITE)) > 2 and rounds(SITE)[-1]["heard"] == [0, 2])
-        line.cut()
-        until(lambda cut=cut: [one["event"] for one in log(SITE)].count("paused") >= cut)
-        there = len(rounds(SITE))
-        until(lambda there=there: len(rounds(0)) > there + 5)  # the others go on
-        assert len(rounds(SITE)) == there
-        line.heal()
-        until(lambda there=there: [one["heard"] for one in rounds(SITE)[there:]].count([0, 2]) > 1)
-    hurry()
-    for peer in peers:
-        peer.succeed()
-    for rank in range(4):
-        found = rounds(rank)
-        assert [one["round"] for one in found] == list(range(ROUNDS))
-        assert len([one for one in found if one["active"] and not one["heard"]]) <= (3 * cuts if rank == SITE else 0)
-        assert found[-1]["heard"] == sorted({(rank - 1) % 4, (rank + 1) % 4})
-    summary = json.loads((tmp_path / "run" / f"rank-{SITE}" / "summary.json").read_text())
-    assert summary["status"] == "done"
-    assert summary["pauses"] >= cuts
-    assert summary["left_behind"] >= 5 * cuts
-    assert summary["rounds_mixed"] == sum(bool(one["heard"]) for one in rounds(SITE)) < ROUNDS
-    assert f"bodies mixed in {summary['rounds_mixed']} of them, paused for" in peers[SITE].output
-
-
-@pytest.mark.slow
-def test_a_site_that_stays_cut_off_ends_with_its_model_and_exit_3(
-    federation: Callable[..., tuple[list[Any], Line]],
-    rounds: Callable[[int], list[dict[str, Any]]],
-    hurry: Callable[[], None],
-    until: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
-    peers, line = federation("--wait", 10)
-    until(lambda: len(rounds(SITE)) > 2)
+def test_a_site_whose_line_is_cut_pauses_trains_with_the_others_again_and_ends_with_exit_3_if_it_stays_cut_off(
+    federation, rounds, log, hurry, until, tmp_path
+):
+    peers, line = federation("--wait", 4)
+    until(lambda: len(rounds(SITE)) > 2 and rounds(SITE)[-1]["heard"] == [0, 2])
+    line.cut()
+    until(lambda: "paused" in [one["event"] for one in log(SITE)])
+    there = len(rounds(SITE))
+    until(lambda: len(rounds(0)) > there + 5)  # the others go on
+    assert len(rounds(SITE)) == there
+    line.heal()
+    until(lambda: [one["heard"] for one in rounds(SITE)[there:]].count([0, 2]) > 1)
     line.cut()
     assert peers[SITE].wait() == 3
     hurry()
     for rank in range(SITE):
         peers[rank].succeed()
-    folder = tmp_path / "run" / f"rank-{SITE}"
-    summary = json.loads((folder / "summary.json").read_text())
+        assert [one["round"] for one in rounds(rank)] == list(range(ROUNDS))
+        assert not [one for one in rounds(rank) if one["active"] and not one["heard"]]
+    found = rounds(SITE)
+    assert len([one for one in found if one["active"] and not one["heard"]]) <= 6, "three a cut"
+    summary = json.loads((tmp_path / "run" / f"rank-{SITE}" / "summary.json").read_text())
     assert summary["status"] == "isolated"
-    assert 2 < summary["completed_rounds"] == len(rounds(SITE)) < ROUNDS
-    assert (folder / "model.safetensors").exists()
-    assert "cut off from all neighbors for 10 s (--wait)" in peers[SITE].output
+    assert there < summary["completed_rounds"] == len(found) < ROUNDS
+    assert summary["pauses"] >= 2
+    assert summary["left_behind"] >= 5
+    assert summary["rounds_mixed"] == sum(bool(one["heard"]) for one in found)
+    assert (tmp_path / "run" / f"rank-{SITE}" / "model.safetensors").exists()
+    assert "cut off from all neighbors for 4 s (--wait)" in peers[SITE].output
     assert "--resume goes on" in peers[SITE].output
     assert "Traceback" not in peers[SITE].output

@@ -24,6 +24,7 @@ from dpeer.federation.keys import write_secret
 from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
 from dpeer.training import build_model
+from tests.system.conftest import words_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -222,6 +223,8 @@ class Small:
 
 
 TRAINS = "--rounds 1 --body-epochs 1 --head-epochs 1"
+WITHOUT_OTHERS = "--base-port PORT --algorithm local"
+"""A rank that is started by itself: federations of processes are what test_start.py is about."""
 FOURTEEN = f"{TRAINS} --rounds 14 --local-steps 1 --size 4"
 """So many that what befalls two of eight in round 10 is over."""
 COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
@@ -317,27 +320,27 @@ SLOW = {
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
-    "dpeer start --rank 0": Small(f"{TRAINS} --size 2 --base-port PORT"),
-    START: Small(f"{TRAINS} --base-port PORT", (visits_file,)),
+    "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
+    START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
     "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
-        f"{TRAINS} --size 4 --base-port PORT", (visits,), put=("/data/", "")
+        f"{TRAINS} --size 4 {WITHOUT_OTHERS}", (visits,), put=("/data/", "")
     ),
     "dpeer schema check visits.csv --schema schema.toml": Small(after=(PROPOSE,)),
     "dpeer start --rank 3 --task csv --task-option path=visits.csv --schema schema.toml": Small(
-        f"{TRAINS} --size 4 --base-port PORT", after=(PROPOSE,)
+        f"{TRAINS} --size 4 {WITHOUT_OTHERS}", after=(PROPOSE,)
     ),
     "dpeer start --topology ring --rank 3 --privacy sample --target-epsilon 8 --records 2000": Small(
-        f"{TRAINS} --size 4 --base-port PORT"
+        f"{TRAINS} --size 4 {WITHOUT_OTHERS}"
     ),
     "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(
-        f"{TRAINS} --size 4 --base-port PORT"
+        f"{TRAINS} --size 4 {WITHOUT_OTHERS}"
     ),
     TABLES: Small(),
     PROPOSED: Small(after=(TABLES,)),
     "dpeer schema check first-week/tables/site-0.csv --schema first-week/schema.toml": Small(after=(TABLES, PROPOSED)),
     "dpeer schema check first-week/tables/site-5.csv --schema examples/visits-schema.toml": Small(after=(TABLES,)),
     "dpeer start --federation examples/eight-hospitals.toml --rank 3": Small(
-        f"{TRAINS} --size 8 --base-port PORT", after=(TABLES,)
+        f"{TRAINS} --size 8 {WITHOUT_OTHERS}", after=(TABLES,)
     ),
     HOSPITALS: Small(TRAINS, after=(TABLES,)),
     # One run of eight peers, for all that is done with it.
@@ -436,7 +439,7 @@ MAKES = {"make demo": DEMO}
 """What such a target comes to."""
 
 
-def test_every_command_of_the_documents_is_accounted_for() -> None:
+def test_every_command_of_the_documents_is_accounted_for():
     expected = {*SMALL, *NOT_RUN, *MAKES} - {*MAKES.values()}
     assert expected - {*PLACES} == set(), "no document prints these any more"
     others = {
@@ -449,12 +452,12 @@ def test_every_command_of_the_documents_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("command", NOT_RUN)
-def test_a_document_says_why_a_command_of_its_is_not_simply_run(command: str) -> None:
+def test_a_document_says_why_a_command_of_its_is_not_simply_run(command):
     for place in PLACES[command]:
         assert NOT_RUN[command] in place.around, f"{place.page.name}:{place.number + 1}"
 
 
-def test_what_the_documents_install_are_extras_of_this_project() -> None:
+def test_what_the_documents_install_are_extras_of_this_project():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     installed = [command for command in PLACES if re.match("(pip|pipx|uv tool) install ", command)]
     assert {command.split()[0] for command in installed} == {"pip", "pipx", "uv"}
@@ -463,7 +466,7 @@ def test_what_the_documents_install_are_extras_of_this_project() -> None:
         assert extra in extras
 
 
-def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command() -> None:
+def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command():
     makefile = (ROOT / "Makefile").read_text()
     assert "$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt" in makefile
     assert "\t$(PIP) -e '.[plot]'\n" in makefile
@@ -471,7 +474,7 @@ def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command(
     assert ". .venv/bin/activate " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_no_row_of_readmes_tables_is_in_two_of_them_or_twice_in_one() -> None:
+def test_no_row_of_readmes_tables_is_in_two_of_them_or_twice_in_one():
     """A gain would be measured on rows that a neighbor has trained on."""
     (content,) = (tomllib.loads(text) for text in printed_in_readme("toml") if "task_options" in text)
     paths = [ROOT / content["task_options"]["path"].replace("{rank}", str(rank)) for rank in range(content["size"])]
@@ -481,19 +484,19 @@ def test_no_row_of_readmes_tables_is_in_two_of_them_or_twice_in_one() -> None:
 
 
 @pytest.mark.slow
-def test_what_readme_adds_for_several_hosts_starts_as_it_stands(
-    dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
-) -> None:
+def test_what_readme_adds_for_several_hosts_starts_as_it_stands(dpeer, dpeer_process, free_ports, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     hosts(tmp_path)
-    message = [dpeer(*f"{START[6:-1]}{rank} --secret keys/rank-{rank}.secret {TRAINS}".split()) for rank in range(3)]
+    message = [
+        dpeer_process(*f"{START[6:-1]}{rank} --secret keys/rank-{rank}.secret {TRAINS}".split()) for rank in range(3)
+    ]
     listening = [f"listening at ipc://{tmp_path}/rank-{rank}.socket" for rank in range(2)]
     for peer, where in zip(message, [*listening, "dialling out only"], strict=True):
         first = peer.succeed(120).splitlines()[0]
         assert first.endswith(f"{where}, encrypted (settings from visits.toml)")
 
 
-def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here() -> None:
+def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here():
     makefile = (ROOT / "Makefile").read_text()
     for command in PLACES:
         if command.startswith("make "):
@@ -504,7 +507,7 @@ def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings(page: Path) -> None:
+def test_links_lead_to_files_and_headings(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in target:
             continue
@@ -520,23 +523,21 @@ ROOMS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_files_that_a_page_names_exist(page):
     for name in re.findall(rf"`((?:{ROOMS})/(?:[\w/-]*(?:\.py|\.toml|/))?)`", page.read_text(encoding="utf-8")):
         assert (ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("command", sorted(filter(NAME.fullmatch, PLACES)))
-def test_a_command_that_is_named_exists(command: str, dpeer_here: Callable[..., Any]) -> None:
-    ended = dpeer_here(*command.split()[1:], "--help")
+def test_a_command_that_is_named_exists(command, dpeer):
+    ended = dpeer(*command.split()[1:], "--help")
     assert (ended.code, ended.complaints) == (0, [])
 
 
 @pytest.mark.parametrize("command", sorted(filter(ONLY_PRINT.fullmatch, PLACES)))
-def test_it_prints_what_the_document_shows(
-    command: str, dpeer_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_prints_what_the_document_shows(command, dpeer, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    ended = dpeer_here(*shlex.split(command)[1:])
+    ended = dpeer(*shlex.split(command)[1:])
     assert (ended.code, ended.complaints) == (0, [])
     assert ended.out
     for place in PLACES[command]:
@@ -555,14 +556,12 @@ def test_it_prints_what_the_document_shows(
         if c not in WITHIN
     ],
 )
-def test_it_runs(
-    command: str, dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int],
-    tmp_path: Path,
-) -> None:  # fmt: skip
+@pytest.mark.usefixtures("run_cells_here")
+def test_it_runs(command, dpeer, run_program, free_ports, tmp_path):
     for name in ("examples", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
     for each in (*SMALL[command].after, command):
-        output = printed(each, dpeer_here, dpeer, free_ports, tmp_path)
+        output = printed(each, dpeer, run_program, free_ports(1), tmp_path)
         for place in PLACES[each]:
             if place.printed:
                 assert place.printed[-1].strip() == "...", "what is the same every time belongs to ONLY_PRINT"
@@ -570,30 +569,18 @@ def test_it_runs(
                 assert [line.split() for line in output.splitlines()][: len(shown)] == shown
 
 
-def printed(
-    command: str, dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int],
-    folder: Path,
-) -> str:  # fmt: skip
+def printed(command: str, dpeer: Callable[..., Any], run_program: Callable[..., str], port: int, folder: Path) -> str:
     """Run the command, small; what it printed."""
     small = SMALL[command]
     for write in small.data:
         write(folder)
     line = f"{command.replace(*small.put)} {small.more}"
-    if "PORT" in line:
-        line = line.replace("PORT", str(free_ports(8)))
-    start, *words = shlex.split(line)
+    start, *words = shlex.split(line.replace("PORT", str(port)))
     if start == "python":
-        output: str = dpeer(*words[1:], program=words[0]).succeed(120)
-    elif words[0] == "start":
-        at = words.index("--rank") + 1
-        size = int(words[words.index("--size") + 1]) if "--size" in words else 3
-        ranks = [dpeer(*words[:at], rank, *words[at + 1 :]) for rank in range(size)]
-        output = [rank.succeed(120) for rank in ranks][int(words[at])]
-    elif words[0] == "cluster":
-        output = dpeer(*words).succeed(120)
+        output: str = run_program(folder / words[0], *words[1:])
     else:
-        ended = dpeer_here(*words)
+        ended = dpeer(*words_of(words))
         assert ended.code == 0, ended.err
-        output = ended.out
+        output = ended.out or ended.err
     assert output
     return output

@@ -42,7 +42,7 @@ class Federation:
 
     def key(self, folder, rank):
         """A new public key of a rank, as a file has it; its secret is in the folder."""
-        message = self.dpeer("keygen", "--rank", rank, "--out", folder).succeed()
+        message = self.dpeer("keygen", "--rank", rank, "--out", folder).out
         return re.search(r'^key = ("[0-9a-f]{64}")$', message, re.MULTILINE)[1]
 
     def __call__(self, keys, name="dpeer.toml", bulk=None):
@@ -59,65 +59,35 @@ def federation(dpeer, tmp_path, free_ports, task):
     return Federation(dpeer, tmp_path, free_ports(3), task)
 
 
-def start(dpeer, rank, schedule, *more, file="dpeer.toml", secret="keys", out="out"):
-    return dpeer(
+def start(dpeer_process, rank, schedule, *more, file="dpeer.toml", secret="keys", out="out"):
+    return dpeer_process(
         "start", "--federation", file, "--rank", rank, "--secret", f"{secret}/rank-{rank}.secret", "--threads", 1,
         "--out", out, *schedule, *more,
     )  # fmt: skip
 
 
 @pytest.mark.slow
-def test_keygen_and_start_as_the_page_says_give_the_bits_of_a_cluster(dpeer, federation, schedule, results, task):
-    federation([federation.key("keys", rank) for rank in range(3)])
-    for peer in [start(dpeer, rank, schedule) for rank in range(3)]:
-        assert ", encrypted (settings from dpeer.toml)" in peer.succeed()
-    for encrypt in ((), ("--encrypt",)):
-        out = f"cluster{len(encrypt)}"
-        run = dpeer(
-            "cluster", "--size", 3, "--task", task, "--rounds", 3, "--topology", "ring", "--out", out, *encrypt,
-            *schedule,
-        )  # fmt: skip
-        run.succeed()
-        assert results(out, 3) == results("out", 3)
-
-
-@pytest.mark.slow
-def test_with_a_second_port_the_bits_are_the_same(dpeer, federation, schedule, results, tmp_path):
+def test_keygen_and_start_give_the_bits_of_an_encrypted_cluster_and_of_a_simulation(
+    dpeer_process, simulate, federation, schedule, results, tmp_path
+):
     (tmp_path / "wide.py").write_text(WIDE)
     federation.task = "wide.py:task"
     federation([federation.key("keys", rank) for rank in range(3)], bulk=0)
-    for peer in [start(dpeer, rank, schedule) for rank in range(3)]:
-        peer.succeed()
+    for peer in [start(dpeer_process, rank, schedule) for rank in range(3)]:
+        assert ", encrypted (settings from dpeer.toml)" in peer.succeed()
     for rank in range(3):
         assert "no-bulk" not in (tmp_path / f"out/rank-{rank}/log.jsonl").read_text()
         summary = json.loads((tmp_path / f"out/rank-{rank}/summary.json").read_text())
         assert summary["bytes_sent"] >= 3 * 2 * LONG, "three rounds, two neighbors: shorter bodies do not take it"
-    dpeer("simulate", "--federation", "dpeer.toml", "--out", "simulated", *schedule).succeed()
-    assert results("out", 3) == results("simulated", 3)
-
-
-@pytest.mark.slow
-def test_a_peer_with_a_key_that_is_not_listed_gets_nothing_and_harms_nobody(
-    dpeer, federation, schedule, until, results
-):
-    federation([federation.key("keys", rank) for rank in range(3)])
-    federation([federation.key("stranger", rank) for rank in range(3)], "stranger.toml")
-    honest = [start(dpeer, rank, schedule) for rank in (0, 2)]
-    stranger = start(dpeer, 1, schedule, file="stranger.toml", secret="stranger", out="strange")
-    until(lambda: "turned away a connection" in honest[1].output and "cannot be dialled" in stranger.output)
-    assert "connected to" not in stranger.output
-    stranger.end()
-    honest.append(start(dpeer, 1, schedule))
-    for one in honest:
-        one.succeed()
-    run = dpeer("simulate", "--federation", "dpeer.toml", "--out", "simulated", *schedule)
-    run.succeed()
-    assert results("out", 3) == results("simulated", 3)
+    common = ("--size", 3, "--task", "wide.py:task", "--rounds", 3, "--topology", "ring", *schedule)
+    dpeer_process("cluster", "--encrypt", *common, "--out", "cluster").succeed()
+    simulate(*common, "--out", "simulated")
+    assert results("out", 3) == results("cluster", 3) == results("simulated", 3)
 
 
 @pytest.mark.slow
 def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_train_on(
-    dpeer, federation, schedule, tmp_path, until, slow_after, hurry
+    dpeer_process, federation, schedule, tmp_path, until, slow_after, hurry
 ):
     """As docs/security.md says: peers are started again one after the other, and nobody else is disturbed."""
     lines = [federation.key("keys", rank) for rank in range(3)]
@@ -126,14 +96,14 @@ def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_trai
     federation([lines[0], f"[{lines[1]}, {new}]", lines[2]], "both.toml")
     federation([lines[0], new, lines[2]], "after.toml")
     more = ("--rounds", 30, *slow_after(1))
-    peers = [start(dpeer, rank, schedule, *more) for rank in range(3)]
+    peers = [start(dpeer_process, rank, schedule, *more) for rank in range(3)]
     until(lambda: all("round 1/30" in peer.output for peer in peers))
 
     def again(rank, file, secret="keys"):
         others = [peer for number, peer in enumerate(peers) if number != rank]
         peers[rank].signal(signal.SIGINT)
         peers[rank].succeed()
-        peers[rank] = start(dpeer, rank, schedule, *more, "--resume", file=file, secret=secret)
+        peers[rank] = start(dpeer_process, rank, schedule, *more, "--resume", file=file, secret=secret)
         until(lambda: "connected to 2 neighbors" in peers[rank].output)
         assert [peer.code for peer in others] == [None, None]
 
@@ -142,13 +112,17 @@ def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_trai
     again(1, "both.toml", "new")
     for rank in (0, 2, 1):
         again(rank, "after.toml", "new" if rank == 1 else "keys")
-    file = (tmp_path / "dpeer.toml").read_text()
-    elsewhere = file.replace(f"tcp://127.0.0.1:{federation.base + 1}", f"ipc://{tmp_path}/thief")
-    (tmp_path / "thief.toml").write_text(elsewhere)
-    intruder = start(dpeer, 1, schedule, *more, file="thief.toml", out="elsewhere")
-    until(lambda: "its key is not in the federation file" in peers[2].output)
-    until(lambda: "rank 2 cannot be dialled" in intruder.output)
-    intruder.end()
+    # Neither the old key is let in any more nor one that was never listed.
+    federation([federation.key("stranger", rank) for rank in range(3)], "stranger.toml")
+    for file, secret in (("dpeer.toml", "keys"), ("stranger.toml", "stranger")):
+        at = f"tcp://127.0.0.1:{federation.base + 1}"
+        elsewhere = (tmp_path / file).read_text().replace(at, f"ipc://{tmp_path}/{secret}.socket")
+        (tmp_path / "elsewhere.toml").write_text(elsewhere)
+        intruder = start(dpeer_process, 1, schedule, *more, file="elsewhere.toml", secret=secret, out=f"of-{secret}")
+        until(lambda intruder=intruder: "rank 2 cannot be dialled" in intruder.output)
+        assert "connected to" not in intruder.output
+        intruder.end()
+    assert "its key is not in the federation file" in peers[2].output
     hurry()
     for peer in peers:
         peer.succeed()

@@ -3,9 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,9 +15,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def tables(tmp_path: Path, dpeer: Callable[..., Any]) -> Path:
+def tables(tmp_path, run_program):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    dpeer("visits", "first-week/tables", program="examples/tables.py").succeed()
+    run_program(ROOT / "examples" / "tables.py", "visits", "first-week/tables")
     return tmp_path / "first-week" / "tables"
 
 
@@ -29,25 +27,21 @@ def printed_after(command: str) -> str:
     return re.findall(r"```\n(.*?)```", rest, flags=re.DOTALL)[0]
 
 
-def test_the_page_shows_what_is_printed(
-    tables: Path, dpeer_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_shows_what_is_printed(tables, dpeer, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for command, code in (
         ("schema init first-week/tables/site-0.csv --target outcome --out first-week/schema.toml", 0),
         ("schema check first-week/tables/site-3.csv --schema first-week/schema.toml", 2),
         ("schema check first-week/tables/site-5.csv --schema examples/visits-schema.toml", 0),
     ):
-        ended = dpeer_here(*command.split())
+        ended = dpeer(*command.split())
         assert ended.code == code, ended.err
         lines = [line.rstrip() for line in (ended.out + ended.err).splitlines()]
         assert lines == printed_after(f"dpeer {command}").splitlines()
 
 
-def test_the_reviewed_schema_is_the_proposed_one_with_what_the_page_says(
-    tables: Path, dpeer_here: Callable[..., Any]
-) -> None:
-    assert dpeer_here("schema", "init", tables / "site-0.csv", "--target", "outcome", "--out", "schema.toml").code == 0
+def test_the_reviewed_schema_is_the_proposed_one_with_what_the_page_says(tables, dpeer):
+    assert dpeer("schema", "init", tables / "site-0.csv", "--target", "outcome", "--out", "schema.toml").code == 0
     reviewed = (ROOT / "examples" / "visits-schema.toml").read_text()
     (changes,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     message = {line.partition("  ")[0].strip() for line in changes.splitlines() if " = " in line}
@@ -59,22 +53,19 @@ def test_the_reviewed_schema_is_the_proposed_one_with_what_the_page_says(
     assert {line for line in new if not line.startswith("unit")} == message
     for rank in SITES:
         assert (
-            dpeer_here("schema", "check", tables / f"site-{rank}.csv", "--schema", "examples/visits-schema.toml").code
-            == 0
+            dpeer("schema", "check", tables / f"site-{rank}.csv", "--schema", "examples/visits-schema.toml").code == 0
         )
 
 
-def test_the_sites_differ_as_the_page_says_and_every_new_row_is_predicted(
-    tables: Path, dpeer_here: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_sites_differ_as_the_page_says_and_every_new_row_is_predicted(tables, dpeer, tmp_path):
     small = ("--rounds", 2, "--body-epochs", 1)
-    assert dpeer_here("simulate", "--federation", "examples/eight-hospitals.toml", *small).code == 0
+    assert dpeer("simulate", "--federation", "examples/eight-hospitals.toml", *small).code == 0
     for rank in SITES:
         run = tmp_path / "first-week" / "run" / f"rank-{rank}"
         counts = json.loads((run / "summary.json").read_text())["class_counts"]
         assert (counts[1] == 0) == (rank == 5), "no intensive care"
         out = tmp_path / f"predictions-{rank}.csv"
-        assert dpeer_here("predict", "--run", run, "--input", tables / f"new-{rank}.csv", "--output", out).code == 0
+        assert dpeer("predict", "--run", run, "--input", tables / f"new-{rank}.csv", "--output", out).code == 0
         with out.open(newline="") as file:
             found = list(csv.DictReader(file))
         assert len(found) == 400
@@ -82,8 +73,8 @@ def test_the_sites_differ_as_the_page_says_and_every_new_row_is_predicted(
 
 
 @pytest.mark.parametrize("kind", ["income", "biopsies"])
-def test_the_other_tables_have_the_classes_that_they_say(kind: str, tmp_path: Path, dpeer: Callable[..., Any]) -> None:
-    dpeer(kind, "tables", program=str(ROOT / "examples" / "tables.py")).succeed()
+def test_the_other_tables_have_the_classes_that_they_say(kind, tmp_path, run_program):
+    run_program(ROOT / "examples" / "tables.py", kind, "tables")
     lacking = {"income": (6, "high"), "biopsies": (7, "malignant")}[kind]
     for rank in SITES:
         with (tmp_path / "tables" / f"site-{rank}.csv").open(newline="") as file:

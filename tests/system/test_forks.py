@@ -1,10 +1,8 @@
 """Tasks that fork: a pool that ends its workers with SIGTERM is no request to stop the run."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
+
+from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +38,8 @@ def task(rank, size, seed):
 """
 
 
-@pytest.mark.parametrize("mode", ["simulate", "cluster"])
-def test_a_task_may_end_processes_that_it_has_forked(
-    tmp_path: Path, dpeer_command: Callable[..., Any], mode: str
-) -> None:
+@pytest.mark.parametrize("mode", only(["cluster"], ["simulate", "cluster"]))
+def test_a_task_may_end_processes_that_it_has_forked(tmp_path, dpeer_command, mode):
     (tmp_path / "mine.py").write_text(TASK)
     message = dpeer_command(mode, "--size", 2, "--task", "mine.py:task", "--rounds", 1, "--out", "run").succeed()
     assert "stopped" not in message

@@ -1,15 +1,17 @@
 """Killed while a checkpoint is being written and the next round trains, a federation goes on with the same bits."""
 
 import json
-from collections.abc import Callable
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.thinning import only
+
 pytestmark = pytest.mark.slow
 
-SIZE, ROUNDS = 3, 4
+SIZE = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
 
 HELD = '''
@@ -46,7 +48,7 @@ def task(rank, size, seed, moment=None, **options):
 
 
 @pytest.fixture
-def held(task: str, tmp_path: Path) -> str:
+def held(task, tmp_path):
     """A task that is `task`, but for an option that says when rank 0 stops."""
     (tmp_path / "held.py").write_text(HELD)
     return "held.py:task"
@@ -62,96 +64,51 @@ def released(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "privacy").glob("released-*.bin")}
 
 
-@pytest.mark.parametrize(("moment", "begins"), [("line", 1), ("file", 1), ("name", 2)])
-def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits(
-    moment: str,
-    begins: int,
-    held: str,
-    schedule: tuple[str, ...],
-    dpeer: Callable[..., Any],
-    simulate: Callable[..., None],
-    slow_after: Callable[[int], tuple[str, ...]],
-    results: Callable[..., Any],
-    until: Callable[..., Any],
-    kill_all: Callable[..., None],
-    tmp_path: Path,
-) -> None:
-    options = ("--size", SIZE, "--task", held, *schedule, "--rounds", ROUNDS, "--seed", 3)
-    command = ("cluster", *options, "--out", "run")
-    run = dpeer(*command, *slow_after(2), "--task-option", f"moment={moment}")
-    until(lambda: (tmp_path / "writing").exists() and (tmp_path / "pausing-0").exists())
-    kill_all(run)
-    again = dpeer(*command, "--resume")
-    again.succeed()
-    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
-    assert f"resuming at round {begins + 1}" in log
-    simulate(*options, "--out", "whole")
-    assert results("run", SIZE) == results("whole", SIZE)
-
-
-def test_a_private_round_that_was_released_before_the_last_was_on_disk_is_charged_and_released_once(
-    held: str,
-    schedule: tuple[str, ...],
-    dpeer: Callable[..., Any],
-    until: Callable[..., Any],
-    kill_all: Callable[..., None],
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "run" / "rank-0"
-    command = (
-        "cluster", "--size", SIZE, "--task", held, *schedule, "--rounds", ROUNDS - 1, *PRIVATE, "--out", "run",
-    )  # fmt: skip
-    run = dpeer(*command, "--task-option", "moment=file")
-    until(lambda: (tmp_path / "writing").exists() and [one["round"] for one in ledger(folder)] == [0, 1, 2])
-    until(lambda: sorted(released(folder)) == ["released-00000001.bin", "released-00000002.bin"])
-    # A peer that is killed between the charge and the body's file sends nothing in that round any more.
-    until(lambda: all("released-00000002.bin" in released(tmp_path / "run" / f"rank-{rank}") for rank in (1, 2)))
-    kill_all(run)
-    for rank in (1, 2):
-        lines = (tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
-        assert len(lines) == 2, "nobody has got rank 0's body of round 2, or gone on without it"
-    charged = ledger(folder)
-    kept = released(folder)
-    dpeer(*command, "--resume").succeed()
-    assert ledger(folder) == charged, "no round twice"
-    assert released(folder) == kept
-    for rank in range(SIZE):
-        lines = (tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
-        assert [json.loads(line)["missed"] for line in lines] == [[]] * (ROUNDS - 1)
-        assert "second, different body" not in (tmp_path / "run" / f"rank-{rank}" / "log.jsonl").read_text()
-
-
-@pytest.mark.parametrize("private", [False, True], ids=["plain", "private"])
-def test_with_fewer_checkpoints_a_federation_that_is_killed_runs_the_rounds_since_then_again(
-    private: bool,
-    task: str,
-    schedule: tuple[str, ...],
-    dpeer: Callable[..., Any],
-    simulate: Callable[..., None],
-    slow_after: Callable[[int], tuple[str, ...]],
-    rounds_done: Callable[..., int],
-    results: Callable[..., Any],
-    until: Callable[..., Any],
-    kill_all: Callable[..., None],
-    tmp_path: Path,
-) -> None:
-    options = ("--size", SIZE, "--task", task, *schedule, "--rounds", 7, "--seed", 3, "--checkpoint-every", 3)
-    command = ("cluster", *options, *(PRIVATE if private else ()), "--out", "run")
-    run = dpeer(*command, *slow_after(5))
-    until(lambda: all(rounds_done("run", rank) == 5 for rank in range(SIZE)))
-    before = [
-        [path.name for path in (tmp_path / "run" / f"rank-{rank}" / "checkpoint").iterdir()] for rank in range(SIZE)
-    ]
-    assert before == [["round-00000002"]] * SIZE
-    kill_all(run)
-    charged = ledger(tmp_path / "run" / "rank-0")
-    dpeer(*command, "--resume").succeed()
-    if private:
-        after = ledger(tmp_path / "run" / "rank-0")
-        assert after[: len(charged)] == charged
-        assert [one["round"] for one in after] == list(range(7)), "each round once: the bytes that were sent, again"
-        lines = (tmp_path / "run" / "rank-0" / "metrics.jsonl").read_text().splitlines()
-        assert [json.loads(line)["missed"] for line in lines] == [[]] * 7
+@pytest.mark.parametrize(
+    "case",
+    only(
+        [("name", False), ("file", True), ("rounds", True)],
+        [("line", False), ("file", False), ("file", True), ("name", False), ("rounds", False), ("rounds", True)],
+    ),
+)  # fmt: skip
+def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits_and_charges_no_round_twice(
+    case, held, schedule, dpeer_process, simulate, slow_after, rounds_done, results, until, tmp_path
+):
+    """A private round that was released before the checkpoint is on disk is sent again as it was released."""
+    moment, private = case
+    ranks = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
+    rounds = 7 if moment == "rounds" else 3 if private else 4
+    options = ("--size", SIZE, "--task", held, *schedule, "--rounds", rounds, "--seed", 3)
+    options += (*(PRIVATE if private else ()), *(("--checkpoint-every", 3) if moment == "rounds" else ()))
+    at = ("--task-option", f"moment={moment}")
+    if moment == "rounds":
+        run = dpeer_process("simulate", *options, *slow_after(5), "--out", "run")
+        until(lambda: all(rounds_done("run", rank) == 5 for rank in range(SIZE)))
+        assert all([path.name for path in (one / "checkpoint").iterdir()] == ["round-00000002"] for one in ranks)
+    elif private:
+        run = dpeer_process("simulate", *options, *at, "--out", "run")
+        until(lambda: (tmp_path / "writing").exists() and [one["round"] for one in ledger(ranks[0])] == [0, 1, 2])
+        until(lambda: sorted(released(ranks[0])) == ["released-00000001.bin", "released-00000002.bin"])
+        # A peer that is killed between the charge and the body's file sends nothing in that round any more.
+        until(lambda: all("released-00000002.bin" in released(one) for one in ranks[1:]))
     else:
+        run = dpeer_process("simulate", *options, *slow_after(2), *at, "--out", "run")
+        until(lambda: (tmp_path / "writing").exists() and (tmp_path / "pausing-0").exists())
+    run.signal(signal.SIGKILL)
+    run.wait()
+    charged, kept = ledger(ranks[0]), released(ranks[0])
+    if private and moment == "file":
+        assert max(rounds_done("run", rank) for rank in (1, 2)) <= 2, "not without rank 0's body of round 2"
+    simulate(*options, "--out", "run", "--resume")
+    assert "resuming at round" in (ranks[0] / "log.jsonl").read_text()
+    if not private:
         simulate(*options, "--out", "whole")
         assert results("run", SIZE) == results("whole", SIZE)
+        return
+    assert [one["round"] for one in ledger(ranks[0])] == list(range(rounds)), "no round twice"
+    assert ledger(ranks[0])[: len(charged)] == charged
+    assert moment == "rounds" or released(ranks[0]) == kept
+    for one in ranks:
+        lines = (one / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(line)["missed"] for line in lines] == [[]] * rounds
+        assert "second, different body" not in (one / "log.jsonl").read_text()

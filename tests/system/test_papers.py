@@ -6,7 +6,7 @@ import json
 import pickle
 import struct
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from rich.console import Console
 
 from dpeer.cli.compare import ProgressLines
 from dpeer.experiments import comparison
-from dpeer.experiments.cells import Cell, Condition
+from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
-from dpeer.simulation.run import simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -101,7 +100,7 @@ MADE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def data(tmp_path_factory):
     """The folder with a task's data, which is made once."""
     made: dict[str, Path] = {}
 
@@ -114,27 +113,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder
 
 
-def run_here(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> bool:
-    """Run the cells that are missing in this process, with settings that another process could have been sent.
-
-    Workers of their own are what test_compare.py is about; to start them for each file takes as long as to run it.
-    """
-    for cell in cells:
-        cell.check()
-        if not cell.done:
-            cell.claim()
-            simulate(pickle.loads(pickle.dumps(cell.settings)))
-            tell(cell.folder.name)
-    return True
-
-
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("run_cells_here")
 @pytest.mark.parametrize("name", FILES)
-def test_it_runs_small(
-    name: str, data: Callable[[str], Path], dpeer_here: Callable[..., Any], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(comparison, "run_cells", run_here)
+def test_it_runs_small(name, data, dpeer, tmp_path):
     content = tomllib.loads(FILES[name].read_text())
     if "lora" in content:  # and the models of transformers that have them
         pytest.importorskip("peft")
@@ -161,7 +143,7 @@ def test_it_runs_small(
         flags += [f"--{kind[:-1].replace('_', '-')}={key}={value}" for key, value in own.items()]
     flags += ["--reference", rows[-1]] if "reference" in compare else []
     out = tmp_path / "out"
-    last = dpeer_here("compare", FILES[name], "--small", *flags, "--algorithms", rows[-1], "--seeds", 0, "--out", out)
+    last = dpeer("compare", FILES[name], "--small", *flags, "--algorithms", rows[-1], "--seeds", 0, "--out", out)
     assert last.code == 0, last.err
     plan = {"algorithms": rows, "seeds": "0"}
     whole = load(FILES[name], fewer | asked, plan, small=True)

@@ -1,12 +1,7 @@
-"""`--privacy client` in whole federations, killed and gone on with."""
+"""`--privacy client` in whole federations."""
 
-import contextlib
 import json
-import os
-import random
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +28,11 @@ def charged(folder: Path) -> list[int]:
 
 
 def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_twice(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
-) -> None:
+    task, schedule, simulate, tmp_path
+):
     options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 3)
-    for out in ("a", "b"):
-        simulate(*options, *PRIVATE, "--out", out)
-    printed = capsys.readouterr()
+    printed = simulate(*options, *PRIVATE, "--out", "a")
+    simulate(*options, *PRIVATE, "--out", "b")
     words = "one peer's whole data set, against a neighbor, replace-one"
     promised = Guarantee(2.0, 0.5, 1e-5)
     assert f"{words}: epsilon {promised.epsilon(3):.4g} at delta 1e-05" in printed.err
@@ -56,10 +50,7 @@ def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_t
     assert models[0] != models[1], "the same seeds, other noise"
 
 
-def test_the_best_models_summary_says_what_the_whole_run_has_spent(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_the_best_models_summary_says_what_the_whole_run_has_spent(task, schedule, simulate, tmp_path, monkeypatch):
     is_best = ModelSelection.is_best  # noise decides which model is the best: here it is an early one
     monkeypatch.setattr(
         ModelSelection, "is_best", lambda selection, number, point: number < 2 and is_best(selection, number, point)
@@ -78,8 +69,8 @@ def test_the_best_models_summary_says_what_the_whole_run_has_spent(
 
 
 def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    task, schedule, simulate, tmp_path, monkeypatch
+):
     heard: dict[tuple[int, int], list[bytes]] = {}
     mix = TorchLearner.mix_sound
 
@@ -97,63 +88,14 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
         assert set(copies) == {written.read_bytes()}
 
 
-@pytest.mark.timeout(600)
-def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], forked: Callable[[], list[int]],
-    rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
-) -> None:  # fmt: skip
-    draw = random.Random(3)
-    rounds = 12
-    command = (
-        "cluster", "--size", SIZE, "--task", task, *schedule, "--rounds", rounds, *PRIVATE, "--out", "run",
-        "--task-option", "pause=0.002",
-    )  # fmt: skip
-    folders = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
-    for life in range(4):
-        run = dpeer(*command, *(("--resume",) if life else ()))
-        aim = rounds_done("run") + draw.randint(1, 2)
-        until(lambda aim=aim, run=run: rounds_done("run") >= aim or run.code is not None)
-        for pid in {run.pid, *forked()}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        run.wait()
-        until(lambda: not forked())
-        heard = {(other, entry["round"]) for folder in folders for entry in lines(folder) for other in entry["heard"]}
-        for rank, folder in enumerate(folders):
-            assert {number for other, number in heard if other == rank} <= set(charged(folder))
-    dpeer(*command, "--resume").succeed(200)
-    for folder in folders:
-        assert sorted(charged(folder)) == list(range(rounds)), "each round once"
-        entry = lines(folder)[-1]
-        assert entry["privacy"]["releases"] == rounds
-        assert entry["epsilon"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(rounds))
-
-
-def test_peers_of_other_noise_do_not_come_together(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], free_ports: Callable[[int], int]
-) -> None:
-    port = free_ports(2)
-    common = ("--size", 2, "--task", task, *schedule, "--rounds", 2, "--base-port", port, "--privacy", "client")
-    runs = [
-        dpeer("start", "--rank", rank, *common, "--noise-multiplier", sigma, "--out", f"out-{rank}")
-        for rank, sigma in enumerate((2, 3))
-    ]
-    for run in runs:
-        assert run.wait() == 4
-        assert "noise_multiplier" in run.output
-
-
-def test_a_budget_too_small_for_one_release_ends_with_code_5(task: str, dpeer: Callable[..., Any]) -> None:
-    run = dpeer("simulate", "--task", task, *PRIVATE, "--target-epsilon", 0.1)
-    assert run.wait() == 5
-    (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
+def test_a_budget_too_small_for_one_release_ends_with_code_5(task, simulate):
+    (line,) = simulate("--task", task, *PRIVATE, "--target-epsilon", 0.1, code=5).complaints
     assert "--target-epsilon 0.1" in line
-    assert "Traceback" not in run.output
 
 
 def test_all_runs_in_a_folder_count_together_and_a_budget_that_is_used_up_stops_the_next(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
-) -> None:
+    task, schedule, simulate, tmp_path
+):
     common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run")
     budget = ("--privacy", "client", "--target-epsilon", 10)
 
@@ -165,10 +107,9 @@ def test_all_runs_in_a_folder_count_together_and_a_budget_that_is_used_up_stops_
 
     simulate(*common, *budget)
     assert 9.9 < epsilon() <= 10
-    again = dpeer("simulate", *common, *budget, "--overwrite")
-    assert again.wait() == 5
-    assert "have spent epsilon 10" in again.output
-    assert "--new-data" in again.output
+    again = simulate(*common, *budget, "--overwrite", code=5)
+    assert "have spent epsilon 10" in again.err
+    assert "--new-data" in again.err
     assert 9.9 < epsilon() <= 10, "nothing of the first run has been touched"
     simulate(*common, *PRIVATE, "--overwrite")
     together = epsilon()
@@ -179,19 +120,13 @@ def test_all_runs_in_a_folder_count_together_and_a_budget_that_is_used_up_stops_
     assert 9.9 < epsilon() <= 10
 
 
-def test_bodies_released_without_noise_leave_nothing_to_promise(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path,
-    capsys: Any,
-) -> None:  # fmt: skip
+def test_bodies_released_without_noise_leave_nothing_to_promise(task, schedule, simulate, tmp_path):
     common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run", "--overwrite")
     simulate(*common, *PRIVATE)
     simulate(*common)
-    refused = dpeer("cluster", *common, "--privacy", "client", "--target-epsilon", 100)
-    assert refused.wait() == 5
-    assert "released bodies without noise" in refused.output
-    capsys.readouterr()
-    simulate(*common, *PRIVATE)
-    printed = capsys.readouterr()
+    refused = simulate(*common, "--privacy", "client", "--target-epsilon", 100, code=5)
+    assert "released bodies without noise" in refused.err
+    printed = simulate(*common, *PRIVATE)
     assert "WARNING: earlier runs in this folder have released bodies without noise" in printed.err
     assert "epsilon unbounded" in printed.out
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -201,46 +136,36 @@ def test_bodies_released_without_noise_leave_nothing_to_promise(
     assert "epsilon unbounded" in log
 
 
-def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(task, schedule, simulate, tmp_path):
     """It kept no ledger of runs without noise: only metrics tell of them, which the next run removes."""
     common = ("--task", task, *schedule, "--size", 2, "--rounds", 1)
     budget = ("--privacy", "client", "--target-epsilon", 100)
-    between = {
-        "nothing": (), "alone": ("--algorithm", "local"), "alone, privately": ("--algorithm", "local", *budget),
-        "without noise": ("--algorithm", "dfedavgm"),
-    }  # fmt: skip
+    between: dict[str, tuple[object, ...]] = {"nothing": (), "alone, privately": ("--algorithm", "local", *budget)}
     for name, options in between.items():
         simulate(*common, "--out", name)
         for rank in range(2):
             shutil.rmtree(tmp_path / name / f"rank-{rank}" / "privacy")
         if options:
             simulate(*common, *options, "--overwrite", "--out", name)
-        run = dpeer("simulate", *common, *budget, "--overwrite", "--out", name)
-        assert run.wait() == 5, name
-        assert "released bodies without noise" in run.output
+        refused = simulate(*common, *budget, "--overwrite", "--out", name, code=5)
+        assert "released bodies without noise" in refused.err
 
 
-def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
-) -> None:
+def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(task, schedule, simulate, tmp_path):
     aggregate = ("--dp-adversary", "aggregate", "--dp-min-honest", 3, "--topology", "full", "--weights", "uniform")
-    simulate("--task", task, *schedule, "--size", 3, "--rounds", 2, *PRIVATE, *aggregate, "--out", "run")
+    message = simulate("--task", task, *schedule, "--size", 3, "--rounds", 2, *PRIVATE, *aggregate, "--out", "run").out
     both = f"epsilon {Guarantee(2.0, 0.5, 1e-5).epsilon(2):.4g} against an outsider and "
     log = [json.loads(line)["message"] for line in (tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
     (last,) = [message for message in log if message.startswith("round 2/2")]
     assert both in last
     assert "against a neighbor" in last
-    assert both in capsys.readouterr().out
+    assert both in message
     entry = lines(tmp_path / "run" / "rank-0")[-1]
     assert entry["privacy"]["epsilon_neighbor"] > entry["privacy"]["epsilon_aggregate"] == entry["epsilon"]
 
 
 @pytest.mark.parametrize("made", ["bfloat16", "sparse", "other"])
-def test_whatever_a_task_of_ones_own_has_for_data_can_be_trained_on(
-    simulate: Callable[..., None], tmp_path: Path, made: str
-) -> None:
+def test_whatever_a_task_of_ones_own_has_for_data_can_be_trained_on(simulate, tmp_path, made):
     """The folder's hash of the data is of tensors of any type; of what has none, nothing is said."""
     inputs = {
         "bfloat16": "torch.randn(12, 4).to(torch.bfloat16)", "sparse": "torch.randn(12, 4).to_sparse()",

@@ -2,9 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,9 +53,7 @@ def charges(folder: Path) -> list[Charge]:
 
 
 @pytest.mark.parametrize("head", ["joint", pytest.param("alternate", marks=pytest.mark.long)])
-def test_the_ledger_is_never_behind_the_steps(
-    head: str, task: str, dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_ledger_is_never_behind_the_steps(head, task, dpeer_process, until, tmp_path):
     (tmp_path / "counted.py").write_text(COUNTED)
 
     def taken() -> int:
@@ -69,14 +65,14 @@ def test_the_ledger_is_never_behind_the_steps(
     again: tuple[str, ...] = ()
     for more in (30, 90, 100):
         before = taken()
-        run = dpeer("simulate", *OPTIONS, "--dp-head", head, "--out", "run", *again)
+        run = dpeer_process("simulate", *OPTIONS, "--dp-head", head, "--out", "run", *again)
         until(lambda before=before, more=more: taken() >= before + more)
         run.signal(signal.SIGKILL)
         run.wait()
         assert taken() <= charged() <= taken() + 3 * 2 * 64, "at most what is charged together is charged in vain"
         started = any((tmp_path / "run" / f"rank-{rank}" / "checkpoint").exists() for rank in range(2))
         again = ("--resume",) if started else ("--overwrite",)
-    dpeer("simulate", *OPTIONS, "--dp-head", head, "--out", "run", *again).succeed()
+    dpeer_process("simulate", *OPTIONS, "--dp-head", head, "--out", "run", *again).succeed()
     assert taken() <= charged()
     for rank in range(2):
         folder = tmp_path / "run" / f"rank-{rank}"

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,7 @@ def card(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_one_training_record_changes_nothing_in_the_card(
-    simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_training_record_changes_nothing_in_the_card(simulate, tmp_path, monkeypatch):
     """With the same noised sums, and the same records held out: all else that the card says is compared."""
 
     def nothing(self: ClippedSum, total: NDArray[np.float64], threads: int = 1) -> NDArray[np.float32]:
@@ -71,9 +68,7 @@ def test_one_training_record_changes_nothing_in_the_card(
         pytest.param(("--algorithm", "dfedmdc", "--alone", "always", "--baseline", "local"), marks=pytest.mark.long),
     ],
 )
-def test_no_card_of_such_a_run_counts_training_records(
-    simulate: Callable[..., None], tmp_path: Path, options: tuple[object, ...]
-) -> None:
+def test_no_card_of_such_a_run_counts_training_records(simulate, tmp_path, options):
     pooled = "iid" in options
     for rank in range(2):
         table(tmp_path / f"site-{rank}.csv", 61, rank)
@@ -90,34 +85,30 @@ def test_no_card_of_such_a_run_counts_training_records(
         assert own["training_samples"] == sum(own["class_counts"]), "the peer's own files count as ever"
 
 
-def test_the_model_is_used_as_any_other(
-    simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
-) -> None:
-    for rank in range(2):
-        table(tmp_path / f"site-{rank}.csv", 60, rank)
-    simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
-    rank = ("--run", "run/rank-0")
-    dpeer("predict", *rank, "--input", "site-1.csv", "--output", "out.csv").succeed()
-    with (tmp_path / "out.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 60
-    dpeer("evaluate", *rank, "--input", "site-1.csv").succeed()
-    dpeer("export", *rank, "--format", "torchscript", "--output", "model.pt").succeed()
-    dpeer("card", *rank).succeed()
-    page = (tmp_path / "run" / "rank-0" / "model.html").read_text()
-    assert "about 50 records for training, as stated (not counted)" in page
-    assert "records that were held out, which nothing protects" in " ".join(page.split())
-    assert "class counts and figures" not in page
-    dpeer("report", "run", "--out", "page").succeed()
-
-
-def test_the_page_about_privacy_says_of_every_file_what_it_tells(simulate: Callable[..., None], tmp_path: Path) -> None:
+def test_the_model_is_used_as_any_other_and_the_guide_names_every_file(simulate, dpeer, tmp_path):
     for rank in range(2):
         table(tmp_path / f"site-{rank}.csv", 60, rank)
     simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
     written = {path.relative_to(tmp_path / "run" / "rank-0") for path in (tmp_path / "run" / "rank-0").rglob("*.*")}
+    run = ("--run", "run/rank-0")
+    for words in (
+        ("predict", *run, "--input", "site-1.csv", "--output", "out.csv"),
+        ("evaluate", *run, "--input", "site-1.csv"),
+        ("export", *run, "--format", "torchscript", "--output", "model.pt"),
+        ("card", *run),
+        ("report", "run", "--out", "page"),
+    ):
+        assert dpeer(*words).code == 0, words
+    with (tmp_path / "out.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 60
+    page = (tmp_path / "run" / "rank-0" / "model.html").read_text()
+    assert "about 50 records for training, as stated (not counted)" in page
+    assert "records that were held out, which nothing protects" in " ".join(page.split())
+    assert "class counts and figures" not in page
+
     docs, named = Path(__file__).parents[2] / "docs", set()
-    for page, heading in (("privacy.md", "What may be given away"), ("privacy-reference.md", "Files")):
-        text = (docs / page).read_text(encoding="utf-8")
+    for name, heading in (("privacy.md", "What may be given away"), ("privacy-reference.md", "Files")):
+        text = (docs / name).read_text(encoding="utf-8")
         (section,) = re.findall(rf"^## {heading}$(.*?)^## ", text, flags=re.DOTALL | re.MULTILINE)
         named |= set(re.findall(r"`([a-z/.-]+)`", section))
     assert {"metrics.jsonl", "model.json"} <= {path.name for path in written}
@@ -125,7 +116,7 @@ def test_the_page_about_privacy_says_of_every_file_what_it_tells(simulate: Calla
         assert str(path) in named or f"{path.parts[0]}/" in named - {"privacy/"}, path
 
 
-def test_without_privacy_a_card_counts(simulate: Callable[..., None], tmp_path: Path) -> None:
+def test_without_privacy_a_card_counts(simulate, tmp_path):
     for rank in range(2):
         table(tmp_path / f"site-{rank}.csv", 60, rank)
     simulate(*RUN, "--out", "run")

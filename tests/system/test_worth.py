@@ -1,8 +1,6 @@
-"""`dpeer start` prints the effect of federating at its end, and nothing of the run depends on that."""
+"""The effect of federating: `--alone`, `--baseline local` and `dpeer worth`; nothing of the run depends on them."""
 
 import json
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +19,17 @@ def entry_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell_what_local_comes_to(
-    task: str,
-    schedule: tuple[str, ...],
-    dpeer: Callable[..., Any],
-    simulate: Callable[..., None],
-    results: Callable[..., Any],
-    free_ports: Callable[[int], int],
-    tmp_path: Path,
-) -> None:
+def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_what_local_comes_to(
+    task, schedule, simulate, results, tmp_path
+):
     federation = ("--topology", "ring", "--size", SIZE, "--task", task, "--task-option", "dropout=0.3",
                   *schedule, "--rounds", ROUNDS, "--seed", 3)  # fmt: skip
-    common = ("start", *federation, "--threads", 1, "--out", "beside", "--base-port", free_ports(SIZE))
-    ended = [dpeer(*common, "--alone", "always", "--rank", rank) for rank in range(SIZE)]
-    printed = [peer.succeed() for peer in ended]
+    simulate(*federation, "--alone", "always", "--out", "beside")
     simulate(*federation, "--out", "without")
     assert results("beside", SIZE) == results("without", SIZE)
-    simulate(*federation, "--alone", "always", "--out", "simulated")
-    started, simulated = ([entry_of(tmp_path / out / f"rank-{rank}") for rank in range(SIZE)]
-                          for out in ("beside", "simulated"))  # fmt: skip
-    assert started == simulated, "to the last bit"
-
     # dfedsmdc: two epochs of SAM and one of the head are five gradients of a sample.
     simulate(*federation, "--out", "local", "--algorithm", "local", "--body-epochs", 5)
-    for rank, text in enumerate(printed):
-        lines = text.splitlines()
-        assert lines[-3].startswith(f"dpeer: done after {ROUNDS} rounds, accuracy ")
+    for rank in range(SIZE):
         worth = entry_of(tmp_path / f"beside/rank-{rank}")
         expected = json.loads((tmp_path / f"local/rank-{rank}/summary.json").read_text())
         assert worth["alone"] == expected["accuracy"]
@@ -56,60 +39,49 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
         assert worth["gain"] == pytest.approx((sum(mine) - sum(its)) / 21)
         assert worth["differ"] == sum(a != b for a, b in zip(mine, its, strict=True))
         area, other = worth["auroc"], worth["alone_auroc"]
-        assert lines[-2] == (
-            f"dpeer: accuracy {worth['joined']:.4f} (AUROC {area:.4f}) on 21 own test rows; "
+        effect = effect_of(worth)
+        assert effect is not None
+        first, last = closing_lines(effect)
+        assert first == (
+            f"accuracy {worth['joined']:.4f} (AUROC {area:.4f}) on 21 own test rows; "
             f"local only: {worth['alone']:.4f} (AUROC {other:.4f})"
         )
         card = json.loads((tmp_path / f"beside/rank-{rank}/model.json").read_text())
         assert card["metrics"]["values"]["auroc"]["value"] == pytest.approx(area)
-        assert lines[-1].startswith(f"dpeer: gain {worth['gain']:+.4f} (95 % interval ")
+        assert last.startswith(f"gain {worth['gain']:+.4f} (95 % interval ")
         assert not (tmp_path / f"beside/rank-{rank}/alone").exists()
 
 
 def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
-    task: str,
-    schedule: tuple[str, ...],
-    slow_after: Callable[[int], tuple[str, ...]],
-    hurry: Callable[[], None],
-    dpeer: Callable[..., Any],
-    until: Callable[..., Any],
-    free_ports: Callable[[int], int],
-    tmp_path: Path,
-) -> None:
-    federation = ("--topology", "ring", "--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS, "--threads", 1,
+    task, schedule, slow_after, hurry, simulate, dpeer, meanwhile, interrupt, tmp_path
+):
+    federation = ("--topology", "ring", "--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS,
                   "--algorithm", "dfedavgm")  # fmt: skip
-    runs = {"beside": (), "later": slow_after(1)}
     hurry()
-    for out, options in runs.items():
-        common = ("start", *federation, *options, "--out", out, "--base-port", free_ports(SIZE))
-        alone = "always" if out == "beside" else "never"
-        for peer in [dpeer(*common, "--alone", alone, "--rank", rank) for rank in range(SIZE)]:
-            peer.succeed()
+    simulate(*federation, "--alone", "always", "--out", "beside")
+    simulate(*federation, *slow_after(1), "--out", "later")
     (tmp_path / "hurry").unlink()
-    first = dpeer("worth", "later/rank-1")
-    until(lambda: (tmp_path / "later/rank-1/alone/round-00000000").exists())
-    first.signal(signal.SIGINT)
-    assert first.succeed().splitlines()[-1].endswith("of 3 rounds of local-only training; the same command goes on")
+    with meanwhile((tmp_path / "later/rank-1/alone/round-00000000").exists, interrupt):
+        first = dpeer("worth", "later/rank-1")
+    assert first.code == 0
+    message = (first.out + first.err).splitlines()[-1]
+    assert message.endswith("of 3 rounds of local-only training; the same command goes on")
     hurry()
-    again = dpeer("worth", "later/rank-1").succeed().splitlines()
-    expected, found = (entry_of(tmp_path / out / "rank-1") for out in runs)
+    again = dpeer("worth", "later/rank-1").out.splitlines()
+    expected, found = (entry_of(tmp_path / out / "rank-1") for out in ("beside", "later"))
     assert found == expected
     assert again[-2].startswith(f"dpeer: accuracy {found['joined']:.4f} (AUROC ")
     assert again[-1].startswith(f"dpeer: gain {found['gain']:+.4f} (95 % interval ")
-    both = dpeer("worth", "later").succeed().splitlines()
+    both = dpeer("worth", "later").out.splitlines()
     assert [line.split(":")[1] for line in both[-6:-2]] == [" rank-0", " rank-0", " rank-1", " rank-1"]
     assert "of 2 peers improved over local only" in both[-2]
     assert both[-1].startswith("dpeer: 2 peers together: ")
 
 
-def test_a_cluster_compares_with_what_its_peers_would_have_alone(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], simulate: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_run_compares_with_what_its_peers_would_have_alone(task, schedule, simulate, tmp_path):
     common = ("--size", 2, "--task", task, *schedule, "--rounds", 2, "--algorithm", "dfedavgm")
-    lines = dpeer("cluster", *common, "--alone", "auto", "--out", "auto").succeed().splitlines()
-    summary = json.loads(
-        dpeer("cluster", *common, "--baseline", "local", "--out", "l", "--json").succeed().splitlines()[-1]
-    )
+    lines = simulate(*common, "--alone", "auto", "--out", "auto").out.splitlines()
+    summary = json.loads(simulate(*common, "--baseline", "local", "--out", "l", "--json").out.splitlines()[-1])
     first = json.loads((tmp_path / "auto/summary.json").read_text())
     assert first["worth"] == json.loads((tmp_path / "l/summary.json").read_text())["worth"] == summary["worth"]
     assert summary["baseline"] is None, "it is no run of its own"
@@ -122,21 +94,13 @@ def test_a_cluster_compares_with_what_its_peers_would_have_alone(
     ]
 
 
-def test_a_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(
-    dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
-) -> None:
+def test_a_started_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(dpeer, tmp_path):
     wild = ("--size", 2, "--rounds", 1, "--body-lr", "1e9", "--head-lr", "1e9")
-    port = free_ports(2)
-    start = dpeer("start", *wild, "--algorithm", "local", "--base-port", port, "--out", "start", "--rank", 1)
-    cluster = dpeer("cluster", *wild, "--algorithm", "dfedmdc", "--out", "cluster")
-    assert start.wait() == 1
-    assert "Traceback" not in start.output
-    assert start.output.splitlines()[-1].startswith("dpeer: training has diverged on rank 1: ")
+    ended = dpeer("start", *wild, "--algorithm", "local", "--out", "start", "--rank", 1)
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].startswith("dpeer: training has diverged on rank 1: ")
     assert (tmp_path / "start/rank-1/model.safetensors").exists()
     assert json.loads((tmp_path / "start/rank-1/summary.json").read_text())["diverged"] is True
-    assert cluster.wait() == 1
-    assert cluster.output.splitlines()[-1].startswith("dpeer: training has diverged on ranks 0, 1: ")
-    assert json.loads((tmp_path / "cluster/summary.json").read_text())["diverged"] == [0, 1]
 
 
 CONTRARY = """
@@ -158,9 +122,7 @@ def task(rank, size, seed):
 """Rank 0 learns the contrary of what the two others do."""
 
 
-def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(
-    simulate: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(simulate, tmp_path):
     (tmp_path / "contrary.py").write_text(CONTRARY)
     common = ("--size", 3, "--topology", "full", "--task", "contrary.py:task", "--algorithm", "dfedavgm",
               "--rounds", 3, "--body-epochs", 1, "--body-lr", 0.02, "--finish", "none",
@@ -194,13 +156,10 @@ def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(
     assert last["kept_point"] == "mixed"
 
 
-def test_without_a_body_received_there_is_no_verdict(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
-) -> None:
+def test_without_a_body_received_there_is_no_verdict(task, schedule, simulate, tmp_path):
     common = ("--size", 4, "--task", task, *schedule, "--rounds", 3)
     # No body is near enough to the own one, so every one is left out.
-    simulate(*common, "--max-norm", 1e-9, "--alone", "always", "--baseline", "local", "--out", "none")
-    printed = capsys.readouterr().out
+    printed = simulate(*common, "--max-norm", 1e-9, "--alone", "always", "--baseline", "local", "--out", "none").out
     simulate(*common, "--participation", 0.5, "--topology", "full", "--alone", "always", "--out", "few")
     none, few = (json.loads((tmp_path / run / "rank-0/summary.json").read_text()) for run in ("none", "few"))
     both = json.loads((tmp_path / "none/summary.json").read_text())["worth"]
@@ -220,9 +179,7 @@ def test_without_a_body_received_there_is_no_verdict(
     assert closing_lines(worth)[1].endswith(f"; bodies mixed in {mixed} of 3 rounds")
 
 
-def test_the_baseline_local_is_what_each_peer_would_have_alone(
-    simulate: Callable[..., None], task: str, schedule: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_the_baseline_local_is_what_each_peer_would_have_alone(simulate, task, schedule, tmp_path):
     """SAM and the head's epoch are gradients, too: alone a peer has as many, and its head's rate to finish with."""
     (tmp_path / "dpeer.toml").write_text("[rank.1]\nbody_epochs = 3\nlocal_steps = 4\n")
     common = ("--size", 3, "--task", task, *schedule, "--rounds", 2, "--finish", "head:1", "--head-lr", 0.3)

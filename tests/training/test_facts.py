@@ -143,7 +143,7 @@ def test_the_base_is_the_mix_whoever_writes_to_the_body(
 
     monkeypatch.setattr(guard, "weighted_sum", mix)
     largest_sent(one)
-    assert np.abs(one.gossip._base).max() < 3
+    assert one.gossip.state()["base"].abs().max() < 3
 
 
 class Extending(Plain):

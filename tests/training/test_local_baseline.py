@@ -99,7 +99,7 @@ def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int |
     assert copy.made == copy.steps
     if name != "dis-pfl":  # its screening looks at one minibatch a round besides
         # Passes over the data, rounded to whole ones where an algorithm's steps are parts of them.
-        passes = abs(copy._learner.gradients - peer.gradients) / (30 * h.rounds)
+        passes = abs(copy.learner.gradients - peer.gradients) / (30 * h.rounds)
         assert passes < (0.01 if local_steps is None else 1.0)
 
 

@@ -14,7 +14,7 @@ Gossip = Callable[..., None]
 def means(learners: list[TorchLearner]) -> tuple[Vector, Vector]:
     """Over the peers: of what is tracked, and of their own variates."""
     tracked = [ours.trainer.extras["variates"].double().numpy() for ours in learners]
-    own = [ours.algorithm._own.double().numpy() for ours in learners]
+    own = [ours.algorithm.own.double().numpy() for ours in learners]
     return np.mean(tracked, axis=0), np.mean(own, axis=0)
 
 
@@ -32,7 +32,7 @@ def test_with_momentum_the_variates_are_gradients_still(gossip: Gossip) -> None:
     learners = peers("scaffold", momentum=0.9, body_lr=1e-7)
     gossip(learners, 2)
     for rank, ours in enumerate(learners):
-        np.testing.assert_allclose(ours.algorithm._own.numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(ours.algorithm.own.numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5)
 
 
 def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good(gossip: Gossip) -> None:

@@ -64,7 +64,7 @@ def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
         algorithm: The name of a built-in one, ``path/to/file.py:CLASS``, ``package.module:CLASS``, or a class.
 
     Raises:
-        UnknownName: There is no built-in one of that name; the error names the nearest.
+        UnknownName: No built-in one has that name; the error names the nearest.
         AlgorithmError: A class cannot be imported or used as an algorithm.
     """
     if not isinstance(algorithm, str):

@@ -20,7 +20,7 @@ _LEAVES = {"model": "the whole model", "body": "the body", "nothing": "nothing"}
 
 @dataclass(frozen=True)
 class NoOptions:
-    """What an algorithm without options has as its `Options`."""
+    """The `Options` of an algorithm without options."""
 
 
 class Algorithm(ABC):
@@ -89,7 +89,7 @@ class Algorithm(ABC):
         return (*cls.uses, *flagged_options(cls))
 
     def extras(self, split: Split) -> Mapping[str, int]:
-        """Values that travel and are mixed beside the body, in ``peer.extras``: how many there are, by name.
+        """Values that travel and are mixed beside the body, in ``peer.extras``: their number by name.
 
         Control variates and moments, for example. They are float32, start at zero, and must be equally many on all
         peers. An algorithm that shares nothing has none.
@@ -144,7 +144,7 @@ class Algorithm(ABC):
         return None
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs besides body, extras and head, between two rounds; by name."""
+        """The tensors that a resumed run needs besides body, extras and head, between two rounds; by name."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027

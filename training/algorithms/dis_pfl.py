@@ -52,7 +52,7 @@ def erk_densities(shapes: Sequence[Sequence[int]], density: float) -> list[float
         scale = rest / sum(raw[i] * counts[i] for i in range(len(shapes)) if i not in dense)
         highest = max(raw[i] for i in range(len(shapes)) if i not in dense)
         if scale * highest <= 1:
-            # Small layers can be more than all there is to hold: then nothing is left for the others.
+            # Small layers can take more than the whole density: nothing is left for the others then.
             return [1.0 if i in dense else max(0.0, scale * raw[i]) for i in range(len(shapes))]
         dense |= {i for i in range(len(shapes)) if raw[i] == highest}
     return [1.0] * len(shapes)

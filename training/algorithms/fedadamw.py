@@ -23,7 +23,7 @@ differs. So the same thing is averaged, and each peer adds what its own gradient
 is sent, for the mean of clamped values is too large; it is where it is used.
 
 The floor is a share of s^2. In the first steps v is a mean of few squares, and v - s^2 is far below the second moment,
-or below zero, for many values; they would take the longest steps. Without noise there is no floor.
+or below zero, for many values; they would take the longest steps. Without noise no floor applies.
 
 Where the paper says something else:
 
@@ -71,7 +71,7 @@ from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
 Aggregate = Literal["mean", "full", "none"]
-"""What of the second moments travels: one number for each block, all of them, or nothing."""
+"""The part of the second moments that travels: one number for each block, all of them, or nothing."""
 
 _MOMENT, _CHANGE = "second_moment", "change"
 

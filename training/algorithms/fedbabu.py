@@ -73,11 +73,11 @@ class FedBABU(Algorithm):
             self._tuned = Predicted.now(peer)
 
     def predictor(self, peer: Trainer) -> Tensor | None:
-        """The fine-tuned parameters, once there are any."""
+        """The fine-tuned parameters, after the fine-tuning."""
         return None if self._tuned is None else self._tuned.values
 
     def untrained(self) -> Mapping[str, Tensor] | None:
-        """The buffers of the fine-tuned model, once there are any."""
+        """The buffers of the fine-tuned model, after the fine-tuning."""
         return None if self._tuned is None else self._tuned.untrained
 
     def state(self) -> Mapping[str, Tensor]:

@@ -12,7 +12,7 @@ v = tau^2 at first, without correction for these starts. Round t of peer i:
     x_i <- x + server_lr m / (sqrt(v) + tau)
 
 So a peer sends its change D_i beside its body, which doubles the message. From the body alone a peer would only know
-sum_l W_il z_l - x_i, in which there is what it disagrees with its neighbors on, too; and Adam makes of a small
+sum_l W_il z_l - x_i, which holds its disagreement with its neighbors, too; and Adam makes of a small
 disagreement a step of the full length server_lr, so that on any graph but the full one peers would never agree. Here
 x is the plain mean of what the peers began with, and only the mean change is made longer or shorter. On the graph
 `full` with uniform weights this is the server's algorithm. The paper's clients step without momentum (`--momentum 0`).

@@ -18,7 +18,7 @@ averaged as f and h are:
     nu   <- SGD step on the cross-entropy of h(f(x)) + p(f(x)) with p = H(a; nu), f and h detached
 
 Here H has one hidden layer, of `hidden` units, as published reimplementations have it: see
-`dpeer.training.personal_heads`. A gradient of its U is an outer product with a, so whoever gets nu can tell a.
+`dpeer.training.personal_heads`. A gradient of its U is an outer product with a, so that a receiver of nu can compute a.
 
 The sum of two linear heads is a linear head, so what predicts is the task's own model with p added to h.
 """
@@ -73,7 +73,7 @@ class FedRoD(Algorithm):
 
     @dataclass(frozen=True)
     class Options:
-        """What the personal head is."""
+        """The kind of personal head."""
 
         personal: Personal = option("linear", "the personal head: linear, at home, or made by an averaged hypernetwork")  # noqa: RUF009
         hidden: int = option(_HIDDEN, "hidden units of the hypernetwork", ge=1)
@@ -147,7 +147,7 @@ class FedRoD(Algorithm):
 
     @contextmanager
     def _seen(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
-        """Within it a list gets the head's inputs and outputs of each call."""
+        """Context in which a list gets the head's inputs and outputs of each call."""
         seen: list[tuple[Tensor, Tensor]] = []
         hook = self._generic.register_forward_hook(
             lambda _, given, named, gave: seen.append(((*given, *named.values())[0], gave)), with_kwargs=True
@@ -201,7 +201,7 @@ def _linear_head(peer: Trainer) -> tuple[str, nn.Linear]:
 
 
 def _class_counts(peer: Trainer, classes: int) -> Tensor:
-    """How many training samples of each class there are, shape (classes,), on the host.
+    """The number of training samples of each class, shape (classes,), on the host.
 
     Raises:
         TaskError: This is not a classification.

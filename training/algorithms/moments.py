@@ -40,7 +40,7 @@ class Moments:
             home.copy_(vectors[name][peer.body.count :])
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs besides the extras; nothing where no head stays at home."""
+        """The tensors that a resumed run needs besides the extras; none where no head stays at home."""
         return {f"head {name}": home for name, home in self._home.items() if home.numel()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -74,7 +74,7 @@ class SecondMoments:
     Args:
         peer: The trainer.
         shared: The body's, which are mixed; None where none are kept from round to round.
-        full: Whether there is one for each value.
+        full: Whether each value has its own.
         grouping: What a block is, of the body. The head's blocks are its layers.
     """
 
@@ -89,7 +89,7 @@ class SecondMoments:
         self._at_home = peer.head.data.new_zeros(at_home)
 
     def known(self, flat: Flat) -> Tensor | None:
-        """What is known of each of these values, shape (flat.count,), zero for nothing; None where nothing is kept.
+        """The known moment of each of these values, shape (flat.count,), zero for nothing; None where nothing is kept.
 
         Args:
             flat: The whole model, or the body alone.
@@ -117,7 +117,7 @@ class SecondMoments:
             self._at_home.copy_(_means(self._blocks[1], head))
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs: the head's; the body's are kept with what travels."""
+        """The head's moments, for a resumed run; the body's are kept with what travels."""
         return {"at_home": self._at_home} if len(self._at_home) else {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:

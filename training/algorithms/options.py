@@ -41,7 +41,7 @@ _PLAIN = (bool, int, float, str, bytes, PurePath, Decimal, datetime.date, dateti
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What an option is besides its type and default.
+    """Facts of an option besides its type and default.
 
     Attributes:
         words: What it is, for listings.
@@ -79,7 +79,7 @@ def from_setting(name: str) -> Any:
 
 
 def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
-    """What each option of an algorithm is, by name, in the order in which they are stated."""
+    """The facts of each option of an algorithm, by name, in the order in which they are stated."""
     fields = (field for field in dataclasses.fields(algorithm.Options) if field.init)
     return {field.name: field.metadata.get(_KEY, About()) for field in fields}
 

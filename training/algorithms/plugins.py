@@ -45,7 +45,7 @@ def load_algorithm(spec: str) -> type[Algorithm]:
         spec: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
 
     Raises:
-        AlgorithmError: It cannot be imported, there is no such class, or it is no algorithm.
+        AlgorithmError: It cannot be imported, the file has no such class, or it is no algorithm.
     """
     with LOCK, plugins.load(PLUGIN, spec) as found:
         return check_algorithm(found, spec)
@@ -157,7 +157,7 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
 
 @contextmanager
 def blamed(algorithm: Algorithm, method: str) -> Iterator[None]:
-    """Within it a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
+    """Context in which a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
 
     An error of a built-in algorithm is a fault of dpeer, and stays as it is.
     """

@@ -60,7 +60,7 @@ class Scaffold(Algorithm):
     leaves = "the body and its control variates"
     defaults: ClassVar[Mapping[str, Any]] = {"momentum": 0.0}
 
-    _own: Tensor
+    own: Tensor
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """As many variates as the body has values."""
@@ -68,12 +68,12 @@ class Scaffold(Algorithm):
 
     def start(self, peer: Trainer) -> None:
         """The own variates are zero at first."""
-        self._own = torch.zeros_like(peer.body.data)
+        self.own = torch.zeros_like(peer.body.data)
 
     def train(self, peer: Trainer) -> None:
         """K corrected SGD steps on body and head jointly, then the variates."""
         h, tracked = peer.hyperparameters, peer.extras[_TRACKED]
-        correction, total = tracked - self._own, torch.zeros_like(self._own)
+        correction, total = tracked - self.own, torch.zeros_like(self.own)
         steps = 0
 
         def corrected(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
@@ -85,15 +85,15 @@ class Scaffold(Algorithm):
             return loss
 
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=corrected)
-        if steps:  # there are none where privacy grants none
+        if steps:  # privacy may grant none
             mean = total.div_(steps)
-            tracked.add_(mean - self._own, alpha=peer.sampled_share)
-            self._own = mean
+            tracked.add_(mean - self.own, alpha=peer.sampled_share)
+            self.own = mean
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return {"own": self._own}
+        return {"own": self.own}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
-        self._own.copy_(state["own"].view(self._own.shape))
+        self.own.copy_(state["own"].view(self.own.shape))

@@ -47,7 +47,7 @@ def find_codec(name: str) -> type[Codec] | None:
     """A user's class, ``path/to/file.py:CLASS`` or ``package.module:CLASS``; None for a built-in name.
 
     Raises:
-        UnknownName: There is no built-in codec of that name.
+        UnknownName: No built-in codec has that name.
         ConfigurationError: The class cannot be imported, or is no codec.
     """
     if name in CODECS:
@@ -63,7 +63,7 @@ def find_codec(name: str) -> type[Codec] | None:
 
 
 def identity(name: str) -> dict[str, Any]:
-    """What peers compare of a codec that was asked for by name."""
+    """The facts of a codec that peers compare."""
     found = find_codec(name)
     if found is None:
         return {"codec": name}

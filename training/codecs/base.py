@@ -21,7 +21,7 @@ class BufferPool:
     """Room for payloads of one size.
 
     A buffer is free once nothing refers to it: no socket that still sends from it, no neighbor of the same process
-    that still reads it, no tensor that looks into it. So nobody ever waits for a buffer, and none is overwritten too
+    that still reads it, no tensor that looks into it. So no caller ever waits for a buffer, and none is overwritten too
     early: while all are in use, a new one is made. How far neighbors can be apart bounds how many are made.
 
     Args:
@@ -119,7 +119,7 @@ class Codec(ABC):
         """The payloads of these ranks, as decoded last, and the own one have been mixed."""
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs between two rounds; by name."""
+        """The tensors that a resumed run needs between two rounds; by name."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027

@@ -93,7 +93,7 @@ class Quantized(Codec):
         return [_HEADER.pack(base, number), payload.encode(scales), pack(codes, self._bits)]
 
     def decode(self, rank: int, payload_: Payload) -> list[Tensor]:
-        """What the sender has now released in all; "stale" for a change from something that this peer has not got."""
+        """The sum of the sender's releases; "stale" for a change from a sum that this peer has not got."""
         header, scales, codes = payload_
         base, number = _HEADER.unpack(header)
         round_known, known = (_START, self._start) if base == _START else self._known.get(rank, (_START, self._start))
@@ -148,7 +148,7 @@ def quantize(values: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     scales = rows.abs().amax(dim=1) / most if blocks else padded
     # What is not finite leaves a scale that is not, so receivers notice.
     steps = torch.nan_to_num((rows / scales[:, None]).round(), nan=0.0, posinf=0.0, neginf=0.0)
-    # A scale that is too small to be exact would give more steps than there are.
+    # A scale that is too small to be exact would give more steps than the code has.
     return scales, steps.clamp(-most, most).to(torch.int16).view(-1)[: values.numel()]
 
 

@@ -107,7 +107,7 @@ def _copies(parameter: nn.Parameter, examples: int) -> Tensor:
 
 @contextmanager
 def _without_own_gradients(part: Flat) -> Iterator[None]:
-    """Within it the backward pass leaves out the parameters."""
+    """Context in which the backward pass leaves out the parameters."""
     part.requires_grad(False)
     try:
         yield
@@ -117,12 +117,12 @@ def _without_own_gradients(part: Flat) -> Iterator[None]:
 
 @contextmanager
 def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor, examples: int) -> Iterator[None]:
-    """Within it a layer that is called has its input noted; in the backward pass, the gradient of its output.
+    """Context in which a layer that is called has its input noted; in the backward pass, the gradient of its output.
 
     Args:
         seen: Gets these for each layer, in this order.
         anchor: Zero, of which a gradient is asked: everything after the first layer depends on it.
-        examples: How many there are.
+        examples: The number of examples.
     """
 
     def tap(layer: nn.Module, arguments: tuple[Any, ...], output: Any) -> Tensor | None:

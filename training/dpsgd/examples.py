@@ -24,7 +24,7 @@ def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor,
     Matrix products of other shapes are other code, whose last bits differ; so all that are computed have one shape.
 
     Args:
-        size: How many examples there are.
+        size: The number of examples.
         rows: How many stand in each piece.
         device: Where the batch lies.
 

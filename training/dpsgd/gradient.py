@@ -35,7 +35,7 @@ _FEW = 16
 
 @dataclass
 class Met:
-    """What clipping met in a step; for the peer's own files, never for others.
+    """Counts of drawn and clipped units of a step; for the peer's own files, never for others.
 
     Attributes:
         units: How many units were drawn.
@@ -58,12 +58,13 @@ class PrivateGradient:
     """A `Gradient` (`dpeer.training.gradients`) that protects each unit of a sampled batch.
 
     A unit is an example, or where the batch says so a group of examples, whose gradient is the mean of theirs. Clipping
-    is by the length over all parameters that are trained together. What is left in ``part.grad`` may be seen by
-    anybody; the loss that is returned may not.
+    is by the length over all parameters that are trained together. What is left in ``part.grad`` is public; the
+    loss that is returned is not.
 
-    Memory: gradients are computed for at most `microbatch` examples at a time. So at most there are, beside the batch's
-    inputs, these examples' activations, what the filters of one convolution see of them, and `microbatch` vectors as
-    long as what is trained. In `by_layers` linear layers need none of the vectors. A batch may be of any size.
+    Memory: gradients are computed for at most `microbatch` examples at a time. So memory holds, beside the batch's
+    inputs, at most these examples' activations, what the filters of one convolution see of them, and `microbatch`
+    vectors as long as what is trained. In `by_layers` linear layers need none of the vectors. A batch may be of any
+    size.
 
     Args:
         mechanism: Clip norm, noise, sampling rate and nominal number of units.
@@ -93,7 +94,7 @@ class PrivateGradient:
 
     @property
     def rows(self) -> int:
-        """How many examples are always computed together, some of them repeatedly where there are not as many.
+        """How many examples are always computed together, some of them repeatedly where a batch has fewer.
 
         It follows from numbers that are public: with the size of the batch the last bits of gradients would change.
         As few pieces as batches of the expected size need, of a multiple of `TOGETHER`; or fewer examples, which are
@@ -181,7 +182,7 @@ class PrivateGradient:
         total += found.sums(weights[None])[0]
 
     def _factors(self, norms: Tensor) -> Tensor:
-        """What to multiply gradients of these lengths by, shape (units,), float64."""
+        """Factors that clip gradients of these lengths, shape (units,), float64."""
         lengths = norms.double().cpu().numpy()
         factors = self._mechanism.factors(lengths)
         self.met.units += len(lengths)
@@ -219,7 +220,7 @@ class GroupSums:
 
         Args:
             found: Their gradients.
-            count: How many there are.
+            count: The number of examples.
             factors: What to multiply groups' gradients of such lengths by; called once for each group.
         """
         for number, norm in enumerate(found.norms()[:count].tolist()):

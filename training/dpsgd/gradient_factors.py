@@ -120,12 +120,12 @@ class OuterProducts:
 
 @dataclass
 class ExampleGradients:
-    """What a backend computed for some examples.
+    """Losses and gradients that a backend computed for some examples.
 
     Attributes:
         losses: Shape (examples,).
         parts: Gradients, each with the place of its values in the vector of what is trained; zero elsewhere.
-        examples: How many there are.
+        examples: The number of examples.
         count: How many values are trained.
     """
 
@@ -224,7 +224,7 @@ class EmbeddingGradients:
     Args:
         places: Which rows, shape (examples, looked up).
         values: The gradients of what was looked up, shape (examples, looked up, width).
-        rows: How many rows there are.
+        rows: The number of rows.
     """
 
     def __init__(self, places: Tensor, values: Tensor, rows: int) -> None:

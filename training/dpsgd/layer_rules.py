@@ -42,7 +42,7 @@ class LayerRule:
             layer: The layer.
             x: Its input, shape (examples times rows, ...).
             g: The gradient of its output, likewise.
-            examples: How many there are.
+            examples: The number of examples.
         """
         if len(x) == examples:
             return self.compute(layer, x, g)
@@ -75,7 +75,7 @@ def register(*kinds: type[nn.Module] | str, any_dims: bool = False) -> Callable[
 
 
 def rule_of(layer: nn.Module) -> LayerRule | None:
-    """The rule of a layer; None where there is none, or where the layer's settings make it do more than its rule."""
+    """The rule of a layer; None without one, or where the layer's settings make it do more than its rule."""
     match layer:
         case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
             usual = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
@@ -114,7 +114,7 @@ def _convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor)
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> Tensor:
-    """What the filters see at each place, shape (examples, groups, values that a filter sees, places).
+    """The patches that the filters see, shape (examples, groups, values that a filter sees, places).
 
     Behind the values are zeros, up to a multiple of `MULTIPLE`: the product would else be made of one more copy.
     """

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.nn.modules import loss as losses
 from torch.nn.modules import module as everywhere
 
-_SOURCES = ("dpeer.training.models",)
+SOURCES = ("dpeer.training.models",)
 """Packages of models whose forward passes keep examples apart, given parts that do."""
 
 _PARTS_OF_THOSE = (
@@ -85,7 +85,7 @@ def is_known_model(module: nn.Module) -> bool:
 def is_known_loss(loss: Any) -> bool:
     """Whether a loss is torch's own or a built-in one, which computes each example from its output and target alone."""
     if isinstance(loss, nn.Module):
-        return (type(loss).__module__ == losses.__name__ or _is_of(type(loss), _SOURCES)) and not _is_altered(loss)
+        return (type(loss).__module__ == losses.__name__ or _is_of(type(loss), SOURCES)) and not _is_altered(loss)
     return any(loss is one for one in _LOSSES)
 
 
@@ -94,11 +94,11 @@ def _is_known(layer: nn.Module, *, within: bool) -> bool:
 
     Args:
         layer: The module.
-        within: Whether it is a part of a model of `_SOURCES`.
+        within: Whether it is a part of a model of `SOURCES`.
     """
     kind = type(layer)  # the very class: one derived from it may do anything
-    within = within or _is_of(kind, _SOURCES)
-    sources = (*_SOURCES, _ADAPTERS, *(_PARTS_OF_THOSE if within else ()))
+    within = within or _is_of(kind, SOURCES)
+    sources = (*SOURCES, _ADAPTERS, *(_PARTS_OF_THOSE if within else ()))
     suits = _WITH_SETTINGS.get(kind, lambda _: kind in _LAYERS)
     known = not _is_altered(layer) and (suits(layer) or _is_of(kind, sources))
     return known and all(_is_known(child, within=within) for child in layer.children())

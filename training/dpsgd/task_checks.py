@@ -62,7 +62,7 @@ def _problem(layer: nn.Module) -> str | None:
     """Why a layer is unsound under DP-SGD, and how to mend it; None where it is sound."""
     if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
         return (
-            "computes each example from the others of its batch, so there is no gradient of a single one: "
+            "computes each example from the others of its batch, so that no single one has a gradient: "
             "`model = dpeer.training.replace_batch_norm(model)` puts GroupNorm in its place"
         )
     if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
@@ -168,7 +168,7 @@ def check_collate(peer: Trainer) -> None:
     Data in memory have one; others are read once.
 
     Raises:
-        TaskError: There are two such examples.
+        TaskError: Two examples differ so.
     """
     first = None
     for number in range(0 if peer.data.in_memory else len(peer.data)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, did_you_mean
 from dpeer.optional_libraries import check_libraries
 from dpeer.training.lora import Lora
 from dpeer.training.models import last_layer
@@ -217,9 +216,7 @@ def _no_match(model: nn.Module, there: dict[str, nn.Module], target: str, said: 
                 why = f"is a {kind}, and adapters are for linear layers, convolutions and embeddings"
             return f"{begin} {why}; layers that can be adapted: {_names(there)}"
     parts = dict.fromkeys(part for name in there for part in (name, name.rpartition(".")[2]))
-    near = difflib.get_close_matches(target, parts, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}? " if near else ""
-    return f"{begin} is no layer of the model: {advice}layers that can be adapted: {_names(there)}"
+    return f"{begin} is no layer of the model: {did_you_mean(target, parts)}layers that can be adapted: {_names(there)}"
 
 
 def _names(there: dict[str, nn.Module]) -> str:

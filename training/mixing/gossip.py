@@ -107,7 +107,7 @@ class Gossip:
         """
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs besides the body, between two rounds; by name."""
+        """The tensors that a resumed run needs besides the body, between two rounds; by name."""
         return self.codec.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -129,13 +129,13 @@ class Gossip:
         return sum(vector.numel() for vector in body) == self._body.count
 
     def _own(self) -> Vectors:
-        """What was released, or a copy of the body where nothing was."""
+        """The released values, or a copy of the body where nothing was released."""
         if self._released is None:
             self._released = [host(self._body.data)]
         return self._released
 
     def _lost(self) -> Tensor | None:
-        """What encoding lost of the body, where that is to travel with a later release."""
+        """The rest of the body that encoding lost, if it is to travel with a later release."""
         if self._released is None or not self.codec.error_feedback:
             return None
         return self._body.data - torch.cat([vector.to(self._body.data.device) for vector in self._released])
@@ -153,7 +153,7 @@ class Gossip:
 
 
 def _on_host(body: Vectors) -> Vectors:
-    """A body where bodies are compared; one that is there is not copied."""
+    """A body on the device of the comparison; one that is on it already is not copied."""
     return [vector.cpu() for vector in body]
 
 

@@ -42,7 +42,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class Guard:
-    """What one peer does about what it receives.
+    """Checks and robust rule of one peer for the payloads that it receives.
 
     Attributes:
         rank: The peer.
@@ -201,7 +201,7 @@ def trimmed_mean(values: Tensor, weights: Tensor, trim: int) -> Tensor:
 
 
 def weighted_median(values: Tensor, weights: Tensor) -> Tensor:
-    """The value of each column below and above which there is at most half of the weight; the mean if there are two.
+    """The value of each column below and above which lies at most half of the weight; the mean of two such values.
 
     Args:
         values: Shape (bodies, count), finite.

@@ -69,7 +69,7 @@ class PrivateGossip(Gossip):
         mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
         released, self._met = privatize(
             self._base,
-            self._own_values(),  # a copy, so that what is clipped is what is sent, whoever else writes to the body
+            self._own_values(),  # a copy: no other writer to the body comes between clipping and sending
             guarantee.clip_norm,
             guarantee.noise_std,
             kept=kept,
@@ -89,7 +89,7 @@ class PrivateGossip(Gossip):
         return finite
 
     def _own(self) -> Vectors:
-        """What was released; where nothing was, the base, for the body may hold what was not noised."""
+        """The released values; the base without a release, for the body may hold what was not noised."""
         return [torch.from_numpy(self._base)] if self._released is None else self._released
 
     def rebase(self) -> None:

@@ -116,7 +116,7 @@ class _NoStream:
 
     @contextmanager
     def into(self, room: int) -> Iterator[None]:
-        """Within it copies into this memory are begun; after it they can be used in computations."""
+        """Context in which copies into this memory are begun; after it they can be used in computations."""
         yield
 
     def used(self, room: int) -> None:

@@ -21,7 +21,7 @@ from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
-from tests.peer.conftest import Federation, VectorLearner
+from tests.peer.conftest import PATIENT, QUICK, Federation, VectorLearner
 from tests.peer.table import BEAT, payload, ring
 
 SILENT = LivenessConfig(heartbeat=0)
@@ -122,9 +122,16 @@ def check(ours, found, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["tcp", "ipc"])
-@pytest.mark.parametrize("count", [0, CHUNK // 4, CHUNK // 4 + 1])
-@pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
+@pytest.mark.parametrize(
+    ("transport", "count", "room"),
+    [
+        ("tcp", 0, True),
+        ("tcp", CHUNK // 4, True),
+        ("tcp", CHUNK // 4 + 1, True),
+        ("tcp", CHUNK // 4 + 1, False),
+        ("ipc", CHUNK // 4 + 1, True),
+    ],
+)
 async def test_bodies_arrive_whole(federation, transport, room, count, tmp_path):
     topology = build("ring", 2)
     change = {rank: {"learner": Floats(rank, count, room=room)} for rank in range(2)}
@@ -159,8 +166,6 @@ async def test_a_real_learner_mixes_bodies_from_their_chunks(federation):
 
 # -- in virtual time ---------------------------------------------------------------------------------------------------
 
-QUICK = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
-PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
 LINE = Conditions(latency=(0.001, 0.001), chunk_bytes=CHUNK)
 
 

@@ -67,8 +67,8 @@ def test_others_are_heard_and_the_sender_is_again_when_it_has_been_quiet():
 @pytest.mark.slow
 def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
     """However quick the rounds are: no time passes here."""
-    table = ring(rounds=2000)
-    for number in range(2000):
+    table = ring(rounds=300)
+    for number in range(300):
         table.runs(number)
         for link, rank in ((table.links[1], 1), ("from 2", 2)):
             several = [

@@ -4,6 +4,7 @@ import pytest
 
 from dpeer.peer.core.schedule import Schedule, cut_off
 from dpeer.topology import build
+from tests.peer.conftest import from_edges
 
 
 @pytest.mark.parametrize("name", ["ring", "star", "full"])
@@ -17,14 +18,14 @@ def test_who_only_sends_is_told_every_round():
     assert [schedule.listeners(number) for number in range(4)] == [{6, 7}] * 3 + [{4, 6, 7}]
 
 
-def test_who_sent_before_and_who_sends_next_are_told(edges):
-    topology = edges(4, [(1, 0)], [(0, 3)], [(2, 0), (3, 0)], [])
+def test_who_sent_before_and_who_sends_next_are_told():
+    topology = from_edges(4, [(1, 0)], [(0, 3)], [(2, 0), (3, 0)], [])
     schedule = Schedule(topology, 0, 3)
     assert [schedule.listeners(number) for number in range(4)] == [set(), {1, 2}, set(), {2, 3}]
 
 
-def test_without_edges_any_distance_fits(edges):
-    topology = edges(2, [(0, 1)], [], [], [], [(1, 0)], [])
+def test_without_edges_any_distance_fits():
+    topology = from_edges(2, [(0, 1)], [], [], [], [(1, 0)], [])
     schedule = Schedule(topology, 0, 9)
     assert schedule.fits(4, 1, 1)
     assert schedule.fits(1, 1, 4)

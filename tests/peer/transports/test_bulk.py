@@ -12,7 +12,7 @@ from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower, Writable
 from dpeer.peer.transports import bulk_channel
 from dpeer.peer.transports.aead_records import TAG, Decryptor, Encryptor, new_key
 from tests.peer.keys import keyrings
-from tests.peer.proxy import Tap
+from tests.peer.proxy import Proxy
 from tests.peer.transports.conftest import TCP, next_of, put
 
 LONG = 1_000_000
@@ -61,7 +61,7 @@ class Pair:
 @pytest.fixture
 async def tapped(opened, offered_elsewhere):
     """A pair, and the tap on its second connection."""
-    async with Tap("tcp://127.0.0.1:1") as tap:
+    async with Proxy("tcp://127.0.0.1:1") as tap:
         offered_elsewhere(tap)
         yield await Pair().meet(opened), tap
 
@@ -247,7 +247,7 @@ async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobo
 
 async def test_an_introduction_is_good_once(tapped):
     pair, tap = tapped
-    introduction = bytes(tap.seen[tap.there])
+    introduction = bytes(tap.there.seen)
     assert len(introduction) == 48
     assert await said_to(tap.port, introduction) == b""
     await long_arrives(pair.dialler, pair.there, pair.listener)

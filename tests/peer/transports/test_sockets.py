@@ -24,9 +24,7 @@ def test_a_socket_whose_many_events_no_reader_takes_is_closed_all_the_same():
 def flooded():
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router, monitored(router, zmq.EVENT_ALL):
         port = router.bind_to_random_port("tcp://127.0.0.1")
-        for _ in range(
-            800
-        ):  # of several events each: more than 2000 that wait would block the thread that reports them
+        for _ in range(800):  # more than 2000 events that wait would block the thread that reports them
             socket.create_connection(("127.0.0.1", port), timeout=20).close()
         router.disable_monitor()
 

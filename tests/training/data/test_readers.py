@@ -2,8 +2,6 @@
 
 import pickle
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,10 +312,10 @@ def test_the_real_mnist_and_its_writers(shared: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_real_cifar(tmp_path: Path, shared: Path) -> None:
+def test_the_real_cifar(tmp_path: Path, shared: Path, run_program: Any) -> None:
     """Whole, and shortened, so that its later batches are empty."""
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
-    subprocess.run([sys.executable, shared / "cifar10.py", tmp_path / "a"], check=True, capture_output=True)
+    run_program(shared / "cifar10.py", tmp_path / "a")
     data = READERS["cifar10"](str(tmp_path / "a"))
     assert data.test is not None
     labels = np.load(shared / "cifar10" / "labels.npz")
@@ -328,7 +326,6 @@ def test_the_real_cifar(tmp_path: Path, shared: Path) -> None:
     mosaic = np.asarray(Image.open(shared / "cifar10" / "data_batch_2.webp").convert("RGB"))
     image = mosaic[32:64, 5 * 32 : 6 * 32]  # number 105 of the batch
     assert np.array_equal(data.train.inputs[10_105].numpy().transpose(1, 2, 0), image)
-    command = [sys.executable, shared / "cifar10.py", tmp_path / "b", "--train", "2000", "--test", "500"]
-    subprocess.run(command, check=True, capture_output=True)
+    run_program(shared / "cifar10.py", tmp_path / "b", "--train", "2000", "--test", "500")
     short = READERS["cifar10"](str(tmp_path / "b"))
     assert (len(short.train), len(short.test or ())) == (2000, 500)

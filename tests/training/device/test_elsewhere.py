@@ -176,9 +176,8 @@ def test_a_loss_with_weights_is_each_peers_own(make_task: Make, elsewhere: Any) 
 def test_only_a_peers_own_rows_are_put_there(make_task: Make, elsewhere: Any) -> None:
     pool = TensorDataset(torch.arange(60.0).view(10, 6), torch.arange(10) % 3)
     task = make_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
-    inputs, targets = build_learner(
-        task, "local", rank=0, seed=0, compute=Compute(elsewhere.device)
-    ).trainer.data._tensors
+    learner = build_learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+    inputs, targets = learner.trainer.data.take(torch.tensor([0, 1], device=elsewhere.device))
     assert elsewhere.of(inputs) == elsewhere.of(targets) == elsewhere.device
     assert inputs[:, 0].tolist() == [42.0, 12.0]
     assert elsewhere.of(pool.tensors[0]).type == "cpu"

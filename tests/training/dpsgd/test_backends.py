@@ -24,7 +24,7 @@ N = 6
 @pytest.fixture(autouse=True)
 def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of this file keep examples apart; nobody but their author can know that of one's own."""
-    monkeypatch.setattr(supported_layers, "_SOURCES", (*supported_layers._SOURCES, __name__))
+    monkeypatch.setattr(supported_layers, "SOURCES", (*supported_layers.SOURCES, __name__))
 
 
 class Attention(nn.Module):

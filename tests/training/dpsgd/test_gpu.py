@@ -10,7 +10,6 @@ from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.models.small import DigitsNet
-from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import split
 
 pytestmark = [
@@ -19,8 +18,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_steps_are_those_of_the_cpu(grouped: bool) -> None:
+def test_steps_are_those_of_the_cpu() -> None:
     found = []
     make: Callable[[], Compute]
     for make in (lambda: HOST, lambda: Compute(find_device("cuda", 0))):
@@ -30,10 +28,6 @@ def test_steps_are_those_of_the_cpu(grouped: bool) -> None:
         parameters = split(task.model, (), "model")
         task.model.to(compute.device)
         peer = Trainer(task, parameters, Hyperparameters(), rank=0, seed=0, compute=compute)
-        groups = torch.arange(30).numpy() // 4 if grouped else None
-        peer._minibatches = PoissonBatches(
-            peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1.0, groups=groups
-        )
         rule = PrivateGradient(ClippedSum(0.5, 0.0, 1.0, 30), 7)
         peer.fit(peer.model, epochs=3, lr=0.5, gradient=rule)
         found.append(peer.model.data.cpu())

@@ -16,7 +16,6 @@ from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradien
 from dpeer.training.minibatches import Batch
 from dpeer.training.models.published import Block
 from dpeer.training.models.small import DigitsNet
-from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -47,12 +46,11 @@ def made(peer: Trainer, rule: PrivateGradient, batch: Batch) -> tuple[np.ndarray
 @pytest.mark.slow
 @pytest.mark.parametrize("microbatch", [5, N, 100])
 def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int, make_trainer: Make) -> None:
-    """Full batches, noise 0, clip norm infinite: by `fit` with sampled batches, against `fit` as it is."""
+    """Full batches, noise 0, clip norm infinite: by the rule, against `fit` as it is."""
     h = {"batch_size": N, "momentum": 0.9, "weight_decay": 0.01}
     (plain, _, _), (private, _, _) = digits(make_trainer, hyperparameters=h), digits(make_trainer, hyperparameters=h)
     plain.fit(plain.model, epochs=4, lr=0.1)
     start = private.model.data.clone()
-    private._minibatches = PoissonBatches(private.data, None, private.hyperparameters, rank=0, seed=0, rate=1.0)
     rule = PrivateGradient(ClippedSum(math.inf, 0.0, 1.0, N), microbatch)
     private.fit(private.model, epochs=4, lr=0.1, gradient=rule)
     assert (private.model.data - start).norm() > 0.05

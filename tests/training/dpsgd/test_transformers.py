@@ -30,7 +30,7 @@ def library() -> Any:
 @pytest.fixture(autouse=True)
 def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of this file keep examples apart, as the library's do."""
-    monkeypatch.setattr(supported_layers, "_SOURCES", (*supported_layers._SOURCES, __name__))
+    monkeypatch.setattr(supported_layers, "SOURCES", (*supported_layers.SOURCES, __name__))
 
 
 N, SHORT = 6, 5

@@ -31,7 +31,8 @@ def test_a_run_is_saved_resumed_and_loaded_without_peft(tmp_path: Path, monkeypa
     assert sizes["last/body"] == 2084
     assert sum(sizes.values()) < 3 * (2084 + 1290), "frozen weights are in no checkpoint"
     for name in [name for name in sys.modules if name.partition(".")[0] == "peft"]:
-        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "peft", None)  # an import of it fails
     model = dpeer.load_model(tmp_path / "whole" / "rank-0")
     assert model.card["lora"] == "r=4,alpha=8"
-    assert model.predict(torch.rand(5, 1, 8, 8)).outputs.shape == (5, 10)
+    assert len(model.module(torch.rand(5, 1, 8, 8)).argmax(1)) == 5

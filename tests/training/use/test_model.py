@@ -1,8 +1,6 @@
 """A model that was left in a folder predicts as the one in memory did: its figures are equal to the last bit."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,11 +185,6 @@ def test_a_task_of_ones_own_is_made_as_in_the_run(leave: Leave, tmp_path: Path) 
     for wrong in (handed(6), handed(7, bias=False)):
         with pytest.raises(CheckpointError):
             dpeer.load_model(left.folder, module=wrong)
-
-
-def test_importing_dpeer_brings_no_torch() -> None:
-    code = "import dpeer, sys; assert 'torch' not in sys.modules; dpeer.load_model; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Leave) -> None:
