@@ -25,7 +25,7 @@ test: $(VENV)/tested
 test-all: $(VENV)/tested
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# Ten thousand schedules of accidents; SEEDS="500 20000" plays 500 from seed 20000 on.
+# Ten thousand schedules of faults; SEEDS="500 20000" plays 500 from seed 20000 on.
 soak: $(VENV)/tested
 	$(BIN)/python -m tests.world $(SEEDS)
 

@@ -1,4 +1,4 @@
-"""DFedSMDC with what `benchmarks/defaults.py` tries in place of a fixed radius and a fixed rate."""
+"""DFedSMDC with the candidates of `benchmarks/defaults.py` in place of a fixed radius and a fixed rate."""
 
 from __future__ import annotations
 

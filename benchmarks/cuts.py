@@ -1,4 +1,4 @@
-"""What a federation loses while one of its sites has no line: real processes, and a proxy that holds everything up.
+"""Loss of a federation while one of its sites is cut off: real processes, and a proxy that holds all messages up.
 
     python benchmarks/cuts.py [--cuts 40 120 20,20,20] [--peers 4] [--rounds 120] [--round-seconds 0.5]
                               [--site-seconds 0.5] [--dead-after 15] [--wait 300] [--quorum majority] [--json]
@@ -124,8 +124,8 @@ async def run(cuts: Sequence[float], options: argparse.Namespace, folder: Path) 
 async def _first_round(metrics: Path, peers: Sequence[asyncio.subprocess.Process]) -> None:
     while not _has_lines(metrics):
         if any(peer.returncode is not None for peer in peers):
-            said = [path.read_text().strip() for path in sorted(metrics.parents[2].glob("stderr-*"))]
-            raise SystemExit("\n".join(["a peer has ended before its first round:", *said]))
+            errors = [path.read_text().strip() for path in sorted(metrics.parents[2].glob("stderr-*"))]
+            raise SystemExit("\n".join(["a peer has ended before its first round:", *errors]))
         await asyncio.sleep(0.05)
 
 

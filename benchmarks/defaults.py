@@ -1,4 +1,4 @@
-"""Which defaults fall least deep: dfedsmdc with several rates, radii and clippings, beside peers that train alone.
+"""Worst loss by default settings: dfedsmdc with several rates, radii and clippings, beside peers that train alone.
 
     python benchmarks/defaults.py --out DIR [--data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR]
         [--sets digits,table] [--only former,clip1] [--seeds 0,1,2] [--show]
@@ -46,7 +46,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "lr0.02": SLOWER,
     "adamw": ADAMW,
 }
-"""Candidates that `local` can have, too; all that is not said is as in `BASE`."""
+"""Candidates that `local` can have, too; other settings are those of `BASE`."""
 
 OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "rho0.01": ("former", {"rho": 0.01}),
@@ -251,7 +251,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="where runs and generated tables lie")
     parser.add_argument("--data", action="append", default=[], metavar="SET=PATH", help="har, mnist or cifar10; repeat")
-    parser.add_argument("--sets", help="data sets, with commas; all that there are data of if not given")
+    parser.add_argument("--sets", help="data sets, with commas; all with data by default")
     parser.add_argument("--only", help="candidates, with commas; all if not given")
     parser.add_argument("--seeds", default="0,1", help="repetitions, with commas")
     parser.add_argument("--rounds", type=int, help="in place of each data set's own")

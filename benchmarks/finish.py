@@ -1,4 +1,4 @@
-"""Which model to keep: as the last mixing left it, or finished at home (--finish), or the best one (--keep best).
+"""Accuracy of the model that is kept: the last mixed one, a fine-tuned one (--finish) or the best one (--keep best).
 
     python benchmarks/finish.py --out DIR [--data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR]
         [--sets digits,har] [--algorithms local,dfedmdc] [--seeds 0,1,2] [--jobs 2] [--show]

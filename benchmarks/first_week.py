@@ -1,4 +1,4 @@
-"""A first week at eight sites: from their tables to predictions, beside what each could have had alone.
+"""A first week at eight sites: from their tables to predictions, beside the local-only model of each.
 
     python benchmarks/first_week.py --out DIR [--only visits,income,biopsies] [--seeds 0,1,2] [--rounds 30]
 
@@ -204,7 +204,7 @@ def review(path: Path, changes: Mapping[str, Mapping[str, str]]) -> int:
 
 
 def free_ports() -> int:
-    """The first of as many free ports as there are sites."""
+    """The first of consecutive free ports, one for each site."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return min(int(probe.getsockname()[1]), 65_535 - SITES)

@@ -1,4 +1,4 @@
-"""Processes that are measured together: started from one server, introduced to each other, asked for their figures."""
+"""Processes that are measured together: started from one server, with each other's addresses; returns their figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WARM_UP = 5
 """Rounds that are not counted: buffers are touched for the first time, links are made."""
 
 Introduce = Callable[[Any], list[Any]]
-"""Tells the others what they have to know of this process, and returns what each of them told, by rank."""
+"""Sends this process's address to the others, and returns the addresses of all, by rank."""
 
 Worker = Callable[[int, "Case", Introduce], "Figures"]
 """Runs a rank's part of a case."""
@@ -25,7 +25,7 @@ Worker = Callable[[int, "Case", Introduce], "Figures"]
 
 @dataclass(frozen=True)
 class Case:
-    """What every contestant is given."""
+    """The parameters of a measurement, the same for every contestant."""
 
     size: int
     parameters: int
@@ -41,7 +41,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one process measured over the rounds that count."""
+    """The measurements of one process over the rounds that count."""
 
     seconds: float
     cpu_seconds: float
@@ -50,7 +50,7 @@ class Figures:
     resident_mb: tuple[float, ...] = ()
     unshared_mb: float = 0.0
     attempts_per_s: float = 0.0
-    """Of whoever attacks beside, where there is somebody: connections or messages."""
+    """Of an attacker, where one runs: connections or messages."""
 
 
 def ring(size: int) -> tuple[tuple[int, ...], ...]:
@@ -82,13 +82,13 @@ class Laps:
 
 
 def cpu_seconds() -> float:
-    """What all threads of this process have used so far."""
+    """The processor seconds of all threads of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def resident_mb() -> float:
-    """What of this process is in memory, in 10^6 bytes (Linux; elsewhere the most so far)."""
+    """The resident memory of this process, in 10^6 bytes (Linux; elsewhere the most so far)."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
     except OSError:
@@ -96,7 +96,7 @@ def resident_mb() -> float:
 
 
 def unshared_mb(pid: int | str = "self") -> float:
-    """What of a process is in memory and in no other process's, in 10^6 bytes (Linux; elsewhere not a number)."""
+    """The resident memory of a process that is not shared, in 10^6 bytes (Linux; elsewhere not a number)."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -107,7 +107,7 @@ def unshared_mb(pid: int | str = "self") -> float:
 
 
 def run(worker: Worker, case: Case) -> list[Figures]:
-    """One process for each rank; returns what they measured, by rank.
+    """Run one process for each rank; returns their figures, by rank.
 
     Raises:
         RuntimeError: A process ended without figures.
@@ -123,9 +123,9 @@ def run(worker: Worker, case: Case) -> list[Figures]:
         pipes.append(ours)
         processes.append(process)
     try:
-        told = _all(pipes)
+        addresses = _all(pipes)
         for pipe in pipes:
-            pipe.send(told)
+            pipe.send(addresses)
         figures = [Figures(**one) for one in _all(pipes)]
         for process in processes:
             process.join(20)
@@ -139,12 +139,12 @@ def run(worker: Worker, case: Case) -> list[Figures]:
 
 def _all(pipes: list[Connection]) -> list[Any]:
     """The next message of each process; raises EOFError if one has ended, since the others would wait for it."""
-    said: dict[Connection, Any] = {}
-    while len(said) < len(pipes):
-        for pipe in wait([pipe for pipe in pipes if pipe not in said]):
+    found: dict[Connection, Any] = {}
+    while len(found) < len(pipes):
+        for pipe in wait([pipe for pipe in pipes if pipe not in found]):
             assert isinstance(pipe, Connection)
-            said[pipe] = pipe.recv()
-    return [said[pipe] for pipe in pipes]
+            found[pipe] = pipe.recv()
+    return [found[pipe] for pipe in pipes]
 
 
 def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:
@@ -152,16 +152,16 @@ def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
 
-    def introduce(what: Any) -> list[Any]:
-        pipe.send(what)
-        told: list[Any] = pipe.recv()
-        return told
+    def introduce(address: Any) -> list[Any]:
+        pipe.send(address)
+        addresses: list[Any] = pipe.recv()
+        return addresses
 
     pipe.send(asdict(worker(rank, case, introduce)))
 
 
 def say(result: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print what was measured, on one line for programs or a line each for people."""
+    """Print the result, as one line of JSON or a line for each figure."""
     if as_json:
         print(json.dumps(result))
         return

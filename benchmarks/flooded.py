@@ -1,9 +1,9 @@
-"""What a round of gossip loses while one of the peers is attacked, by strangers or by a neighbor.
+"""Slowdown of a gossip round while one of the peers is attacked, by strangers or by a neighbor.
 
     python benchmarks/flooded.py [--kind junk stalled unlisted plain neighbor] [--connections N] [--peers 4]
                                  [--parameters 11173962] [--repeats 5] [--rounds 15] [--last] [--json]
 
-The peers are those of `gossip_round.py`, on a ring, without training; where nothing else is said, with keys. The one
+The peers are those of `gossip_round.py`, on a ring, without training; with keys by default. The one
 that is attacked is the first, which dials both of its neighbors, or with `--last` the one that is dialled by both of
 them, so that all that it gets comes through the socket that is attacked.
 
@@ -15,7 +15,7 @@ them, so that all that it gets comes through the socket that is attacked.
 
 The strangers (`strangers.py`) are one other process, held on the last core where there are several; on a host of two
 cores it takes half of what the peers have. The neighbor (`hostile_neighbor.py`) is itself a peer. So each attack has
-two contestants beside peers that are left alone. In one a peer is attacked, in the other one a socket that nobody of
+two contestants beside peers that are left alone. In one a peer is attacked, in the other one a socket that no peer of
 the federation reads, in the attacker's own process, and no more often a second than the peer just before. By kind:
 
     _alone_ms   a round that is not attacked
@@ -50,7 +50,7 @@ from dpeer.peer import Limits
 from dpeer.peer.transports import Keyring
 
 KINDS = {"junk": 100, "stalled": 1000, "unlisted": 100, "plain": 100, "neighbor": 1}
-"""What attacks there are, and how many connections each has."""
+"""The attacks, and the connections of each."""
 
 _WITH_KEYS = "with keys"
 
@@ -71,12 +71,12 @@ def attacked(rank: int, case: Case, introduce: Introduce) -> Figures:
     with _strangers(options) as (tell, hear):
 
         def and_attack(address: Any) -> list[Any]:
-            told = introduce(address)
+            addresses = introduce(address)
             server = options["keyrings"][rank].public.hex() if "keyrings" in options else ""
             where = {"address": "" if options["aside"] else address, "server": server, "per_s": options.get("per_s")}
             tell.write(f"{json.dumps(where)}\n")
             tell.flush()
-            return told
+            return addresses
 
         found = peers(rank, case, and_attack)
         tell.close()
@@ -85,7 +85,7 @@ def attacked(rank: int, case: Case, introduce: Introduce) -> Figures:
 
 @contextmanager
 def _strangers(options: Mapping[str, Any]) -> Iterator[tuple[IO[str], IO[str]]]:
-    """Strangers who wait to be told where to attack; what they read, and what they say."""
+    """Strangers that wait for an address to attack, with their input and output."""
     program = Path(__file__).with_name("strangers.py")
     words = [sys.executable, str(program), options["attack"], str(options["connections"])]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -3,7 +3,7 @@
     python benchmarks/gossip_round.py [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 15] [--train 0.5]
                                       [--out FOLDER] [--json]
 
-The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files if nothing else is said),
+The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files by default),
 each in a process of its own with one torch thread; their learner's training does nothing. Every repetition runs all
 contestants one after the other; a round's time is the elapsed time of the slowest process over its rounds. Medians of
 the repetitions, and a ratio's own median: of two contestants of the same repetition.
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
     named = CONTESTANTS | VARIANTS | encrypted(0)
-    parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, where there is any")
+    parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, if it has any")
     parser.add_argument("--out", type=Path, help="a folder on the disk that files are kept on (default: the system's)")
     parser.add_argument("--only", nargs="*", choices=[*named, *trained(0)], default=list(CONTESTANTS))
     parser.add_argument("--json", action="store_true")

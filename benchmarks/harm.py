@@ -8,9 +8,9 @@
 pairs are small parts of their data. By task:
 
     peers     of all seeds
-    improved  told that joining improved the model
+    improved  peers whose verdict is that joining improved the model
     below     peers whose whole 95 % interval of the gain lies below 0
-    told      of these, peers whose last lines say so
+    warned    of these, peers whose last lines warn of it
     alone     peers that keep the model trained alone, because it is better on their validation data
     gain      the mean over the peers, of the joined model
     lowest    the lowest gain of a peer, with its interval
@@ -37,7 +37,7 @@ EXAMPLES = Path(__file__).parent / "examples"
 
 
 def tasks(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The flags of each task that there are data for."""
+    """The flags of each task whose data are given."""
     found = {"digits": ["--task", "digits"], "table": ["--task", f"{EXAMPLES / 'sites.py'}:task"]}
     if options.har:
         found["har"] = ["--task", "har", "--task-option", f"data={options.har}"]
@@ -80,7 +80,7 @@ def figures(summaries: list[Mapping[str, Any]]) -> dict[str, Any]:
         "compared": len(compared),
         "improved": sum(worth["verdict"] == "improved" for worth, _ in compared),
         "below": len(below),
-        "told": sum(any("worse than local only" in line for line in lines) for lines in below),
+        "warned": sum(any("worse than local only" in line for line in lines) for lines in below),
         "alone": sum(one["kept_point"] == "alone" for one in summaries),
         "gain": round(fmean(worth["gain"] for worth, _ in compared), 4),
         "lowest": [round(lowest[name], 4) for name in ("gain", "low", "high")],

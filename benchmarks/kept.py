@@ -13,10 +13,10 @@ from typing import Any
 import dpeer
 
 Cell = dict[str, Any]
-"""What distinguishes one run from the others, in plain JSON values."""
+"""The values that distinguish one run from the others, in plain JSON."""
 
 Line = dict[str, Any]
-"""What a run gave, in plain JSON values."""
+"""The results of a run, in plain JSON values."""
 
 
 class Kept:
@@ -25,8 +25,8 @@ class Kept:
     Args:
         path: The file, a line for each cell; its folder is made.
         measure: Makes a cell.
-        only: Makes nothing if True: what is not in the file is missing.
-        few: At most so many cells of those that are asked for at once, to try a program; None for all.
+        only: Make nothing: cells that are not in the file stay missing.
+        few: The most cells of one call, to try a program; None for all.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Kept:
         return _key(cell) in self._found
 
     def make(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Make those that are missing; return those that there are then."""
+        """Make the missing ones; return those that exist then."""
         wanted = list(cells)[: self._few]
         for number, cell in enumerate(wanted, 1):
             if cell not in self and not self._only:

@@ -1,4 +1,4 @@
-"""What a peer's local training costs beside a plain PyTorch loop of the same steps, and a SAM step beside an SGD step.
+"""Cost of a peer's local training beside a plain PyTorch loop of the same steps, and of a SAM step beside an SGD step.
 
     python benchmarks/local_training.py [--repeats 15] [--samples 180] [--json]
 

@@ -1,4 +1,4 @@
-"""What a private step at sample level costs beside a plain one: the same small models and 64 examples, one thread.
+"""Cost of a private step at sample level beside a plain one: the same small models and 64 examples, one thread.
 
     python benchmarks/per_example.py [--batch 64] [--microbatch 64] [--repeats 40] [--models digits,cnn] [--json]
 
@@ -7,7 +7,7 @@ adapters.
 
 A plain step is a gradient of the mean loss and a step of SGD. A private one computes, clips and adds the gradients of
 single examples, draws the noise, divides, and takes the same step of SGD. Both are the product's (`Trainer`), and
-alternate; a ratio is of two steps right after each other, and its median with quartiles is told. Parts of a private
+alternate; a ratio is of two steps right after each other, and its median is printed with quartiles. Parts of a private
 step are also timed by themselves: the noise, and drawing a batch of that size from 40 times as many examples. Where
 opacus can be imported (it is no dependency), its step stands beside: hooks, flat clipping, torch's generator for the
 noise, which is no exact one.

@@ -1,4 +1,4 @@
-"""What client-level privacy costs a round of a large body, beyond drawing the noise.
+"""Cost of client-level privacy in a round of a large body, beyond drawing the noise.
 
     python benchmarks/privacy.py [--model resnet18-gn] [--samples 100] [--repetitions 5] [--json]
 

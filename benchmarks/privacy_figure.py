@@ -1,4 +1,4 @@
-"""Accuracy against epsilon, as a picture and a table, from what the privacy comparisons left.
+"""Accuracy against epsilon, as a picture and a table, from the results of the privacy comparisons.
 
     python benchmarks/privacy_figure.py TITLE=DIR [TITLE=DIR ...] --out docs/privacy.svg
 

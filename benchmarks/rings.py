@@ -1,4 +1,4 @@
-"""What a gossip round is compared with: the same sends, receives and sums by other means.
+"""Contestants of a gossip round: the same sends, receives and sums by other means.
 
 Every contestant has the body of a peer in one float32 vector and, round after round, sends it to all its neighbors,
 receives theirs, and replaces it by the mean of all.

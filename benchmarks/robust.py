@@ -1,4 +1,4 @@
-"""What hostile peers do to the honest ones, with and without --robust.
+"""Loss of honest peers by hostile ones, with and without --robust.
 
     python benchmarks/robust.py [--out robust] [--data DIR] [--sets digits,digits-iid,cifar10,cifar10-iid]
         [--seeds 0,1,2] [--topologies full,exponential] [--attacks flipped,random,nan,drift] [--hostile 1,2]

@@ -153,7 +153,7 @@ def settings(cell: Cell, data: str | None, out: Path) -> dict[str, Any]:
     if steps is None:
         values |= {"rounds": 1 if way == "alone" else epochs, "body_epochs": epochs if way == "alone" else 1}
     else:
-        # Alone there is nothing to mix between the steps.
+        # Alone no mixing falls between the steps.
         at_once = at_once or (steps if way == "alone" else -(-steps // 20))
         values |= {"rounds": -(-steps // at_once), "local_steps": at_once}
     if epsilon:

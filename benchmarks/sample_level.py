@@ -1,4 +1,4 @@
-"""What privacy for single records costs, and whether joining beats training alone under the same guarantee.
+"""Cost of privacy for single records, and the gain of joining over training alone under the same guarantee.
 
     python benchmarks/sample_level.py --out DIR [--data har=FILE.npz --data cifar10=DIR] [--seeds 1,2,3]
         [--only cancer,digits] [--show]
@@ -66,7 +66,7 @@ def _print(sets: Iterable[str], chosen: dict[tuple[str, str, float], Cell], seed
         cells = [cell | {"seed": seed} for seed in seeds] if cell else []
         return [found[one]["accuracy"] for one in cells if one in found]
 
-    def said(values: list[float]) -> str:
+    def shown(values: list[float]) -> str:
         spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
         return f"{fmean(values):.3f}{spread} ({len(values)})" if values else "-"
 
@@ -77,7 +77,7 @@ def _print(sets: Iterable[str], chosen: dict[tuple[str, str, float], Cell], seed
             ways = ("alone", "joined", grid.ways(name)[-1], "finished")
             by_way = [own(chosen.get((name, way, epsilon))) for way in ways]
             gains = [[a - b for a, b in zip(way, by_way[0], strict=False)] for way in by_way[1:3]]
-            print(f"| {name} | {epsilon:g} | {' | '.join(said(values) for values in (*by_way, *gains))} |")
+            print(f"| {name} | {epsilon:g} | {' | '.join(shown(values) for values in (*by_way, *gains))} |")
     print()
     for cell in chosen.values():
         print({name: value for name, value in cell.items() if name != "seed"})

@@ -1,4 +1,4 @@
-"""How a gossip round and a peer's memory grow: with the number of peers, of neighbors, and of parameters.
+"""Growth of a gossip round and of a peer's memory with the numbers of peers, of neighbors, and of parameters.
 
     python benchmarks/scale.py [--quick] [--repeats 3] [--plot FILE.svg|FILE.png] [--json]
 
@@ -13,7 +13,7 @@ The baseline of all but the first are plain sockets (rings.raw) that do the same
 every repetition, one after the other. The first is held against itself: time a peer and round. Medians of the
 repetitions, and the ratio's own. Memory is what a process shares with no other, at the end of the run, the most of any
 process; of peers in one process, what they added to it, divided by their number. What does not fit in half of the
-memory that is free is left out, and said.
+memory that is free is left out, and named.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _unshared(runs: Iterable[Iterable[Figures]]) -> float:
 
 
 def _free() -> float:
-    """Bytes of memory that may be taken (Linux; elsewhere there is no knowing)."""
+    """Bytes of memory that may be taken (Linux; elsewhere unknown)."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The picture of what `scale.py` measured: round time by peers, by neighbors and by bytes.
+"""The picture of the results of `scale.py`: round time by peers, by neighbors and by bytes.
 
 python benchmarks/scale.py --json > scale.json
 python benchmarks/scale_figure.py scale.json FILE.svg|FILE.png

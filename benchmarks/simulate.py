@@ -1,4 +1,4 @@
-"""How much faster `dpeer simulate` is than one thread that trains the peers in turn, and whether the bits are the same.
+"""Speedup of `dpeer simulate` over one thread that trains the peers in turn, and a comparison of the bits.
 
     python benchmarks/simulate.py [--model dp-cnn] [--size 8] [--rounds 2] [--repetitions 5] [--json]
 
@@ -135,7 +135,7 @@ def _hash(parts: Any) -> str:
 
 
 def machine(run: Run, workers: int) -> float:
-    """How many times faster several processes train the same peers than one: what there is to be had."""
+    """The speedup of several processes that train the same peers over one: the best that is possible."""
     context = multiprocessing.get_context("spawn")
     part = replace(run, size=max(3, run.size // workers))
     with context.Pool(workers, _pin, (context.Value("i", 0),)) as pool:

@@ -1,4 +1,4 @@
-"""How long a further process of `dpeer cluster` takes until it listens, and what memory it has of its own.
+"""Start time of a further process of `dpeer cluster` until it listens, and the memory of its own.
 
     python benchmarks/startup.py [--peers 4] [--parameters 11173962] [--repeats 5] [--json]
 

@@ -1,4 +1,4 @@
-"""Whether peers stay as they are: memory and round time over many rounds.
+"""Drift of memory and round time over many rounds.
 
     python benchmarks/steady.py [--peers 8] [--parameters 11173962] [--rounds 200] [--json]
 

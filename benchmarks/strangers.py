@@ -1,4 +1,4 @@
-"""Strangers who attack a peer, as a process of its own: `flooded.py` starts it, and measures what the peer loses.
+"""Strangers that attack a peer, as a process of its own: `flooded.py` starts it, and measures the peer's slowdown.
 
     python benchmarks/strangers.py KIND CONNECTIONS
 
@@ -64,8 +64,8 @@ def sink(context: zmq.Context[zmq.Socket[bytes]], secret: bytes | None = None, *
         asked.bind("inproc://zeromq.zap.01")
         threading.Thread(target=_deny, args=(asked,), daemon=True).start()
     port = router.bind_to_random_port("tcp://127.0.0.1")
-    nobody = context.socket(zmq.XPUB)
-    threading.Thread(target=zmq.proxy, args=(router, nobody), daemon=True).start()
+    sink = context.socket(zmq.XPUB)
+    threading.Thread(target=zmq.proxy, args=(router, sink), daemon=True).start()
     return f"tcp://127.0.0.1:{port}"
 
 

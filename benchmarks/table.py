@@ -1,10 +1,10 @@
-"""Every target and what is reached of it here: the short form of all programs, one after the other.
+"""Every target and its result here: the short form of all programs, one after the other.
 
     python benchmarks/table.py [--repeats 5] [--quick] [--json]
 
 Each row is measured against its baseline in one run of the program that it is from, in interleaved repetitions; a ratio
 is the median of the repetitions' own ratios, so that it is not always the quotient of the two medians beside it. The
-machine should do nothing else meanwhile. What each program measures, and how, is said at its top.
+machine should do nothing else meanwhile. The top of each program explains its measurement.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def _run(program: str, *arguments: object, quick: bool) -> Any:
     began = time.perf_counter()
     small = QUICK[program].split() if quick else []
     command = [sys.executable, str(Path(__file__).with_name(f"{program}.py")), "--json", *map(str, arguments), *small]
-    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
     print(f"{' '.join([program, *map(str, arguments)])}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return json.loads(said)
+    return json.loads(output)
 
 
 def machine() -> dict[str, Any]:

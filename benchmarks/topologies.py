@@ -144,7 +144,7 @@ def _reached(mean: Mapping[str, np.ndarray]) -> str:
 
 
 def _label(topology: str, mean: Mapping[str, np.ndarray]) -> str:
-    """On a logarithmic axis there is no place for 0."""
+    """A logarithmic axis has no place for 0."""
     return f"{topology} (disagreement 0)" if mean["disagreement"].max() == 0.0 else topology
 
 

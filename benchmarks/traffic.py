@@ -37,7 +37,7 @@ class Neighborhood:
         self._sending: asyncio.Task[None] | None = None
 
     async def met(self) -> None:
-        """Wait until all neighbors have said something."""
+        """Wait for a message of each neighbor."""
         await asyncio.wait_for(self._everybody.wait(), 60)
 
     def send_at(self, rate: float) -> None:

@@ -40,7 +40,7 @@ BODY_BYTES = 45_000_000
 
 
 def partner(address: str, neighbors: int, rate: float, pipe: Connection) -> None:
-    """All neighbors: told True it sends at that many bytes a second on each link, told False it stops and reports."""
+    """All neighbors: on True they send at that many bytes a second on each link, on False they stop and report."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {own_cores()[-1]})
     with zmq.Context() as context:

@@ -49,9 +49,9 @@ def fitted(model: Any, train: Rows, new: Rows, target: str, classes: Sequence[st
     parts += [(name, _hashed(), order.index(name)) for name in texts]
     prepare = ColumnTransformer(parts, sparse_threshold=0)
     pipeline = make_pipeline(prepare, model).fit(_cells(train, numbers, order), labels)
-    told = np.zeros((len(new), len(classes)))
-    told[:, [classes.index(name) for name in pipeline.classes_]] = pipeline.predict_proba(_cells(new, numbers, order))
-    return told
+    found = np.zeros((len(new), len(classes)))
+    found[:, [classes.index(name) for name in pipeline.classes_]] = pipeline.predict_proba(_cells(new, numbers, order))
+    return found
 
 
 def certain(name: str, classes: Sequence[str], count: int) -> np.ndarray:

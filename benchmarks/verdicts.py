@@ -18,7 +18,7 @@ By kind, over all sites and seeds:
                 whose own gain has the true one's sign
     improved    verdicts that joining improved the model, and of these the ones whose true gain is positive
     alone       verdicts that it is worse than local only, and of these the ones whose true gain is negative
-    below       sites whose whole interval lies below 0, and of these the ones that are told so
+    below       sites whose whole interval lies below 0, and of these the ones that get a warning
     gain, true  the means over all sites
 """
 
@@ -120,7 +120,7 @@ class Site:
 
 
 def run(sites: int, seed: int, make: Callable[[int, int], Any], flags: Sequence[str], folder: Path) -> list[Site]:
-    """Train the sites of one seed together and alone; returns what each was told, and what is true."""
+    """Train the sites of one seed together and alone; returns the verdict of each, and the true gain."""
     from dpeer import load_model
 
     arrays, kept = make(sites, seed)
@@ -145,29 +145,29 @@ def run(sites: int, seed: int, make: Callable[[int, int], Any], flags: Sequence[
 
 def figures(found: Sequence[Site], *, widened: bool) -> dict[str, Any]:
     """The columns of the table."""
-    told = [site for site in found if site.worth["gain"] is not None]
+    judged = [site for site in found if site.worth["gain"] is not None]
     covers = 0
-    for site in told:
+    for site in judged:
         w, more = site.worth, 1.96 * site.error if widened else 0.0
         low, high = (
             w["gain"] - math.hypot(w["gain"] - w["low"], more),
             w["gain"] + math.hypot(w["high"] - w["gain"], more),
         )
         covers += low <= site.truth <= high
-    signed = [site for site in told if abs(site.truth) > 1.96 * site.error and site.worth["gain"] != 0.0]
+    signed = [site for site in judged if abs(site.truth) > 1.96 * site.error and site.worth["gain"] != 0.0]
     verdicts = {
-        word: [site for site in told if site.worth["verdict"] == verdict]
+        word: [site for site in judged if site.worth["verdict"] == verdict]
         for word, verdict in (("improved", "improved"), ("alone", "worse"))
     }
-    below = [site for site in told if site.worth["high"] < 0]
+    below = [site for site in judged if site.worth["high"] < 0]
     return {
         "sites": len(found),
-        "covers": [covers, len(told)],
+        "covers": [covers, len(judged)],
         "sign": [sum(site.worth["gain"] * site.truth > 0 for site in signed), len(signed)],
         "improved": [sum(site.truth > 0 for site in verdicts["improved"]), len(verdicts["improved"])],
         "alone": [sum(site.truth < 0 for site in verdicts["alone"]), len(verdicts["alone"])],
         "below": [sum(_is_told(site.worth) for site in below), len(below)],
-        "gain": round(float(np.mean([site.worth["gain"] for site in told])), 4) if told else None,
+        "gain": round(float(np.mean([site.worth["gain"] for site in judged])), 4) if judged else None,
         "true": round(float(np.mean([site.truth for site in found])), 4),
     }
 

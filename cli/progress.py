@@ -54,7 +54,7 @@ class Printer:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._signs: dict[str, list[int]] = {}
+        self._alerts: dict[str, list[int]] = {}
 
     def say(self, line: str) -> None:
         """Print the line."""
@@ -65,14 +65,14 @@ class Printer:
         for note in notes:
             self._terminal.offer(f"rank 0: {note}")
 
-    def sign(self, rank: int, sign: Alert) -> None:
+    def alert(self, rank: int, alert: Alert) -> None:
         """Print that a peer's training goes wrong: in full for the first peer, briefly for the others."""
-        seen = self._signs.setdefault(sign.kind, [])
+        seen = self._alerts.setdefault(alert.kind, [])
         seen.append(rank)
         if len(seen) == 1:
-            self._terminal.offer(f"rank {rank}: {sign.text}")
+            self._terminal.offer(f"rank {rank}: {alert.text}")
         elif len(seen) <= _MOST_ALERTS:
-            self._terminal.offer(f"rank {rank}: {_SHORT[sign.kind]}, like rank {seen[0]}")
+            self._terminal.offer(f"rank {rank}: {_SHORT[alert.kind]}, like rank {seen[0]}")
 
 
 class PlainLines(Printer, AbstractContextManager["PlainLines"]):

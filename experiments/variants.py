@@ -13,7 +13,7 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.settings import TaskSettings
 

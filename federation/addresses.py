@@ -108,7 +108,7 @@ def bulk_port(network: NetworkPart, size: int, rank: int) -> int | None:
     """With keys, the port at which this rank accepts second connections for bodies; None for none.
 
     Raises:
-        AddressError: there is one for a rank that nobody dials at a port.
+        AddressError: A rank that is not dialled at a port has one.
     """
     if network.encrypt:
         return 0
@@ -150,13 +150,11 @@ def _check_free(address: str, key: str) -> None:
     """Refuse a path that exists, because binding would take it over from another peer or from a file of the user's."""
     path = Path(address.removeprefix("ipc://"))
     if not path.parent.is_dir():
-        raise AddressError(
-            f"{key} = {address!r}: there is no folder {str(path.parent)!r}; make it, for its peers alone"
-        )
+        raise AddressError(f"{key} = {address!r}: no folder {str(path.parent)!r} exists; make it, for its peers alone")
     if not path.exists():
         return
     if not path.is_socket():
-        raise AddressError(f"{key} = {address!r}: there is a file of that name; choose another one, or remove it")
+        raise AddressError(f"{key} = {address!r}: a file of that name exists; choose another one, or remove it")
     with socket.socket(socket.AF_UNIX) as knock, suppress(OSError):
         knock.connect(str(path))
         raise AddressError(f"{key} = {address!r} is in use: stop what listens there or choose another path")
@@ -192,11 +190,7 @@ def _unmapped(host: str) -> str:
 
 
 def _bindable(host: str, key: str, port: int) -> str:
-    """The host's IP address, IPv4 before IPv6: ZeroMQ binds addresses of interfaces, not names.
-
-    Raises:
-        AddressError: The name cannot be resolved, or names only this host's loopback, as Debian's 127.0.1.1.
-    """
+    """The host's IP address, IPv4 before IPv6: ZeroMQ binds addresses of interfaces, not names."""
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -2,8 +2,8 @@
 
 The attacked peer is the product's own learner: clipping, sampling, noise, ledger, release and mixing are a run's.
 Its two neighboring data sets are as far apart as the claim allows. At client level an update lies far beyond the clip
-norm in one direction. At sample level there is one record more, the canary, with such a gradient. The neighbor knows
-all else.
+norm in one direction. At sample level one data set has one record more, the canary, with such a gradient. The
+neighbor knows all else.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def check_sample(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:
     """Refuse a claim of which so few runs could leave half the noise unnoticed.
 
     Raises:
-        ConfigurationError: Names a noise multiplier with which they could not, if there is one near.
+        ConfigurationError: Names a noise multiplier with which they could not, if one is near.
     """
 
     def able(noise: float) -> bool:

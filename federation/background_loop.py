@@ -53,7 +53,7 @@ class BackgroundLoop:
 def _answering(stop: Callable[[], None]) -> Iterator[None]:
     """Within it Ctrl-C calls `stop` and raises nothing: a second exception would end what answers the first.
 
-    Where somebody else answers Ctrl-C already, or this is not the main thread, nothing is changed.
+    Nothing changes where another handler answers Ctrl-C already, or on another thread than the main one.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -84,7 +84,7 @@ def _wait(ended: threading.Event, stop: Callable[[], None], thread: threading.Th
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Ctrl-C is answered at the end of it: an exception within `Thread.start` leaves open whether there is a thread."""
+    """Ctrl-C is answered at the end: an exception within `Thread.start` leaves open whether a thread has started."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is None:  # None: a handler that Python cannot put back
         yield

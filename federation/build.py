@@ -48,7 +48,7 @@ from dpeer.training import (
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataPart, DataSettings, TrainingPart
@@ -67,7 +67,7 @@ class PeerParts:
     facts: dict[str, Any]
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
-    """Lines that the user is told when the peer starts."""
+    """Lines for the user when the peer starts."""
     baseline: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
     watch: AlertMonitor
@@ -77,7 +77,7 @@ class PeerParts:
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
-    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
+    """Digests of the peer's rows, for others on this host; None with privacy, or where rows have no digest."""
 
 
 def build(
@@ -169,7 +169,7 @@ def build(
         session=session, options=config.options,
     )  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
-        raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
+        raise AlgorithmError(f"algorithm {how.algorithm}: it declares that it shares nothing, and shares something")
     facts = {
         "size": config.graph.size,
         "topology": config.graph.topology,

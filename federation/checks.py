@@ -11,8 +11,8 @@ from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
 from dpeer.training.mixing.robust_setting import Robust
-from dpeer.training.privacy_origin import Origin
 from dpeer.training.settings import TrainingPart
+from dpeer.training.store import Origin
 
 
 def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:
@@ -27,15 +27,15 @@ def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topol
             check_mixing(privacy.dp_adversary, None if value is None else f"{name} {value}")
     if not robust:
         return
-    said = f"--robust {training.robust}"
+    flag = f"--robust {training.robust}"
     if graph.directed:
         raise ConfigurationError(
-            f"{said} with {graph.name}: peers there hear others than hear them, and what the rule withstands is known "
+            f"{flag} with {graph.name}: peers there hear others than hear them, and what the rule withstands is known "
             "where neighbors hear each other, as in ring, exponential and full"
         )
     reason = _unsuited(graph, Robust.parse(training.robust))
     if reason is not None:
-        raise ConfigurationError(f"{said} with {graph.name}: {reason}")
+        raise ConfigurationError(f"{flag} with {graph.name}: {reason}")
 
 
 @lru_cache(maxsize=4)  # all peers of a process ask
@@ -90,7 +90,7 @@ _WAYS = {
     Origin.CLIENT: "a run with --privacy client has saved it, which trains without noise and protects messages alone",
     Origin.POST: "a run with --privacy sample --dp-head post has saved it, which ends with training without noise",
 }
-"""How records that somebody wanted to protect came into a file without noise."""
+"""How records that a run had to protect came into a file without noise."""
 
 
 def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
@@ -115,7 +115,7 @@ def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
 
 
 def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str]:
-    """What the user is told at the start of a private run about first weights of a run without privacy."""
+    """Notes at the start of a private run on first weights of a run without privacy."""
     if privacy == "none" or task.initial is None or task.initial.origin is not Origin.NONE:
         return []
     return [

@@ -66,7 +66,7 @@ class Channel:
         except BlockingIOError:
             self._loop.add_writer(self._end, self._give)
         except OSError:
-            self._end_talking()  # it may still have said why it has gone
+            self._end_talking()  # its last message may name the reason
         else:
             self._loop.remove_writer(self._end)
             self._all_sent.set()

@@ -83,14 +83,14 @@ async def _run(
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     channel = Channel(end)
-    reports = _Reports(channel)
+    reports = Reports(channel)
     stopper = Stopper(128 + signal.SIGTERM)
-    told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
-    listening = asyncio.create_task(_listen(channel, told, stopper))
+    met: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
+    listening = asyncio.create_task(_listen(channel, met, stopper))
 
     async def meet(bound: str | None) -> Mapping[int, str]:
         channel.send({"kind": "listening", "address": bound})
-        return await told
+        return await met
 
     try:
         outcome = await serve(
@@ -119,7 +119,7 @@ async def _run(
     return 0
 
 
-class _Reports:
+class Reports:
     """Tells the launcher what happens, without ever waiting for it.
 
     What waits is bounded: records beyond that are dropped here. The launcher sees which rounds it lacks by the next
@@ -139,15 +139,15 @@ class _Reports:
         self._channel.offer(event)
 
     def end(self, event: dict[str, Any]) -> None:
-        """Tell how the run has ended, and how many rounds there are records of."""
+        """Send how the run has ended, and the number of rounds with records."""
         self._channel.send({**event, "completed": self._completed})
 
 
-async def _listen(channel: Channel, told: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
+async def _listen(channel: Channel, met: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
     while (message := await channel.receive()) is not None and message["kind"] != "stop":
-        if not told.done():
-            told.set_result({int(rank): address for rank, address in message["addresses"].items()})
-    stopper.stop()  # we are told to, or the launcher is gone and nobody is left who could tell us
+        if not met.done():
+            met.set_result({int(rank): address for rank, address in message["addresses"].items()})
+    stopper.stop()  # asked to, or the launcher is gone
 
 
 def _redirect_output(path: Path) -> None:

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dpeer import training
 from dpeer.encoding import read_text
@@ -26,8 +26,6 @@ from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
     from dpeer.training import Algorithm, Hyperparameters
-
-P = TypeVar("P", bound=Section)
 
 DEFAULT_FILE = Path("dpeer.toml")
 _RATES = ("body_lr", "head_lr")
@@ -98,7 +96,7 @@ def parse_option(text: str, where: str = "--task-option", example: str = "data=/
     """A KEY=VALUE, such as of --task-option; the value is TOML where it can be, else the text itself.
 
     Raises:
-        ConfigurationError: there is no `=`.
+        ConfigurationError: The `=` is missing.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -114,7 +112,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file; `what` names the file's purpose in error messages.
 
     Raises:
-        ConfigurationError: There is no such file, or it is not TOML.
+        ConfigurationError: The file is missing, or is not TOML.
     """
     try:
         return tomllib.loads(read_text(path))
@@ -126,6 +124,18 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 def _tables(ranks: object) -> list[dict[str, Any]]:
     return [own for own in ranks.values() if isinstance(own, dict)] if isinstance(ranks, dict) else []
+
+
+PARTS: Mapping[str, type[Section]] = {
+    "graph": GraphSettings,
+    "data": DataPart,
+    "training": TrainingPart,
+    "privacy": PrivacySettings,
+    "run": RunPart,
+    "host": HostPart,
+    "network": NetworkPart,
+}
+"""The parts of a run's configuration, in the order of `Settings`."""
 
 
 @dataclass(frozen=True)
@@ -158,14 +168,13 @@ class RunConfig:
 
     def values(self) -> dict[str, Any]:
         """All settings by name."""
-        parts = (self.graph, self.data, self.training, self.privacy, self.run, self.host, self.network)
-        return {name: value for part in parts for name, value in part if name != "rank"}
+        return {name: value for part in PARTS for name, value in getattr(self, part) if name != "rank"}
 
     def plain(self) -> dict[str, Any]:
         """All settings as plain JSON values, in the order of `Settings`."""
         values: dict[str, Any] = {}
-        for part in (self.graph, self.data, self.training, self.privacy, self.run, self.host, self.network):
-            values |= part.model_dump(mode="json", exclude={"rank"})
+        for part in PARTS:
+            values |= getattr(self, part).model_dump(mode="json", exclude={"rank"})
         return values
 
 
@@ -183,27 +192,23 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
     """
     algorithm, given = training.find_algorithm(settings.algorithm), settings.model_fields_set
     values = dict(settings) | _defaults(settings)
-    values |= _flagged_options(algorithm, values, given)
+    flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
+    _check_given_once(flagged, options, given)
+    values |= {name: options[name] for name in flagged.keys() & options.keys()}
     # Whether the default holds samples out, so that a peer with too few of them trains on all.
     if_enough = values["keep"] == "auto" and values["validation"] is None
-    values |= _kept_model(values)
-
-    def part(kind: type[P]) -> P:
-        return kind.model_construct(**{name: values[name] for name in kind.model_fields})
-
+    # Under privacy and in a paper's run no data choose a model; those that are measured on have not chosen it either.
+    fair = values["privacy"] == "none" and not values["preset"] and values["evaluate_on"] == "test"
+    values["keep"], values["validation"] = _kept_model(values["keep"] or "last", values["validation"], fair=fair)
+    parts: dict[str, Any] = {
+        name: part.model_construct(**{field: values[field] for field in part.model_fields})
+        for name, part in PARTS.items()
+    }
     return RunConfig(
         rank=rank,
-        graph=part(GraphSettings),
-        data=part(DataPart),
-        training=part(TrainingPart),
-        privacy=part(PrivacySettings),
-        network=part(NetworkPart),
-        host=part(HostPart),
-        run=part(RunPart),
+        **parts,
         algorithm=algorithm,
-        options=training.make_options(
-            algorithm, {**training.options_among(algorithm, values), **settings.algorithm_options}
-        ),
+        options=training.make_options(algorithm, {**flagged, **options}),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
         chosen=frozenset(given),
         held_out_if_enough=if_enough,
@@ -238,11 +243,7 @@ def _defaults(settings: Settings) -> dict[str, Any]:
 
 
 def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]) -> dict[str, float]:
-    """The default rates of AdamW.
-
-    Raises:
-        ConfigurationError: The preset's rates would be used, which are those of another optimizer.
-    """
+    """The default rates of AdamW."""
     of_sgd = preset.get("optimizer") != "adamw"
     if of_sgd and (strange := [name for name in _RATES if name in preset and name not in given]):
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
@@ -253,33 +254,20 @@ def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]
     return dict.fromkeys(_RATES, _OF_ADAMW)
 
 
-def _flagged_options(algorithm: type[Algorithm], values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """The options with a flag of their own that `--algorithm-option` sets.
-
-    Raises:
-        ConfigurationError: An option is given in both ways, with different values.
-    """
-    flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
-    found = {name: options[name] for name in flagged.keys() & options.keys()}
-    for name, value in found.items():
-        if name in given and flagged[name] != value:
+def _check_given_once(flagged: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str]) -> None:
+    """Refuse an option that a flag of its own and `--algorithm-option` give with different values."""
+    for name in flagged.keys() & options.keys():
+        if name in given and flagged[name] != (value := options[name]):
             raise ConfigurationError(
                 f"--algorithm-option {name}={value} and --{name.replace('_', '-')} {flagged[name]} are the same "
                 "option: give one of them"
             )
-    return found
 
 
-def _kept_model(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The kept model in place of "auto", and the share of samples held out to choose it by.
-
-    No data without noise choose under privacy, and none in a paper's run; validation data that are measured have not
-    chosen the model.
-    """
-    fair = values["privacy"] == "none" and not values["preset"] and values["evaluate_on"] == "test"
-    keep, share = values["keep"] or "last", values["validation"]
+def _kept_model(keep: str, validation: float | None, *, fair: bool) -> tuple[str, float]:
+    """The kept model in place of "auto", and the share of samples held out to choose it by."""
     if keep == "auto":
-        keep = "best" if fair and share != 0 else "last"
-    if share is None:
-        share = VALIDATION if fair and keep == "best" else 0.0
-    return {"keep": keep, "validation": share}
+        keep = "best" if fair and validation != 0 else "last"
+    if validation is None:
+        validation = VALIDATION if fair and keep == "best" else 0.0
+    return keep, validation

@@ -35,7 +35,7 @@ def partition_of(task: str, way: str | None, parts: Mapping[str, list[int]], con
         task: The task's name.
         way: How the common pool was divided.
         parts: The places of the rank's samples in the pool, by the data set they are for.
-        content: SHA-256 of all samples; None where nobody knows.
+        content: SHA-256 of all samples; None where unknown.
     """
     return {"task": task, "partition": way, **parts, "sha256": _hash_of_parts(parts), "content_sha256": content}
 
@@ -55,7 +55,7 @@ def save_data_files(
         What to warn of, a sentence each: a file was damaged or missing and was made again.
 
     Raises:
-        CheckpointError: When resuming, one is another than the run began with, or nobody knows whether it is.
+        CheckpointError: When resuming, one is another than the run began with, or that is unknown.
     """
     warnings = (
         _save_preparation(folder, preparation, resume=resume),
@@ -84,11 +84,7 @@ def _save_partition(folder: Path, partition: Mapping[str, Any] | None, *, resume
 
 
 def _check_held_out(path: Path, partition: Mapping[str, Any] | None, folder: Path) -> None:
-    """Refuse a run of a task of one's own that holds samples out and resumes one that did not, or the reverse.
-
-    Raises:
-        CheckpointError: It is one.
-    """
+    """Refuse a run of a task of one's own that holds samples out and resumes one that did not, or the reverse."""
     began_with = path.exists() or PARTITION in _kept(folder)
     if partition is None and began_with:
         now, then = "trains on", "held out: leave --keep and --validation out"
@@ -125,9 +121,6 @@ def _make_again(path: Path, content: Mapping[str, Any], now: Mapping[str, str], 
 
     Returns:
         What to warn of.
-
-    Raises:
-        CheckpointError: It is another one.
     """
     state = "damaged" if path.exists() else "missing"
     if checkpoint.completed(folder) > 0 and _kept(folder).get(path.name) != now[path.name]:
@@ -158,7 +151,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _whole_partition(path: Path) -> dict[str, Any] | None:
-    """A partition.json whose lists are what its hash says; None if there is none."""
+    """A partition.json whose lists agree with its hash; None without one."""
     content = _read(path)
     if content is None:
         return None

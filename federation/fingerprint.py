@@ -12,7 +12,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.settings import OptionSettings
@@ -45,7 +45,7 @@ def fingerprint(
     name = facts_of(algorithm).name
     flagged = flagged_options(algorithm)
 
-    def said(name: str) -> str:
+    def key_of(name: str) -> str:
         """An option's key: one of a user's own must not take the place of a setting of the same name."""
         return name if name in flagged else f"option {name}"
 
@@ -62,7 +62,7 @@ def fingerprint(
         "seed partition": values["seed"] if values["seed_partition"] is None else values["seed_partition"],
         **{name: values[name] for name in shared() if not _left_out(name, values[name])},
         **({} if values["codec"] is None else codecs.identity(values["codec"])),
-        **{said(name): value for name, value in _compared(algorithm, options).items()},
+        **{key_of(name): value for name, value in _compared(algorithm, options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
@@ -99,8 +99,8 @@ def divided(task: Task, partition: str | None, test_split: str, *, private: bool
     """
     if task.division is None:
         return {}
-    said = {"partition": partition, "test split": test_split}
-    return said if private else said | {"division of the samples": task.division[:16]}
+    how = {"partition": partition, "test split": test_split}
+    return how if private else how | {"division of the samples": task.division[:16]}
 
 
 def of_model(task: Task) -> dict[str, Any]:
@@ -110,8 +110,10 @@ def of_model(task: Task) -> dict[str, Any]:
     """
     built = task.built or {}
     usual = MODELS[built["model"]].options() if built.get("options") else {}
-    said = {f"model option {name}": value for name, value in built.get("options", {}).items() if value != usual[name]}
-    return said if task.initial is None else said | {"initial weights": task.initial.sha256[:16]}
+    options = {
+        f"model option {name}": value for name, value in built.get("options", {}).items() if value != usual[name]
+    }
+    return options if task.initial is None else options | {"initial weights": task.initial.sha256[:16]}
 
 
 NAMED_SINGLY = 4096
@@ -121,7 +123,7 @@ NAMED_SINGLY = 4096
 def named(task: Task, shares: str) -> dict[str, Any]:
     """Hashes of names that must mean the same to peers with files of their own: hashes, since names may be private.
 
-    Each name has one, and one of what it means, so that a difference can be told by the names of one's own. With a
+    Each name has one, and one of what it means, so that a peer finds a difference by its own names. With a
     schema these are all its columns, with their definitions; without one the columns and the classes. A peer without a
     schema that keeps a head of its own may number its classes as it likes.
 
@@ -129,10 +131,10 @@ def named(task: Task, shares: str) -> dict[str, Any]:
         task: The peer's.
         shares: The part of the model that the algorithm sends.
     """
-    said = {field: None if names is None else _hashes(names) for field, names in _meanings(task, shares).items()}
-    if "classes" in said:
-        said["order of the classes"] = _hash(json.dumps(task.names["classes"]))
-    return said
+    found = {field: None if names is None else _hashes(names) for field, names in _meanings(task, shares).items()}
+    if "classes" in found:
+        found["order of the classes"] = _hash(json.dumps(task.names["classes"]))
+    return found
 
 
 def own_names(task: Task, shares: str) -> dict[str, dict[str, str]]:

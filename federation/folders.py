@@ -69,7 +69,7 @@ def check(
 
     Raises:
         OutputError: an earlier run is in the way, or the folder cannot be written.
-        CheckpointError: there is nothing to resume.
+        CheckpointError: Nothing can be resumed.
     """
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")

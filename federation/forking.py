@@ -66,11 +66,7 @@ def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext
 
 @contextmanager
 def _short_folder() -> Iterator[None]:
-    """Multiprocessing makes its socket in a folder short enough for one, whatever TMPDIR is.
-
-    Raises:
-        ConfigurationError: No short folder can be written.
-    """
+    """Multiprocessing makes its socket in a folder short enough for one, whatever TMPDIR is."""
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError:

@@ -55,7 +55,7 @@ def make_model(
 
     Raises:
         ConfigurationError: The folder is none of a peer, or what the peer was made of (data, task) is not there.
-        CheckpointError: There is no checkpoint, or it is damaged or of another version.
+        CheckpointError: The checkpoint is missing, damaged or of another version.
         OutputError: The peer runs, or a model is in the way.
     """
     rank = _rank(folder)
@@ -69,13 +69,9 @@ def make_model(
 
 
 def _rank(folder: Path) -> int:
-    """The rank that a folder is of.
-
-    Raises:
-        ConfigurationError: It is of none.
-    """
+    """The rank that a folder is of."""
     if not folder.is_dir():
-        raise ConfigurationError(f"there is no folder {str(folder)!r}; name a rank's folder, such as dpeer-run/rank-0")
+        raise ConfigurationError(f"no folder {str(folder)!r} exists; name a rank's folder, such as dpeer-run/rank-0")
     found = _RANK.fullmatch(folder.resolve().name)
     if found is None:
         inside = sorted(path.name for path in folder.glob("rank-*"))
@@ -85,16 +81,10 @@ def _rank(folder: Path) -> int:
 
 
 def _settings(folder: Path) -> Settings:
-    """The settings that the peer was started with.
-
-    Raises:
-        CheckpointError: There is no checkpoint, or none that has them.
-    """
+    """The settings that the peer was started with."""
     found = checkpoint.latest(folder / checkpoint.FOLDER)
     if found is None:
-        raise CheckpointError(
-            f"{str(folder)!r} has no checkpoint: its peer has completed no round, so there is no model"
-        )
+        raise CheckpointError(f"{str(folder)!r} has no checkpoint: its peer has completed no round, so it has no model")
     extra = checkpoint.noted(folder)
     if not extra:
         checkpoint.read(found, lambda learner: None)  # says what is damaged
@@ -112,11 +102,7 @@ def _settings(folder: Path) -> Settings:
 
 
 def _check_free(model: Path, completed: int) -> None:
-    """Refuse to replace a model unless it is of fewer rounds.
-
-    Raises:
-        OutputError: It would be.
-    """
+    """Refuse to replace a model unless it is of fewer rounds."""
     if not model.exists():
         return
     rounds = table_or_empty(read_object(card_of(model)).get("federation")).get("completed_rounds")
@@ -142,8 +128,8 @@ def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say
     files = RankFolder(replace(parts.peer, out=folder), parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()
     summary: dict[str, Any] = read_object(folder / SUMMARY)
-    said = summary.get("completed_rounds") == completed  # it stays: it knows more than a checkpoint does
+    stays = summary.get("completed_rounds") == completed  # it has more than a checkpoint
     ended = "done" if completed == rounds else KILLED
-    status = str(summary.get("status")) if said else ended
-    files.conclude(status, model=model, summarize=summarize and not said)
+    status = str(summary.get("status")) if stays else ended
+    files.conclude(status, model=model, summarize=summarize and not stays)
     return Made(model, status, completed, rounds)

@@ -26,7 +26,7 @@ class Mount:
 
 
 def mount_of(path: Path) -> Mount | None:
-    """The mount that a file lies on, links followed; None where it cannot be told (not on Linux)."""
+    """The mount that a file lies on, links followed; None where that is unknown (not on Linux)."""
     try:
         lines = MOUNTINFO.read_text(errors="surrogateescape").split("\n")
     except OSError:
@@ -188,7 +188,7 @@ def _open_to_others(mode: int) -> bool:
 def _accepted(path: Path) -> str | None:
     """Why a file is accepted that others can read, in a line; None where it is not.
 
-    Docker and Kubernetes mount secrets with modes that nobody can change there: on a read-only mount, or on a tmpfs as
+    Docker and Kubernetes mount secrets with modes that cannot be changed there: on a read-only mount, or on a tmpfs as
     root's. Nobody but the owner may write it.
     """
     found, mount = path.stat(), mount_of(path)
@@ -211,7 +211,7 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
     """Make a secret key for a rank; returns its file and its public key.
 
     Raises:
-        ConfigurationError: there is such a file, which is left as it is, or it cannot be written.
+        ConfigurationError: The file exists and is left as it is, or it cannot be written.
     """
     secret = new_secret()
     path = folder / f"rank-{rank}.secret"
@@ -237,14 +237,14 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
 
 
 def keyrings(size: int) -> list[Keyring]:
-    """Keys for a federation on one machine, that are known to nobody else and end with it."""
+    """Keys for a federation on one machine, which end with it and are known in its processes alone."""
     secrets = [new_secret() for _ in range(size)]
     listed = {rank: (public_of(secret),) for rank, secret in enumerate(secrets)}
     return [Keyring(secret, listed) for secret in secrets]
 
 
-def _keys(rank: int, said: str | list[str]) -> tuple[bytes, ...]:
-    texts = [said] if isinstance(said, str) else said
+def _keys(rank: int, given: str | list[str]) -> tuple[bytes, ...]:
+    texts = [given] if isinstance(given, str) else given
     if not 1 <= len(texts) <= 2:
         raise ConfigurationError(
             f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
@@ -263,7 +263,7 @@ def _key(text: str, where: str) -> bytes:
 
 
 def _parsed(text: str, where: str, what: str) -> bytes:
-    """The key in a secret's text. What is wrong is said without its content."""
+    """The key in a secret's text. Errors do not show its content."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     try:
         key = bytes.fromhex(lines[0]) if len(lines) == 1 else b""

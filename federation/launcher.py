@@ -48,7 +48,7 @@ class Launcher:
 
     Args:
         settings: The federation's.
-        view: Is told what happens.
+        view: Gets the progress.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
     """
@@ -82,7 +82,7 @@ class Launcher:
                 self._members.append(await self._start(context, rank))
             if self._stopping:
                 self._ask_all()  # those that were being started when it was asked for
-            relays = [asyncio.create_task(self._relay(member)) for member in self._members]
+            relays = [asyncio.create_task(self.relay(member)) for member in self._members]
             introduction = asyncio.create_task(self._introduce())
             await asyncio.gather(*relays)
             introduction.cancel()
@@ -129,7 +129,8 @@ class Launcher:
         for member in self._members:
             member.channel.send({"kind": "addresses", "addresses": known})
 
-    async def _relay(self, member: Member) -> None:
+    async def relay(self, member: Member) -> None:
+        """Show what a peer reports, until its channel ends."""
         while (message := await member.channel.receive()) is not None:
             match message["kind"]:
                 case "listening":
@@ -148,8 +149,8 @@ class Launcher:
                     self._record(member, message["entry"])
                 case "waiting":
                     self._view.waiting(member.rank, message["neighbors"])
-                case "sign":
-                    self._view.sign(member.rank, Alert(**message["sign"]))
+                case "alert":
+                    self._view.alert(member.rank, Alert(**message["alert"]))
                 case "end":
                     await self._catch_up(member, message["completed"])
                     member.status = message["status"]
@@ -182,7 +183,7 @@ class Launcher:
         if code:
             member.status = "failed"
             self.first_failure = self.first_failure or member
-            # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
+            # Before all are connected no peer can go on without it; later the others can, and report the loss.
             if not self.connected and not self._stopping:
                 self.stop()
         self._view.status(member.rank, member.status)

@@ -19,12 +19,12 @@ def model_folder(run: Path) -> Path:
     """The folder that has a model: the one that is named, or its only ``rank-R``.
 
     Raises:
-        ConfigurationError: There is none, or there are several.
+        ConfigurationError: It has none, or several.
     """
     if (run / MODEL).is_file():
         return run
     if not run.is_dir():
-        raise ConfigurationError(f"there is no folder {str(run)!r}; name a rank's folder, such as dpeer-run/rank-0")
+        raise ConfigurationError(f"no folder {str(run)!r} exists; name a rank's folder, such as dpeer-run/rank-0")
     ranks = sorted((path.parent for path in run.glob(f"rank-*/{MODEL}")), key=lambda path: (len(path.name), path.name))
     if len(ranks) == 1:
         return ranks[0]
@@ -38,13 +38,13 @@ def read_card(folder: Path) -> dict[str, Any]:
     """The card of the model in a rank's folder.
 
     Raises:
-        CheckpointError: There is none, or it is damaged or of a later version.
+        CheckpointError: It is missing, damaged or of a later version.
     """
     path = folder / CARD
     try:
         card = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"there is no {str(path)!r} beside the model") from error
+        raise CheckpointError(f"no {str(path)!r} lies beside the model") from error
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if card is None or card.get("format") != FORMAT:
@@ -68,7 +68,7 @@ def load_model(
 
     Raises:
         CheckpointError: The files are missing or damaged, or of another model than `module`.
-        ConfigurationError: There is no such folder, or nobody knows how to make the model.
+        ConfigurationError: The folder is missing, or how to make the model is unknown.
     """
     if not isinstance(folder, str | Path):
         raise ConfigurationError(f"folder = {folder!r}: expected a path")

@@ -10,7 +10,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.data.holdout import FEWEST
 

@@ -240,7 +240,7 @@ def find_preset(name: str) -> Preset:
     """The preset of this name.
 
     Raises:
-        UnknownName: There is none; the error names the nearest.
+        UnknownName: No preset has the name; the error names the nearest.
     """
     if name not in PRESETS:
         raise UnknownName("preset", name, PRESETS)

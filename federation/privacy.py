@@ -15,7 +15,7 @@ from dpeer.privacy.ledger_file import read_or_none
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.topology import Participation, TimeVaryingTopology, Topology
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state_files import REST
 
@@ -102,7 +102,7 @@ def check_ledger(folder: Path) -> None:
 def sent_unrecorded(folder: Path) -> bool:
     """Whether a rank's last run has sent more than its ledger has: it is lost, damaged, or there never was one.
 
-    A private run whose ledger has lost releases counts as one without noise, for nobody knows what is missing.
+    A private run whose ledger has lost releases counts as one without noise, for what is missing is unknown.
     """
     run = current(folder / FOLDER)
     if run.noiseless:
@@ -115,7 +115,7 @@ def sent_unrecorded(folder: Path) -> bool:
     if metrics.torn and not metrics.lines and metrics.damaged == 1:
         # It was killed while it saved its first round, and has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()
-    # Of a private run the ledger has each release, whatever has become of the lines. Where nobody knows, it counts.
+    # A private run's ledger has each release, whatever has become of the lines. What is unknown counts.
     private = _saved(folder, "releases") is not None
     damaged = metrics.damaged > metrics.torn and not private
     unknown = damaged or any(line.bytes_sent is None for line in metrics.lines)

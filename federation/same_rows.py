@@ -89,7 +89,7 @@ class Registry:
         """Leave this peer's digests in the folder while the block runs."""
         path = self._folder / f"{self._federation}-{self._rank}-{os.getpid()}.rows"
         made = path.with_suffix(".new")
-        with _one_at_a_time(self._folder):  # between opening and locking nobody may take it for a killed peer's
+        with _one_at_a_time(self._folder):  # between opening and locking it must not look like a killed peer's
             made.unlink(missing_ok=True)
             file = os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,7 +126,7 @@ class Registry:
 
 @contextmanager
 def registered(fingerprint: Mapping[str, Any], rank: int, held: Held | None) -> Iterator[Registry | None]:
-    """Take part in the comparison while the block runs; None where nothing is to be compared, or there is no folder."""
+    """Take part in the comparison while the block runs; None where nothing is compared, or without a folder."""
     with ExitStack() as stack:
         registry = None
         with suppress(OSError):  # no room, or a folder without locks: then nothing can be found
@@ -159,10 +159,10 @@ def held_rows(task: Task) -> Held | None:
 
 
 def private_folder(*, make: bool = True) -> Path | None:
-    """The folder of this user's peers on this host, which nobody else can read; None where it cannot be had.
+    """The folder of this user's peers on this host, which this user alone can read; None where it cannot be had.
 
     Args:
-        make: Whether it is made where there is none.
+        make: Whether a missing one is made.
     """
     usual = os.environ.get("XDG_RUNTIME_DIR")
     for place in (usual, tempfile.gettempdir()):
@@ -180,18 +180,14 @@ def private_folder(*, make: bool = True) -> Path | None:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Within it no other peer makes or removes files of the folder.
-
-    Raises:
-        OSError: The folder has no key, or cannot be locked.
-    """
+    """Within it no other peer makes or removes files of the folder."""
     with (folder / "key").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed peers have left: files that nobody holds a lock on."""
+    """Remove what killed peers have left: files without a lock."""
     if not (folder / "key").exists():
         return
     with _one_at_a_time(folder):
@@ -202,11 +198,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _key_of(folder: Path) -> bytes:
-    """The folder's key, drawn by whoever comes first.
-
-    Raises:
-        OSError: It cannot be written or read, or is damaged.
-    """
+    """The folder's key, drawn by the first peer."""
     path = folder / "key"
     if not path.exists():
         drawn = folder / f"key-{os.getpid()}"
@@ -225,12 +217,7 @@ def _key_of(folder: Path) -> bytes:
 
 
 def _read(path: Path) -> tuple[int, Held] | None:
-    """Whose digests a file has, and these; None, and the file is removed, where its peer does not run any more.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError, KeyError, TypeError: It is damaged.
-    """
+    """Whose digests a file has, and these; None, and the file is removed, where its peer does not run any more."""
     with path.open("rb") as file:
         with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

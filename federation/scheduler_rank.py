@@ -54,11 +54,7 @@ def _from_environment() -> int:
 
 
 def _of_array() -> int:
-    """The place of a Slurm array's task: every task of an array is a job of its own, in which SLURM_PROCID begins at 0.
-
-    Raises:
-        ConfigurationError: The job has several processes too, or the array has gaps.
-    """
+    """The place of a Slurm array's task: each task is a job of its own, in which SLURM_PROCID begins at 0."""
     task = _number(os.environ["SLURM_ARRAY_TASK_ID"], "SLURM_ARRAY_TASK_ID =")
     process, processes = os.environ.get("SLURM_PROCID", "0"), os.environ.get("SLURM_NTASKS", "1")
     if process != "0" or processes != "1":

@@ -38,7 +38,7 @@ from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "alert", "alert": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -126,7 +126,7 @@ async def serve(
         new_data: The data are others than those of earlier runs in the folder.
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
-        report: Is told what happens on the way.
+        report: Gets the progress.
 
     Raises:
         Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
@@ -153,7 +153,7 @@ async def serve(
             stopper.ended()
             return outcome
     except Exception as error:
-        log.to_file_only()  # whoever called prints it
+        log.to_file_only()  # the caller prints it
         traceback = not isinstance(error, DpeerError) or settings.log_level == "debug"
         log.error("run-failed", message=str(error), reason=type(error).__name__, exc_info=traceback)
         raise
@@ -222,7 +222,7 @@ async def _serve(
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
         on_connected=connected,
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
-        on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
+        on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
         watch=parts.watch,
         background=parts.baseline,
         at_once=compare,

@@ -55,7 +55,7 @@ TABLES = tuple(
 
 
 def _of_rank() -> dict[str, Any]:
-    """The settings that a federation file may give one rank, each left out unless it is said."""
+    """The settings that a federation file may give one rank, each optional."""
     found: dict[str, Any] = {}
     for name, field in _AllSettings.model_fields.items():
         if meaning_of(field).of_rank:
@@ -103,7 +103,7 @@ class Settings(NetworkPart, _AllSettings):
         for name, value in self._of_preset().items():
             if name not in self.model_fields_set:
                 setattr(self, name, value)
-                self.model_fields_set.discard(name)  # nobody said so
+                self.model_fields_set.discard(name)  # not given
         if self.fresh_neighbors is not None:
             asked = self.topology if "topology" in self.model_fields_set else None
             self.topology, _ = fresh_topology(self.fresh_neighbors, asked)
@@ -116,14 +116,14 @@ class Settings(NetworkPart, _AllSettings):
         if not self.preset:
             return {}
         preset = find_preset(self.preset)
-        said = "algorithm" in self.model_fields_set
-        return preset.values_for(self.algorithm if said else preset.values.get("algorithm", self.algorithm))
+        given = "algorithm" in self.model_fields_set
+        return preset.values_for(self.algorithm if given else preset.values.get("algorithm", self.algorithm))
 
     def of_rank(self, rank: int) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.
 
         Raises:
-            ConfigurationError: there is no such rank.
+            ConfigurationError: The rank does not exist.
         """
         if not 0 <= rank < self.size:
             raise ConfigurationError(
@@ -138,12 +138,12 @@ class Settings(NetworkPart, _AllSettings):
 
 
 def as_run(settings: Settings) -> Settings:
-    """The settings as start, cluster and simulate take them: which model is kept is found out where nobody says."""
+    """The settings as start, cluster and simulate take them: the kept model is "auto" by default."""
     return settings if settings.keep is not None else settings.model_copy(update={"keep": "auto"})
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings of a rank that there is not.
+    """Refuse settings of a rank that does not exist.
 
     Args:
         settings: The federation's.
@@ -196,7 +196,7 @@ def check_own_data(settings: Settings) -> None:
 
 
 _IN_PLACE = (*TABLES, "rank")
-"""Settings that a script may change without assigning them, so that they do not count as said."""
+"""Settings that a script may change without assigning them, so that they do not count as given."""
 
 
 def revalidated(settings: Settings) -> Settings:
@@ -211,10 +211,10 @@ def revalidated(settings: Settings) -> Settings:
     """
     values = dict(settings)
     names = {*settings.model_fields_set, *(name for name in _IN_PLACE if values[name] != default_of(name))}
-    said = {name: value for name, value in values.items() if name in names}
-    if isinstance(said.get("rank"), dict):
-        said["rank"] = {rank: _own(own) for rank, own in said["rank"].items()}
-    made = Settings.model_validate(said)
+    given = {name: value for name, value in values.items() if name in names}
+    if isinstance(given.get("rank"), dict):
+        given["rank"] = {rank: _own(own) for rank, own in given["rank"].items()}
+    made = Settings.model_validate(given)
     check_ranks(made)
     for name, options in _options(made):
         for key, value in options.items():

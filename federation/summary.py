@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.peer.checkpoint import learner_folder
-from dpeer.results.costs import worst
+from dpeer.results.costs import largest
 from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
@@ -107,7 +107,7 @@ def add_comparison(out: Path, other: Path, algorithm: str, found: Mapping[str, A
 
 
 def renew(out: Path) -> None:
-    """Collect DIR/summary.json anew from the peers' summaries, if there is one: a comparison was made later."""
+    """Collect DIR/summary.json anew from the peers' summaries, if it exists: a comparison was made later."""
     run, content = read_run_summary(out), read_object(out / SUMMARY)
     if run is not None and run.size is not None and "rank" not in content:
         collect(out, run.size, wall_seconds(out), content.get("faults"))
@@ -135,7 +135,7 @@ def _status(peers: Sequence[PeerSummary | None]) -> str:
 
 
 def wall_seconds(out: Path) -> float:
-    """The seconds that an earlier part of the run took, from its summary; 0 if there is none."""
+    """The seconds that an earlier part of the run took, from its summary; 0 without one."""
     earlier = read_run_summary(out)
     return 0.0 if earlier is None else earlier.wall_seconds or 0.0
 
@@ -145,7 +145,7 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not peers:
         return None
     most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
-    return {name: value for name, value in most.items() if name in _SPENT} | worst(peers)
+    return {name: value for name, value in most.items() if name in _SPENT} | largest(peers)
 
 
 _SPENT = (

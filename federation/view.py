@@ -19,7 +19,7 @@ class View(Protocol):
     def status(self, rank: int, status: str) -> None:
         """Take note that a peer has ended (done, stopped, failed)."""
 
-    def sign(self, rank: int, sign: Alert) -> None:
+    def alert(self, rank: int, alert: Alert) -> None:
         """Take a training alert of a peer; each kind comes once."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
@@ -46,8 +46,8 @@ class Silent(AbstractContextManager["Silent"]):
     def status(self, rank: int, status: str) -> None:
         """See `View.status`."""
 
-    def sign(self, rank: int, sign: Alert) -> None:
-        """See `View.sign`."""
+    def alert(self, rank: int, alert: Alert) -> None:
+        """See `View.alert`."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """See `View.waiting`."""

@@ -59,7 +59,7 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
     (draft / _LEARNER).mkdir(parents=True)
     save_learner(draft / _LEARNER)
     saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]
-    hashes = {path.relative_to(draft).as_posix(): _digest(path) for path in saved}
+    hashes = {path.relative_to(draft).as_posix(): digest_of(path) for path in saved}
     for index, frame in enumerate(state.released or ()):
         hashes[f"released-{index}.bin"] = hashlib.sha256(frame).hexdigest()  # in memory: a file is read once more
         (draft / f"released-{index}.bin").write_bytes(frame)
@@ -71,7 +71,7 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
         "extra": dict(state.extra),
         "sha256": hashes,
     }
-    (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: _checksum(described)}))
+    (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: checksum(described)}))
     for path in [*(draft / name for name in hashes), draft / STATE, draft / _LEARNER, draft]:
         flush(path)
     draft.rename(final)
@@ -133,7 +133,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
         described = json.loads((checkpoint / STATE).read_text())
         _check_state(described, checkpoint)
         for name, digest in described["sha256"].items():
-            if _digest(checkpoint / name) != digest:
+            if digest_of(checkpoint / name) != digest:
                 raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
         count = described["released_frames"]
         state = State(
@@ -163,18 +163,19 @@ def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
     written = described.pop(_CHECKSUM, None)
     number = int(checkpoint.name.removeprefix(_PREFIX))
     sound = set(described) == _KEYS and described["next_round"] == number + 1
-    if not sound or written != _checksum(described):
+    if not sound or written != checksum(described):
         raise CheckpointError(
             f"checkpoint {str(checkpoint)!r} is damaged: {STATE} is not what was written; restore the folder, or start "
             "over with --overwrite"
         )
 
 
-def _checksum(described: Mapping[str, Any]) -> str:
+def checksum(described: Mapping[str, Any]) -> str:
     """SHA-256 of state.json's other entries."""
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

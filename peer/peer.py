@@ -88,8 +88,8 @@ class Peer:
         on_completed: Called on the event loop with every round that is complete, before the learner begins the next.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
         on_waiting: Called on the event loop with the neighbors for which a round has been waiting for a while.
-        on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
-        watch: Looks for such signs; None for those that need to know nothing of the data.
+        on_alert: Called on the event loop with an alert that training goes wrong; it has been logged.
+        watch: Looks for such alerts; None for those that need to know nothing of the data.
         background: What the peer does while it waits for its neighbors.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
             there again, while neighbors get what they may still need.
@@ -115,7 +115,7 @@ class Peer:
         on_completed: Callable[[int], None] = lambda number: None,
         on_connected: Callable[[], None] = lambda: None,
         on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
-        on_sign: Callable[[Alert], None] = lambda sign: None,
+        on_alert: Callable[[Alert], None] = lambda alert: None,
         watch: AlertMonitor | None = None,
         background: BackgroundWork | None = None,
         at_once: Callable[[Outcome], Awaitable[object]] | None = None,
@@ -132,7 +132,7 @@ class Peer:
         self._on_record = on_record
         self._on_connected = on_connected
         self._on_waiting = on_waiting
-        self._on_sign = on_sign
+        self._on_alert = on_alert
         self._watch = watch or AlertMonitor()
         self._start = 0
         self._why = ""
@@ -265,9 +265,9 @@ class Peer:
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
         self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
-        for sign in self._watch.look(entry):
-            self._log.warning("training-warning", message=sign.text, round=entry["round"], reason=sign.kind)
-            self._on_sign(sign)
+        for alert in self._watch.look(entry):
+            self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
+            self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
         summary = self._files.concluded if self._start == self.config.rounds else {}

@@ -181,7 +181,7 @@ def calibrate(
     if not (epsilon > 0.0 and math.isfinite(epsilon)):
         raise ConfigurationError(f"target epsilon {epsilon:g}: choose a number above 0, for example 10")
     if releases == 0 or sampling == 0.0:
-        raise ConfigurationError("nothing is released, so there is no noise to find: choose at least 1 round")
+        raise ConfigurationError("nothing is released, so no noise is needed: choose at least 1 round")
     exact = math.sqrt(releases) / mu_of(epsilon, delta)
 
     def reached(multiplier: float) -> float:
@@ -244,7 +244,7 @@ def check_resolution(delta: float, steps: int, otherwise: tuple[str, str]) -> No
 
     Args:
         delta: Of the epsilon.
-        steps: How many steps there are, of which some are sampled.
+        steps: The number of steps, of which some are sampled.
         otherwise: The advice for a smaller delta, and for more steps.
 
     Raises:
@@ -290,11 +290,7 @@ def _pld_of_releases(charges: tuple[Charge, ...], delta: float, mu: float) -> fl
 
 @lru_cache(maxsize=512)
 def _pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
-    """Epsilon by privacy loss distributions where steps are sampled, right to about 1e-4 of itself and never too low.
-
-    Raises:
-        ConfigurationError: There are too many steps, or too little noise or delta, for it to be computed.
-    """
+    """Epsilon by privacy loss distributions of sampled steps, right to about 1e-4 of itself and never too low."""
     steps = sum(charge.steps for charge in charges)
     check_resolution(delta, steps, ("use rdp", "use rdp"))
     about = _rough_bound(charges, delta)

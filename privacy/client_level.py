@@ -156,7 +156,7 @@ class Guarantee:
         """The expected L2 norm of one message's noise over the clip norm: s sqrt(p) / C for p parameters.
 
         Raises:
-            ConfigurationError: There are no parameters.
+            ConfigurationError: parameters is below 1.
         """
         if parameters < 1:
             raise ConfigurationError(f"parameters {parameters}: a body has at least 1")

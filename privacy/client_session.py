@@ -198,7 +198,7 @@ class ClientSession:
             )
             if not self.one_average:
                 lines.append(
-                    "the averages of different peers differ on this graph: whoever sees several of them in a round "
+                    "the averages of different peers differ on this graph: an outsider that sees several in a round "
                     "learns more than the first number says, at worst as much as a neighbor; --topology full --weights "
                     "uniform has one average for all"
                 )

@@ -1,9 +1,9 @@
 """Epsilon of a group of records, such as a patient with several rows, under steps that protect single records.
 
-Steps at sample level promise an epsilon for one record. A patient with m records is told apart more easily, because a
+Steps at sample level promise an epsilon for one record. A patient with m records is found more easily, because a
 step's batch may have several of them: each is in the batch with probability q, so K of them are, K binomial, and each
 moves the sum of clipped gradients by at most the clip norm. Without the group a step shows Gaussian noise around what
-the other records give; with it, a mixture of Gaussians moved by K vectors. Such a pair is told apart best where all
+the other records give; with it, a mixture of Gaussians moved by K vectors. Such a pair differs most where all
 vectors point the same way and are as long as they may be (Choquette-Choo, Ganesh, Steinke and Thakurta, "Privacy
 amplification for matrix mechanisms", 2023, corollary 4.7). Then only the coordinate x in that direction matters, in
 units of the clip norm:
@@ -59,7 +59,7 @@ _POINTS = 2**22
 
 
 def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: Accountant = "pld") -> float:
-    """The epsilon of a group of so many records: how well data with all of them can be told from data with none.
+    """The epsilon of a group of so many records: how well a test separates data with all of them from data with none.
 
     Args:
         charges: What the steps are charged for, one record being protected.
@@ -72,7 +72,7 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
 
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
-        UnknownName: There is no such accountant.
+        UnknownName: No accountant has the name.
     """
     if records < 1:
         raise ConfigurationError(f"records of a group {records}: choose 1 or more")

@@ -93,7 +93,7 @@ def begin(
 
 
 def put_aside(folder: Path) -> list[int | None]:
-    """Give `ledger.jsonl`, if there is one, the name of an earlier run's; one that released nothing is removed.
+    """Give `ledger.jsonl`, if it exists, the name of an earlier run's; one that released nothing is removed.
 
     Returns:
         How many releases each ledger that is put aside has, by its number from 1 on, as `Run.earlier`.

@@ -142,11 +142,11 @@ class Ledger:
             steps: At least one; no more than are about to be taken, or the others are paid for in vain.
 
         Raises:
-            ValueError: There are no steps, or the run has ended.
+            ValueError: No steps are given, or the run has ended.
             OSError: The disk refused; no step may be taken.
         """
         if steps.steps < 1 or self.ended:
-            raise ValueError("a charge has at least 1 step, and there is none after the end")
+            raise ValueError("a charge has at least 1 step, and none follows the end")
         if not self._begun:
             self.begin()
         # Counted first: if the disk refuses, it may still have taken the line.
@@ -156,8 +156,8 @@ class Ledger:
     def end(self, number: int) -> None:
         """Record that no step is taken any more, from this round on; it is on disk when this returns.
 
-        Training without noise from then on, at home, must never have an effect on what leaves the peer: so there is no
-        way back, also not with a larger budget.
+        Training without noise from then on, at home, must never have an effect on what leaves the peer: so a run
+        never goes back, also not with a larger budget.
 
         Raises:
             ValueError: No step has been charged.
@@ -187,11 +187,7 @@ class Ledger:
                 old.unlink(missing_ok=True)
 
     def _resumed(self) -> Run:
-        """The run to continue; an empty one where it is begun anew.
-
-        Raises:
-            CheckpointError: It cannot be continued by this one.
-        """
+        """The run to continue; an empty one where it is begun anew."""
         ledger_file.mend(self._path)
         run = ledger_file.read(self._path)
         if not run.rounds:
@@ -218,7 +214,7 @@ class Ledger:
             raise CheckpointError(
                 f"{made} {name.replace('_', ' ')} {then.get(name)}, this one would go on with {here.get(name)}: that "
                 f"cannot change in a run; give --noise-multiplier {then.get('noise_multiplier')} (beside "
-                "--target-epsilon, if there is one) and the other settings it began with"
+                "--target-epsilon, if it is given) and the other settings it began with"
             )
         return run
 

@@ -129,7 +129,7 @@ def read_aside(path: Path, releases: int | None) -> Run:
         content = path.read_bytes()
         run = _parsed(content)
     except FileNotFoundError as error:
-        raise damaged(path, "there is no such file any more", what="lost") from error
+        raise damaged(path, "the file is gone", what="lost") from error
     except (OSError, *_MALFORMED) as error:
         raise damaged(path, error) from error
     if not run.rounds:

@@ -224,7 +224,7 @@ class ClippedSum:
         clip_norm: C, above 0; infinite without noise.
         noise_multiplier: sigma, 0 or more; with 0 nothing is protected.
         rate: q, the probability with which each unit is drawn.
-        units: N, how many units there are nominally: a public number, near the number that there are or not.
+        units: N, the nominal number of units: a public number, near the true one or not.
 
     Raises:
         ConfigurationError: A value is beyond its limits.

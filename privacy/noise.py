@@ -59,10 +59,10 @@ def grid(std: float) -> float:
 def noised(
     size: int, std: float, values: Callable[[slice], Values], give: Callable[[slice, Values], None], threads: int = 1
 ) -> None:
-    """Add noise that nobody can draw again, block by block.
+    """Add noise under a fresh private key, block by block.
 
     Args:
-        size: How many values there are.
+        size: The number of values.
         std: s, above 0.
         values: Gives x / g for a slice of them, exactly; called once for each block, from any of the threads.
         give: Called with a slice and its k, whole numbers as float64, from any of the threads.
@@ -175,7 +175,7 @@ def decide(rest: float, scale: float, known: FurtherBits, *, sine: bool) -> int:
         known: U and V.
         sine: Which deviate of the two.
     """
-    # A context of its own: the module's is shared by all threads and by whoever else uses mpmath.
+    # A context of its own: the module's is shared by all threads and by other users of mpmath.
     interval = MPIntervalContext()
     while True:
         interval.prec = known.bits + 64

@@ -72,7 +72,7 @@ def views(weights: Array, rounds: int, ratio: float) -> Views:
     _check(weights, rounds, ratio)
     size = len(weights)
     # An edge of csgraph goes from row to column; a message from column to row of W. Ones, because csgraph takes a very
-    # small weight for none, and what it carries can be told all the same.
+    # small weight for none, and what it carries can be seen all the same.
     distance: Array = shortest_path(np.where(weights.T > 0.0, 1.0, 0.0), method="D")
     guaranteed = ratio**2 * np.clip(rounds + 1.0 - distance, 0.0, None)
     openloop = np.zeros((size, size))
@@ -107,7 +107,7 @@ def seen_by(observer: int, weights: Array, rounds: int) -> Array:
     hidden = np.flatnonzero(others & ~(weights[observer] > 0.0))
     worst = np.zeros(len(weights))
     if hidden.size == 0:
-        # Nothing is hidden: every noise can be told from the messages.
+        # Nothing is hidden: every noise follows from the messages.
         worst[seen] = rounds
         return worst
     if seen.size == 0:

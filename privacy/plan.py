@@ -108,7 +108,7 @@ class ClientPlan(Plan):
 
     Attributes:
         dp_adversary: Against whom.
-        dp_adjacency: What a peer's data set cannot be told from.
+        dp_adjacency: The data sets that a peer's one is indistinguishable from.
         dp_min_honest: Honest peers in every average that an outsider sees.
         accountant: Which accountant computes epsilon.
     """
@@ -191,7 +191,7 @@ class ClientPlan(Plan):
         }
 
     def _allowed(self, guarantee: Guarantee) -> tuple[int | None, int]:
-        """The number of releases that fit into the budget, if there is one, and that of a run of these rounds."""
+        """The number of releases within the budget, if one is given, and that of a run of these rounds."""
         if self.target_epsilon is None:
             return None, self.planned
         if self.noise_multiplier is None and self.accountant != "exact":
@@ -205,7 +205,7 @@ class ClientPlan(Plan):
             return 1.0
         if self.size is not None and self.dp_min_honest > self.size:
             raise ConfigurationError(
-                f"--dp-min-honest {self.dp_min_honest}: there are {self.size} peers (--size): choose at most that"
+                f"--dp-min-honest {self.dp_min_honest}: more than the {self.size} peers (--size): choose at most that"
             )
         return uniform_share(self.dp_min_honest)
 

@@ -29,7 +29,7 @@ class Keystream:
     def words(self, block: int, count: int) -> NDArray[np.uint64]:
         """Words of 64 random bits, shape (count,), in new memory.
 
-        The same place gives the same words. No place may be used for two purposes: whoever reads lays out the blocks.
+        The same place gives the same words. No place may be used for two purposes: the reader lays out the blocks.
 
         Args:
             block: Where to begin, in blocks of 16 bytes; from 0 below 2^128.

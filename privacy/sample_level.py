@@ -71,7 +71,7 @@ class SampleGuarantee:
         head: `joint`: one gradient of body and head; `alternate`: steps of the head, then of the body; `frozen`: the
             head stays as it began; `post`: the same, and it is trained when nothing leaves the peer any more.
         unit: The protected unit: one record, or one group of records, such as those of a patient.
-        units: N, by which sums are divided with q: a public number, near the number of units that there are, or not.
+        units: N, by which sums are divided with q: a public number, near the true number of units, or not.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -173,7 +173,7 @@ class SampleGuarantee:
             units: N, a public or rounded number.
 
         Raises:
-            ConfigurationError: There are no parameters or no units.
+            ConfigurationError: parameters or units is below 1.
         """
         if parameters < 1:
             raise ConfigurationError(f"parameters {parameters}: a body has at least 1")

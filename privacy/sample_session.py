@@ -100,8 +100,8 @@ class SampleSession:
         config, asked = self._config, self._config.settings
         if not phases:
             raise ConfigurationError(
-                f"--privacy sample: {config.algorithm} takes no local step with these settings, so there is nothing to "
-                "protect: leave it out, or give --body-epochs"
+                f"--privacy sample: {config.algorithm} takes no local step with these settings, so nothing is to be "
+                "protected: leave it out, or give --body-epochs"
             )
         guarantee = SampleGuarantee(
             self.rate, asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self._units), tuple(phases),
@@ -291,7 +291,7 @@ class SampleSession:
         """A note on the protection of a patient with several records."""
         m = self.guarantee
         if m.unit == "group":
-            return "a patient, or whoever a group is, is protected by this however many records the group has"
+            return "a patient, or another group, is protected by this however many records the group has"
         own = (*self.ledger.charges, *m.charges(self.rounds))
         try:
             epsilon = of_group(own, m.delta, _MANY)

@@ -27,7 +27,7 @@ class Poisson:
     beyond 64 binary digits; that is cut off, which protects more.
 
     Args:
-        units: How many there are to draw from, 1 or more.
+        units: The number to draw from, 1 or more.
         rate: q, above 0 and at most 1; with 1 every draw has all of them.
 
     Raises:

@@ -119,11 +119,7 @@ def open(  # noqa: A001 - called as privacy.open
 
 
 def _refuse_without(folder: Path) -> None:
-    """Refuse to continue a private run without privacy.
-
-    Raises:
-        CheckpointError: The run in the folder is private.
-    """
+    """Refuse to continue a private run without privacy."""
     run, place = current(folder), f"the run in {str(folder.parent)!r}"
     if run.steps:
         raise CheckpointError(

@@ -62,7 +62,7 @@ class PrivacySettings(Section):
     )
     dp_adjacency: Adjacency = setting(
         "replace",
-        "what a peer's data set cannot be told from: any other in its place (replace), or a zero update (zero-out)",
+        "what a peer's data set is indistinguishable from: any other (replace), or a zero update (zero-out)",
         mark=Mark.SHARED,
         group=_GROUP,
     )
@@ -82,7 +82,7 @@ class PrivacySettings(Section):
     )
     records: int | None = setting(
         None,
-        "sample: about how many records (or groups) this peer trains with, which others may know; must be said of data "
+        "sample: about how many records (or groups) this peer trains with, which others may know; needed for data "
         "of its own (default, where a common pool is divided: their number, rounded to a power of two)",
         mark=Mark.OWN,
         group=_GROUP,

@@ -80,16 +80,16 @@ def check_records(records: int | None, units: int, unit: Unit, *, own: bool) -> 
     who gets which record depends on the others anyway, and nothing is promised about that.
 
     Args:
-        records: About how many units there are, as given; None if it was not.
-        units: How many there are.
+        records: The nominal number of units, as given; None if it was not.
+        units: The true number.
         unit: The protected unit.
         own: Whether the data are the peer's own, and no part of a common pool.
     """
     if own and records is None:
         raise ConfigurationError(
-            f"--privacy sample with data of this peer's own: --records N must be said, for one {unit} more can change "
+            f"--privacy sample with data of this peer's own: --records N must be given, for one {unit} more can change "
             "a count, however it is rounded, and with it the noise and the number of steps, which neighbors see; give "
-            f"about how many {unit}s it trains with (there are {units}): a plain number that everybody may know, and "
+            f"about how many {unit}s it trains with (it has {units}): a plain number that everybody may know, and "
             "that stays when some more come"
         )
 
@@ -111,8 +111,8 @@ def check_units(records: int | None, units: int, unit: Unit, delta: float, given
     """A warning about a setting that does not suit this peer's own number of units; None if all do.
 
     Args:
-        records: About how many units there are, as given; None if it was not.
-        units: How many there are.
+        records: The nominal number of units, as given; None if it was not.
+        units: The true number.
         unit: The protected unit.
         delta: As it is used; too large a one is refused.
         given: As it was given; None where it is the default.
@@ -211,7 +211,7 @@ def check_found(task: str, found: Mapping[str, Sequence[str]], level: str = "cli
         return
     options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
     raise ConfigurationError(
-        f"--privacy {level} with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
+        f"--privacy {level} with task {task!r}: {' and '.join(found)} must be given, alike on all peers, for neighbors "
         f"get to know them and must not learn them from the data; this peer's data show {options} (name all that there "
         "can be)"
     )
@@ -244,4 +244,4 @@ def check_delta(delta: float, units: int, unit: str = "peer") -> str | None:
 
 def _check_positive(units: int) -> None:
     if units < 1:
-        raise ConfigurationError(f"size {units}: there is at least 1 peer to protect")
+        raise ConfigurationError(f"size {units}: at least 1 peer is to be protected")

@@ -40,7 +40,7 @@ def statistic(x: ArrayLike, charge: Charge) -> Array:
 
     Args:
         x: Noised sums along the record's gradient over the clip norm, any shape.
-        charge: What such a step is charged for; how many there are does not matter.
+        charge: The charge of such a step; its number does not matter.
     """
     q, variance = charge.sampling_rate, charge.noise_multiplier**2
     ratio = (2.0 * np.asarray(x, dtype=np.float64) - 1.0) / (2.0 * variance)
@@ -51,7 +51,7 @@ def statistic(x: ArrayLike, charge: Charge) -> Array:
 
 
 def _inverse(losses: Array, charge: Charge) -> Array:
-    """The x of which `statistic` is this; minus infinity where there is none so small."""
+    """The x of which `statistic` is this; minus infinity where none is so small."""
     q = charge.sampling_rate
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = losses + np.log1p(-(1.0 - q) * np.exp(-losses)) - math.log(q)
@@ -75,7 +75,7 @@ class Tradeoff:
 
     def __init__(self, charges: Sequence[Charge], strength: float = 1.0) -> None:
         kinds = [charge for charge in charges if charge.steps]
-        if not kinds:  # nothing is told: who takes every run for the one misses nothing of it, and so on
+        if not kinds:  # no step shows anything: guessing is all
             self.thresholds, self.false_positives, self.false_negatives = np.array([[0.0], [0.0], [1.0]])
             return
         low, width = _window(kinds, strength)

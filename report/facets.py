@@ -6,13 +6,12 @@ import math
 import textwrap
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpeer.report.style import new_figure, tidy
-from dpeer.results.groups import Group, Grouped, Measure, mean_of, short
+from dpeer.results.groups import Group, Grouped, Measure, short
 
 LINES = 8
 """The most lines in a facet."""
@@ -100,7 +99,7 @@ def arrange(grouped: Grouped, measure: Measure) -> Facets:
     if divided:
         # Few facets of many lines compare more; algorithms are compared most.
         return Facets(min(divided, key=lambda facets: (_apart(facets), len(facets))))
-    ranked = sorted(groups, key=lambda group: _worth(group, measure), reverse=True)[:LINES]
+    ranked = sorted(groups, key=measure.standing, reverse=True)[:LINES]
     lines = tuple(Line(group, style, group.name) for style, group in enumerate(ranked))
     remark = f"The {LINES} of {len(groups)} groups with the best {measure.name}; the table has all."
     return Facets((Facet("", lines),), remark)
@@ -135,11 +134,6 @@ def _apart(facets: tuple[Facet, ...]) -> bool:
     """Whether an algorithm's runs are in one facet each, where they cannot be compared with another's."""
     algorithms = [{str(line.group.runs[0].settings.get("algorithm")) for line in facet.lines} for facet in facets]
     return len(set.union(*algorithms)) > 1 and all(len(names) == 1 for names in algorithms)
-
-
-def _worth(group: Group, measure: Measure) -> float:
-    found = mean_of(group, measure.key)
-    return float("-inf") if not found else fmean(found) if measure.most_is_best else -fmean(found)
 
 
 def facet_axes(facets: Facets) -> tuple[Figure, list[Axes]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpeer.exceptions import DpeerError
 from dpeer.report.facets import Report
 from dpeer.report.style import Panel, new_figure, wrap
-from dpeer.results.groups import Group, Measure, mean_of
+from dpeer.results.groups import Group, Measure
 from dpeer.sections import names
 from dpeer.topology import AnyTopology, TimeVaryingTopology, Topology
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -325,11 +325,9 @@ def _by_rank(group: Group, measure: Measure) -> dict[int, float]:
 
 
 def _best_on_each(groups: tuple[Group, ...], measure: Measure) -> tuple[Group, ...]:
-    best: dict[str, tuple[float, Group]] = {}
+    best: dict[str, Group] = {}
     for group in groups:
         key = repr([group.runs[0].settings.get(key) for key in names(GraphSettings)])
-        mean = mean_of(group, measure.key)
-        worth = (fmean(mean) if measure.most_is_best else -fmean(mean)) if mean else float("-inf")
-        if key not in best or worth > best[key][0]:
-            best[key] = (worth, group)
-    return tuple(group for _, group in best.values())
+        if key not in best or measure.standing(group) > measure.standing(best[key]):
+            best[key] = group
+    return tuple(best.values())

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
@@ -71,18 +72,16 @@ def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: s
     """
     grouped = group_runs(runs, labels, aside())
     report = Report.of(grouped, choose(grouped.groups))
-    panels = {"results": _results(report), "metrics": _metrics(report.groups), "settings": _settings(grouped)}
+    panels = make_panels(report)
     with looks():
-        panels |= {name: make(report) for name, make in PICTURES.items()}
-        pictures = {name: _png(panel) for name, panel in panels.items() if panel is not None and panel.figure}
-    panels["runs"] = _runs(report.groups)
+        pictures = {name: _png(panel.figure) for name, panel in panels.items() if panel.figure is not None}
     page = render(
         REPORT,
         title=title or _title(grouped),
         summary=_in_words(grouped),
         incomplete=_incomplete(grouped),
         headlines=by_peer.headlines(report.groups),
-        panels={name: panel for name, panel in panels.items() if panel is not None},
+        panels=panels,
         pictures={name: base64.b64encode(png).decode("ascii") for name, png in pictures.items()},
     )
     paths = {out / f"{name}.png": png for name, png in pictures.items()}
@@ -98,10 +97,20 @@ def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: s
     return [out / PAGE, *paths]
 
 
-def _png(panel: Panel) -> bytes:
-    assert panel.figure is not None
+def make_panels(report: Report) -> dict[str, Panel]:
+    """The panels by name, in the page's order."""
+    panels: dict[str, Panel | None] = {
+        "results": _results(report), "metrics": _metrics(report.groups), "settings": _settings(report.grouped),
+    }  # fmt: skip
+    with looks():
+        panels |= {name: make(report) for name, make in PICTURES.items()}
+    panels["runs"] = _runs(report.groups)
+    return {name: panel for name, panel in panels.items() if panel is not None}
+
+
+def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
-    panel.figure.savefig(file, format="png", dpi=DPI)
+    figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
 
 

@@ -121,7 +121,7 @@ REPORT = """<!DOCTYPE html>
 
 {% endfor %}
 <footer>Made by dpeer report {{ version }} from the runs' summary.json and metrics.jsonl. It holds no data and no model,
-but accuracies, class counts and paths: consider its readers.</footer>
+but accuracies, class counts and paths: consider who should have it.</footer>
 </body>
 </html>
 """
@@ -190,8 +190,8 @@ td.name { min-width: 2rem; }
 <section id="calibration">
 <h2>Calibration</h2>
 <p>How often {{ "a row is of the positive class" if figures.positive is defined else "the predicted class is right" }},
-by the probability that the model gave. On the dashed line probabilities are right; a dot's size is the number
-of its rows.</p>
+by the probability that the model gave. On the dashed line predicted and observed shares are equal; a dot's size
+is the number of its rows.</p>
 <svg class="reliability" viewBox="0 -12 340 332" role="img" aria-label="Observed share by predicted probability">
 <line x1="50" y1="270" x2="310" y2="10" stroke="#999" stroke-dasharray="5 4"/>
 <path d="M50 10 V270 H310" fill="none" stroke="#333"/>
@@ -229,9 +229,9 @@ of its rows.</p>
 <p>{{ privacy }}</p>
 </section>
 
-<footer>dpeer {{ version }}. This page has the facts of model.json beside the model:
+<footer>dpeer {{ version }}. This page shows model.json beside the model:
 {{ "figures of records that one peer has held out" if protected else "class counts and figures of one peer's data" }}.
-Consider its readers.</footer>
+Consider who should have it.</footer>
 </body>
 </html>
 """

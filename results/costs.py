@@ -27,16 +27,15 @@ def _bound(value: float | None) -> str:
     return "unbounded" if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
-def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The largest of each epsilon over all peers; None where one has no bound."""
-    names = [name for name in EPSILONS if any(name in one for one in spent)]
-    found = {name: [one[name] for one in spent if name in one] for name in names}
-    return {name: None if None in values else max(values) for name, values in found.items()}
-
-
 def largest(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """The largest of each epsilon in peers' files; None where one has no bound."""
-    return worst([{key: number(value) for key, value in one.items() if key in EPSILONS} for one in spent])
+    found: dict[str, float | None] = {}
+    for name in EPSILONS:
+        values = [number(one[name]) for one in spent if name in one]
+        known = [value for value in values if value is not None]
+        if values:
+            found[name] = max(known) if len(known) == len(values) else None
+    return found
 
 
 def largest_cost(spent: Sequence[Mapping[str, Any]]) -> str:

@@ -224,6 +224,11 @@ class Measure:
         rank = (min if self.most_is_best else max)(values, key=lambda one: values[one])
         return rank, values[rank]
 
+    def standing(self, group: Group) -> float:
+        """A group's mean, of which more is better; minus infinity without one."""
+        found = mean_of(group, self.key)
+        return float("-inf") if not found else fmean(found) if self.most_is_best else -fmean(found)
+
 
 ACCURACY = Measure("accuracy", "accuracy_trained", "accuracy", "accuracy (share correct)")
 LOSS = Measure("test_loss", None, "test loss", "test loss (the task's own unit)", most_is_best=False)

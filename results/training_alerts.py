@@ -102,11 +102,11 @@ class AlertMonitor:
 
     @property
     def given(self) -> list[str]:
-        """The kinds of signs that were given."""
+        """The kinds of alerts that were given."""
         return sorted(self._given)
 
     def look(self, entry: Mapping[str, Any]) -> list[Alert]:
-        """The signs that are new with this line.
+        """The alerts that are new with this line.
 
         Args:
             entry: The line of the round that follows those before.

@@ -192,7 +192,7 @@ class Simulation:
             background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
-            on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
+            on_alert=lambda alert: self._view.alert(rank, alert), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
         )  # fmt: skip
 

@@ -157,7 +157,17 @@ def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
     Raises:
         ConfigurationError: No graph at all meets them.
     """
-    _check(asked)
+    if asked.size > LIMIT:
+        raise ConfigurationError(f"--size {asked.size}: graphs are compared up to {LIMIT} peers")
+    if asked.graph_seed < 0:
+        raise ConfigurationError(f"--graph-seed {asked.graph_seed}: choose 0 or more")
+    if asked.weights == "fastest" and asked.size > FASTEST_LIMIT:
+        raise ConfigurationError(
+            f"--weights fastest: solved for every graph up to {FASTEST_LIMIT} peers, not for {asked.size}: "
+            "use best-constant, which is instant"
+        )
+    # A ring takes every rule and every size from 2: its refusal is one for all graphs.
+    build("ring", asked.size, weights=asked.weights)
     ranked: list[Ranked] = []
     left_out: list[Excluded] = []
     for name in TOPOLOGIES:
@@ -182,20 +192,6 @@ def best(ranked: list[Ranked]) -> Ranked:
         (one for one in ranked if one.doubly_stochastic),
         key=lambda one: (one.seconds, one.bytes_sent, one.topology in DRAWN),
     )
-
-
-def _check(asked: Requirements) -> None:
-    if asked.size > LIMIT:
-        raise ConfigurationError(f"--size {asked.size}: graphs are compared up to {LIMIT} peers")
-    if asked.graph_seed < 0:
-        raise ConfigurationError(f"--graph-seed {asked.graph_seed}: choose 0 or more")
-    if asked.weights == "fastest" and asked.size > FASTEST_LIMIT:
-        raise ConfigurationError(
-            f"--weights fastest: solved for every graph up to {FASTEST_LIMIT} peers, not for {asked.size}: "
-            "use best-constant, which is instant"
-        )
-    # A ring takes every rule and every size from 2: its refusal is one for all graphs.
-    build("ring", asked.size, weights=asked.weights)
 
 
 def _measure(name: str, options: dict[str, Any], asked: Requirements) -> Ranked | Excluded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import networkx as nx
@@ -37,20 +36,20 @@ def temporal_diameter(graphs: Graphs, rounds: int) -> int:
 
     starts = {0} if fixed else {rounds * part // _STARTS for part in range(_STARTS)}
     period = 1 if fixed else rounds
-    return max(1, *(_from(senders, start, period, graphs.size, rounds) for start in starts))
 
+    def steps(start: int) -> int:
+        everyone = (1 << graphs.size) - 1
+        known = [1 << rank for rank in range(graphs.size)]  # a bit for each rank whose message is there
+        for step in range(rounds):
+            if all(one == everyone for one in known):
+                return step
+            before = list(known)
+            for rank, heard in enumerate(senders((start + step) % period)):
+                for sender in heard:
+                    known[rank] |= before[sender]
+        return rounds
 
-def _from(senders: Callable[[int], list[tuple[int, ...]]], start: int, period: int, size: int, rounds: int) -> int:
-    everyone = (1 << size) - 1
-    known = [1 << rank for rank in range(size)]  # a bit for each rank whose message is there
-    for step in range(rounds):
-        if all(one == everyone for one in known):
-            return step
-        before = list(known)
-        for rank, heard in enumerate(senders((start + step) % period)):
-            for sender in heard:
-                known[rank] |= before[sender]
-    return rounds
+    return max(1, *(steps(start) for start in starts))
 
 
 def survivable_losses(graphs: Graphs, rounds: int) -> int | None:

@@ -19,17 +19,7 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """The options of all graphs; each graph takes those that it needs and ignores the rest.
-
-    Attributes:
-        size: The number of peers, at least 2.
-        grid_shape: (rows, columns) of a grid or torus; None for the most nearly square one.
-        degree: The number of neighbors of each peer in random-regular, and before rewiring in small-world.
-        graph_seed: The seed of random graphs, at least 0. Public: every peer draws the same graph.
-        rewire: The probability with which small-world moves an edge, 0 to 1.
-        edge_probability: The probability of each edge of erdos-renyi, 0 to 1; None for 2 ln(size) / size.
-        fresh_neighbors: The number of neighbors that fresh-neighbors draws for each peer in every round.
-    """
+    """The options of all graphs, as `build` explains them; each graph takes those that it needs."""
 
     size: int
     grid_shape: tuple[int, int] | None = None

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,7 @@ from dpeer.topology.topologies import AnyTopology, TimeVaryingTopology
 
 @dataclass(frozen=True)
 class PaperFormula:
-    """A spectral gap as the papers give it.
-
-    Attributes:
-        name: The formula, m being the number of peers.
-        value: The formula at this m; None where only an order is given.
-    """
+    """The papers' spectral gap: the formula, m being the number of peers, and its value; None where it is an order."""
 
     name: str
     value: float | None
@@ -66,8 +61,7 @@ _ROUNDING = 1e-12
 _PATIENCE = 10_000
 _SHRINK = 1e-3
 _GENEROSITY = 1e-9
-"""How far (relative) above the threshold is small enough: lambda = 0.1 takes 3 rounds, though 0.1**3 > 1e-3 in floating
-point."""
+"""The relative excess over the threshold that counts as below: lambda = 0.1 takes 3 rounds, though 0.1**3 > 1e-3."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ def analyse(topology: AnyTopology) -> Analysis:
     """
     period = topology.period
     if isinstance(topology, TimeVaryingTopology):
-        left = contraction(topology)
+        left = _contraction(topology)
         shrinkage = left.after(period)
         gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
     else:
@@ -156,14 +150,14 @@ def analyse(topology: AnyTopology) -> Analysis:
 def spectral_gap(topology: AnyTopology) -> float:
     """The spectral gap alone, as `analyse` finds it."""
     if isinstance(topology, TimeVaryingTopology):
-        return 1.0 - contraction(topology).after(topology.period)
+        return 1.0 - _contraction(topology).after(topology.period)
     return _gap(topology.mixing)
 
 
 def disagreement(topology: AnyTopology, rounds: int) -> NDArray[np.float64]:
     """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
     if isinstance(topology, TimeVaryingTopology):
-        left = contraction(topology)
+        left = _contraction(topology)
         return np.array([1.0] + [left.after(number) for number in range(1, rounds + 1)])
     shrinkage = max(0.0, 1.0 - _gap(topology.mixing))
     return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
@@ -187,33 +181,13 @@ def spectrum(topology: AnyTopology) -> NDArray[np.float64]:
     return np.concatenate([[1.0], values[:-1]])
 
 
-class Contraction(Protocol):
-    """The disagreement left by the products of a time-varying graph's matrices: ||(I - J) W_(t-1) ... W_0 (I - J)||.
-
-    Values no larger than rounding errors count as 0.
-    """
-
-    def after(self, rounds: int) -> float:
-        """The norm after `rounds` rounds, at least 1, so exact that one minus it has a relative error below 1e-6."""
-        ...
-
-    def first_below(self, threshold: float) -> int:
-        """The first number of rounds after which the norm is no more than the threshold.
-
-        Raises:
-            TopologyError: If ten thousand rounds do not get there.
-        """
-        ...
-
-
-def contraction(topology: TimeVaryingTopology) -> Contraction:
-    """The disagreement that a topology leaves; the matrices of all rounds up to the last are kept."""
+def _contraction(topology: TimeVaryingTopology) -> _CirculantProducts | _MatrixProducts:
     circulant = isinstance(topology.mixing_at(0), CirculantMatrix)
     return _CirculantProducts(topology) if circulant else _MatrixProducts(topology)
 
 
 class _CirculantProducts:
-    """Products of circulants, whose eigenvalues are the products of theirs."""
+    """Products of circulants, whose eigenvalues are the products of theirs; see `_MatrixProducts`."""
 
     def __init__(self, topology: TimeVaryingTopology) -> None:
         self._topology = topology
@@ -241,22 +215,27 @@ class _CirculantProducts:
 
 
 class _MatrixProducts:
-    """Products of other matrices, never multiplied out."""
+    """Products of other matrices, never multiplied out. Norms no larger than rounding errors count as 0."""
 
     def __init__(self, topology: TimeVaryingTopology) -> None:
         self._topology = topology
         self._mixings: list[MixingMatrix] = []
 
     def after(self, rounds: int) -> float:
+        """||(I - J) W_(t-1) ... W_0 (I - J)|| for t = `rounds` >= 1; one minus it has a relative error below 1e-6."""
         return _rounded(self._norm(rounds))
 
     def first_below(self, threshold: float) -> int:
+        """The first number of rounds after which that norm is no more than the threshold.
+
+        Raises:
+            TopologyError: If ten thousand rounds do not get there.
+        """
         left = np.random.default_rng(0).standard_normal((self._topology.size, 4))
         left -= left.mean(axis=0)
         start = np.linalg.norm(left, axis=0)
         for number in range(_PATIENCE):
-            self._draw(number + 1)
-            left = np.asarray(self._mixings[number].sparse @ left)
+            left = np.asarray(self._mixing(number).sparse @ left)
             # The share left of any start is no more than the norm, which is dear and need not be known as yet.
             shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
             if float(shares.max()) <= threshold and self._norm(number + 1, threshold) <= threshold:
@@ -264,17 +243,17 @@ class _MatrixProducts:
         raise _no_contraction(self._topology)
 
     def _norm(self, rounds: int, threshold: float | None = None) -> float:
-        self._draw(rounds)
-        forward = [mixing.sparse for mixing in self._mixings[:rounds]]
-        symmetric = not self._topology.directed
-        back = [mixing.sparse if symmetric else mixing.transposed for mixing in reversed(self._mixings[:rounds])]
+        mixings = [self._mixing(number) for number in range(rounds)]
+        forward = [mixing.sparse for mixing in mixings]
+        back = [mixing.transposed if self._topology.directed else mixing.sparse for mixing in reversed(mixings)]
         return largest_singular_value(
             lambda x: _through(forward, x), lambda x: _through(back, x), self._topology.size, threshold=threshold
         )
 
-    def _draw(self, rounds: int) -> None:
-        while len(self._mixings) < rounds:
+    def _mixing(self, number: int) -> MixingMatrix:
+        while len(self._mixings) <= number:
             self._mixings.append(self._topology.mixing_at(len(self._mixings)))
+        return self._mixings[number]
 
 
 def _through(factors: list[Sparse], x: NDArray[np.float64]) -> NDArray[np.float64]:

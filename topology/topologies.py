@@ -232,9 +232,9 @@ def build(
             not defined on it; a function's graph whose edges have weights keeps those.
         grid_shape: (rows, columns), for `grid` and `torus`; the most nearly square one by default.
         degree: Neighbors of each peer, for `random-regular` and (before rewiring) `small-world`.
-        graph_seed: The seed of random graphs; the same seed gives the same graph.
-        rewire: The probability with which `small-world` moves an edge.
-        edge_probability: Of each edge of `erdos-renyi`; by default 2 ln(size) / size.
+        graph_seed: The seed of random graphs, at least 0. Public: every peer draws the same graph.
+        rewire: The probability with which `small-world` moves an edge, 0 to 1.
+        edge_probability: Of each edge of `erdos-renyi`, 0 to 1; by default 2 ln(size) / size.
         fresh_neighbors: Neighbors that `fresh-neighbors` draws for each peer in every round.
 
     Options that a graph does not use are ignored, so that one set of options serves several graphs.

@@ -10,7 +10,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import identity
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point

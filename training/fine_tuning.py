@@ -21,10 +21,10 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.predictor_values import Predicted
 from dpeer.training.schedules import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Step, at_rate, projected
+from dpeer.training.snapshots import Predicted
 from dpeer.training.split import is_under
 from dpeer.training.trainer import Trainer
 

@@ -20,9 +20,9 @@ from dpeer.training.fine_tuning import Finishing
 from dpeer.training.lora.adapting import merged
 from dpeer.training.measures import Figures
 from dpeer.training.per_row_metrics import Rows
-from dpeer.training.predictor_values import Predicted
-from dpeer.training.privacy_origin import Origin
 from dpeer.training.selection import ModelSelection, Point
+from dpeer.training.snapshots import Predicted
+from dpeer.training.store import Origin
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.facts import Facts
+from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import Compute, host

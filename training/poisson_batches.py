@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.privacy.randomness import Keystream
 from dpeer.privacy.sampling import Poisson
-from dpeer.training.augmentation import augmented
 from dpeer.training.batch_loader import Batches
 from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
-from dpeer.training.minibatches import Batch, Minibatches
+from dpeer.training.minibatches import Batch, Minibatches, augmented
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 

@@ -15,7 +15,7 @@ from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictio
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
-from dpeer.training.predictor_values import Predicted
+from dpeer.training.snapshots import Predicted
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]

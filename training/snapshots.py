@@ -1,17 +1,124 @@
-"""Snapshots of a learner in memory: copies of model, gossip and algorithm tensors, taken and restored."""
+"""Copies of a learner's values in memory: module buffers, the model that predicts, and whole snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.device import CPU, host
-from dpeer.training.predictor_values import Predicted
-from dpeer.training.store import State
-from dpeer.training.trainer import Trainer
+from dpeer.training.flat import Flat
+from dpeer.training.store import State, frozen, mark
+
+if TYPE_CHECKING:
+    from dpeer.training.trainer import Trainer
+
+
+class ModuleBuffers:
+    """A model's buffers, and those of its frozen parameters that its code has changed (a teacher's average, ...).
+
+    Args:
+        module: The model, as the task made it.
+        body: The trained parameters that are shared.
+        head: The trained parameters that stay on the peer.
+
+    Attributes:
+        still: The marks that the frozen parameters had in the beginning, by name.
+    """
+
+    def __init__(self, module: nn.Module, body: Flat, head: Flat) -> None:
+        self._module, self._frozen = module, frozen(module, body, head)
+        self.still = {name: mark(parameter) for name, parameter in self._frozen.items()}
+
+    def copies(self) -> dict[str, Tensor]:
+        """Copies of the buffers and changed parameters as they are now, by name, on their device."""
+        named = dict(self._module.named_buffers()) | self._changed()
+        return {name: tensor.detach().clone() for name, tensor in named.items()}
+
+    def put(self, values: Mapping[str, Tensor]) -> None:
+        """Give the buffers and parameters the values of such copies."""
+        named = self._frozen | dict(self._module.named_buffers())
+        for name, value in values.items():
+            _write(named[name], value)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Context in which buffers and parameters may change; afterwards they are as they were."""
+        owned = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in self._module.modules()
+            for name, buffer in module._buffers.items()  # named_buffers takes eight times as long, for each SAM step
+            if buffer is not None
+        ]
+        changed = [(parameter, parameter.detach().clone()) for parameter in self._changed().values()]
+        try:
+            yield
+        finally:
+            for module, name, buffer, value in owned:
+                _write(buffer, value)
+                if getattr(module, name) is not buffer:  # the model's code has put another tensor there
+                    setattr(module, name, buffer)
+            for parameter, value in changed:
+                _write(parameter, value)
+
+    def _changed(self) -> dict[str, Tensor]:
+        return {name: parameter for name, parameter in self._frozen.items() if mark(parameter) != self.still[name]}
+
+
+def _write(tensor: Tensor, value: Tensor) -> None:
+    """Write values only where they differ: constants may be in memory that cannot be written (expanded tensors)."""
+    with torch.no_grad():
+        if not torch.equal(tensor, value):
+            tensor.copy_(value)
+
+
+_VALUES, _BESIDE = "tuned", "untrained/"
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Copies of what a model predicts with, on its device.
+
+    Attributes:
+        values: The trained parameters, shape (model.count,).
+        untrained: The buffers, and frozen parameters that have changed, by name; None for those that the model has.
+    """
+
+    values: Tensor
+    untrained: Mapping[str, Tensor] | None
+
+    @classmethod
+    def now(cls, peer: Trainer) -> Self:
+        """The values of the trainer's model at this moment."""
+        return cls(peer.model.data.clone(), peer.untrained.copies())
+
+    def state(self) -> dict[str, Tensor]:
+        """The values as named tensors, for a checkpoint."""
+        return {_VALUES: self.values} | {_BESIDE + name: value for name, value in (self.untrained or {}).items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor], count: int) -> Self | None:
+        """Undo `state`; None where there was nothing.
+
+        Args:
+            state: The named tensors.
+            count: How many parameters the model has.
+
+        Raises:
+            ValueError: They are of another model.
+        """
+        values = state.get(_VALUES)
+        if values is None:
+            return None
+        if values.shape != (count,):
+            raise ValueError(f"a model of {values.numel()} parameters")
+        beside = {name.removeprefix(_BESIDE): value for name, value in state.items() if name.startswith(_BESIDE)}
+        return cls(values, beside or None)
 
 
 class Stateful(Protocol):

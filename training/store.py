@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,47 @@ from dpeer.exceptions import CheckpointError, TaskError, describe
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
 from dpeer.training.payload import little_endian
-from dpeer.training.privacy_origin import KEY, Origin
 from dpeer.training.state_files import REST, TENSORS, body_key
+
+_ORIGIN = "dpeer_privacy"
+"""Its key in a file's metadata."""
+
+
+class Origin(StrEnum):
+    """How a model whose records are not protected came about, the worst last.
+
+    A private run that begins from such a model (``--init-from``) would not protect its records. So the metadata of its
+    file name the origin, where programs that load the tensors do not mind it.
+    """
+
+    NONE = "none"
+    """By a run without privacy, or from a file of one."""
+    CLIENT = "client"
+    """By a run that protected messages, and its model at home not at all."""
+    POST = "sample with dp-head post"
+    """By a run that protected records in all that left the peer, and trained at home without noise at the end."""
+
+    @classmethod
+    def of_run(cls, *, client: bool, sample: bool, post: bool, first: Origin | None) -> Origin | None:
+        """That of the model of a run; None where each record is protected in it.
+
+        Args:
+            client: Whether messages are protected.
+            sample: Whether each record is protected in training.
+            post: Whether with the latter something is trained without noise at the end.
+            first: That of the first weights; what they tell of their records stays in the model.
+        """
+        own = cls.CLIENT if client else cls.NONE if not sample else cls.POST if post else None
+        return max(filter(None, (own, first)), key=list(cls).index, default=None)
+
+    @classmethod
+    def of_file(cls, metadata: Mapping[str, str] | None) -> Origin | None:
+        """The origin in a file's metadata; None without one. A word of a later version promises nothing."""
+        value = (metadata or {}).get(_ORIGIN)
+        if value is None:
+            return None
+        return cls(value) if value in list(cls) else cls.NONE
+
 
 _TYPES = {
     torch.uint64: "U64", torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64", torch.float32: "F32",
@@ -263,6 +303,6 @@ def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = N
     """
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
-    metadata = {"format": "pt"} if origin is None else {"format": "pt", KEY: origin.value}
+    metadata = {"format": "pt"} if origin is None else {"format": "pt", _ORIGIN: origin.value}
     write_tensors(tensors, part, metadata)
     part.replace(path)

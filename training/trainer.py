@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.privacy.sample_level import Ascent
@@ -17,8 +17,7 @@ from dpeer.training.adam import AdamW
 from dpeer.training.batch_loader import Batches, predict
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
-from dpeer.training.extras import Extended, Extras
-from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
+from dpeer.training.flat import Exchanged, Extended, Extras, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.minibatches import Batch, Minibatches
 from dpeer.training.objective import check_broadcast, objective
@@ -26,70 +25,12 @@ from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
+from dpeer.training.snapshots import ModuleBuffers
 from dpeer.training.split import Split
-from dpeer.training.store import frozen, mark
 from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
     from dpeer.training.dpsgd.gradient import Met
-
-
-class ModuleBuffers:
-    """A model's buffers, and those of its frozen parameters that its code has changed (a teacher's average, ...).
-
-    Args:
-        module: The model, as the task made it.
-        body: The trained parameters that are shared.
-        head: The trained parameters that stay on the peer.
-
-    Attributes:
-        still: The marks that the frozen parameters had in the beginning, by name.
-    """
-
-    def __init__(self, module: nn.Module, body: Flat, head: Flat) -> None:
-        self._module, self._frozen = module, frozen(module, body, head)
-        self.still = {name: mark(parameter) for name, parameter in self._frozen.items()}
-
-    def copies(self) -> dict[str, Tensor]:
-        """Copies of the buffers and changed parameters as they are now, by name, on their device."""
-        named = dict(self._module.named_buffers()) | self._changed()
-        return {name: tensor.detach().clone() for name, tensor in named.items()}
-
-    def put(self, values: Mapping[str, Tensor]) -> None:
-        """Give the buffers and parameters the values of such copies."""
-        named = self._frozen | dict(self._module.named_buffers())
-        for name, value in values.items():
-            _write(named[name], value)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Context in which buffers and parameters may change; afterwards they are as they were."""
-        owned = [
-            (module, name, buffer, buffer.detach().clone())
-            for module in self._module.modules()
-            for name, buffer in module._buffers.items()  # named_buffers takes eight times as long, for each SAM step
-            if buffer is not None
-        ]
-        changed = [(parameter, parameter.detach().clone()) for parameter in self._changed().values()]
-        try:
-            yield
-        finally:
-            for module, name, buffer, value in owned:
-                _write(buffer, value)
-                if getattr(module, name) is not buffer:  # the model's code has put another tensor there
-                    setattr(module, name, buffer)
-            for parameter, value in changed:
-                _write(parameter, value)
-
-    def _changed(self) -> dict[str, Tensor]:
-        return {name: parameter for name, parameter in self._frozen.items() if mark(parameter) != self.still[name]}
-
-
-def _write(tensor: Tensor, value: Tensor) -> None:
-    """Write values only where they differ: constants may be in memory that cannot be written (expanded tensors)."""
-    with torch.no_grad():
-        if not torch.equal(tensor, value):
-            tensor.copy_(value)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Linear(nn.Module):
     """One linear layer from zero, which is where a convex problem may as well begin.
 
     Args:
-        features: How many there are.
+        features: Their number.
         outputs: Number of classes.
     """
 

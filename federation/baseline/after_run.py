@@ -31,7 +31,7 @@ from dpeer.results.summaries import PeerSummary
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Task, class_counts, find_algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")
@@ -60,7 +60,7 @@ def compare_after_run(
         The comparison, which is made only once; None if it was stopped.
 
     Raises:
-        ConfigurationError: There is no run that has ended, or nothing to compare.
+        ConfigurationError: No run has ended, or nothing can be compared.
         CheckpointError: The data or the files are not those of the run.
         OutputError: The peer is running.
         TaskError: The task cannot be loaded, or its code raised.
@@ -103,7 +103,7 @@ def check_may_give_away(folder: Path, file: Path) -> None:
 
     Raises:
         ConfigurationError: The run is private.
-        OutputError: The file is a folder, or there is no folder for it.
+        OutputError: The file is a folder, or its folder is missing.
     """
     summary = read_peer_summary(folder)
     mode = None if summary is None else summary.settings.get("privacy")
@@ -145,11 +145,7 @@ def give_away(folder: Path, file: Path) -> None:
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    """The summary of a peer whose run has ended with a model to compare.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
+    """The summary of a peer whose run has ended with a model to compare."""
     content = read_object(folder / SUMMARY)
     peer = PeerSummary.of(content)
     if "rank" not in content or not peer.settings:
@@ -160,7 +156,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     if not peer.completed_rounds or not (folder / MODEL).exists():
         raise ConfigurationError(f"{str(folder)!r} has no model of a completed round: go on with --resume")
     if peer.diverged:
-        raise ConfigurationError(f"{str(folder)!r}: training has diverged, so there is nothing to compare")
+        raise ConfigurationError(f"{str(folder)!r}: training has diverged, so nothing can be compared")
     return content
 
 
@@ -197,18 +193,14 @@ def _found(
 
 
 def _config(folder: Path, summary: Mapping[str, Any], device: str | None) -> RunConfig:
-    """The configuration that the peer has used.
-
-    Raises:
-        ConfigurationError: They are of another version, or nothing was shared or received.
-    """
+    """The configuration that the peer has used."""
     try:
         settings = Settings.model_validate({**summary["settings"], "alone": "always"})
     except ConfigurationError as error:
         raise ConfigurationError(f"{str(folder / SUMMARY)!r} has settings of another version: {error}") from error
     if facts_of(find_algorithm(settings.algorithm)).shares == "nothing":
         raise ConfigurationError(
-            f"{str(folder)!r}: with --algorithm {settings.algorithm} nothing was shared, so there is nothing to compare"
+            f"{str(folder)!r}: with --algorithm {settings.algorithm} nothing was shared, so nothing can be compared"
         )
     if summary.get("rounds_mixed") == 0:
         raise ConfigurationError(
@@ -219,11 +211,7 @@ def _config(folder: Path, summary: Mapping[str, Any], device: str | None) -> Run
 
 
 def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[str, Any]) -> None:
-    """Refuse data that are not those of the run.
-
-    Raises:
-        CheckpointError: They have changed.
-    """
+    """Refuse data that are not those of the run."""
     released = current(folder / FOLDER)
     content = content_of(task, private=config.privacy.privacy != "none")
     there: list[tuple[Any, Any]] = []
@@ -274,9 +262,6 @@ def _joined(
     """The entry as the run has left it, and the figure of each row of the model that it has kept.
 
     A run that has ended early has measured nothing row by row: that is done here.
-
-    Raises:
-        TaskError: The figures are no means over rows.
     """
     known, rows = summary.get("worth") or {}, read_rows(folder)
     if summary["status"] == "done" and rows is not None and known.get("measure") == rows[0]:

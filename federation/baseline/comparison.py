@@ -41,14 +41,14 @@ def conclude_comparison(
         facts: The entries of the summary on the run, besides its results.
         stopped: Whether to leave the comparison out.
         tell: Gets a line before it takes long.
-        diverged: Whether the peer's training has diverged: then there is nothing to compare.
+        diverged: Whether the peer's training has diverged: then nothing can be compared.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
         OSError: The folder cannot be written.
     """
     summary = read_object(folder / SUMMARY)
-    # A peer that has mixed no body is its own baseline: there is nothing to compare, nor to weigh.
+    # A peer that has mixed no body is its own baseline: nothing can be compared or weighed.
     received_nothing = learner.shares and summary.get("rounds_mixed") == 0
     if beside is not None:
         beside.finish(lambda: diverged or received_nothing or stopped(), tell)
@@ -78,7 +78,7 @@ def write_comparison(
         folder: The rank's folder.
         summary: Its summary so far.
         entry: What was found of both models.
-        baseline: The local-only model, trained to its end; None if there is none.
+        baseline: The local-only model, trained to its end; None without one.
         facts: The entries of the summary on the run, besides its results.
 
     Raises:
@@ -106,12 +106,7 @@ def _weighed(joined: float | None, baseline: LocalBaseline) -> dict[str, Any]:
 def _keep_baseline(
     folder: Path, baseline: LocalBaseline, facts: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write the local-only model, with its card, in place of the federated one; returns its entries of the summary.
-
-    Raises:
-        TaskError: The task's model, loss, metrics or data raised.
-        OSError: The folder cannot be written.
-    """
+    """Write the local-only model, with its card, in place of the federated one; returns its entries of the summary."""
     learner, found = baseline.learner, baseline.rows()[0]
     training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
     card = learner.card()

@@ -27,7 +27,7 @@ FREE_SECONDS = 10.0
 """Seconds by which a run may end later for the comparison, however short it is."""
 
 STOPPED = "it was stopped"
-"""Why there is no comparison where somebody has pressed Ctrl-C."""
+"""The reason for no comparison after Ctrl-C."""
 
 _SAVE_EVERY = 30.0
 """Seconds after which the state is saved again: a stopped run that is resumed trains this much twice at most."""
@@ -54,7 +54,7 @@ class BaselineTraining:
 
     Attributes:
         baseline: See above.
-        why: Why there is no comparison; None if all is well so far.
+        why: The reason for no comparison; None if all is well so far.
     """
 
     def __init__(

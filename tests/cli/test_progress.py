@@ -54,12 +54,12 @@ def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(terminal: bool) -> None:
+def test_an_alert_is_printed_in_full_once_then_briefly_and_of_many_peers_no_more(terminal: bool) -> None:
     out = console(terminal=terminal)
     with open_view(out, 20, 5, "title") as view:
         for rank in range(3, 15):
-            view.sign(rank, Alert("flat", "the loss has stayed at [2.3]"))
-        view.sign(4, Alert("diverged", "training has diverged: the loss is not finite"))
+            view.alert(rank, Alert("flat", "the loss has stayed at [2.3]"))
+        view.alert(4, Alert("diverged", "training has diverged: the loss is not finite"))
     message = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
     assert message[0] == "rank 3: the loss has stayed at [2.3]"
     assert message[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]

@@ -95,10 +95,11 @@ def test_by_hand() -> None:
     }
     assert found["star"]["seconds"] == pytest.approx(108 * 54.0)
     assert next(iter(found)) == "one-peer-exponential"
-    assert next(iter(by_name(16, "--train-seconds", "1min"))) == "full", "what every round costs favors few rounds"
-    assert by_name(16, "--latency", "250ms")["full"]["seconds"] == 54.25
-    few, many = (by_name(16, "--rounds", rounds)["random-matching"]["partners"] for rounds in (2, 100))
-    assert (few, many) == (2, 15)
+    slow = by_name(8, "--train-seconds", "1min", "--latency", "250ms", "--rounds", 2)
+    assert next(iter(slow)) == "full", "what every round costs favors few rounds"
+    assert slow["full"]["seconds"] == 60 + 0.25 + 7 * 3.6
+    assert slow["random-matching"]["partners"] == 2
+    assert by_name(8, "--rounds", 100)["random-matching"]["partners"] == 7
 
 
 def test_the_busiest_end_counts() -> None:
@@ -160,17 +161,15 @@ def test_the_example() -> None:
 
 def test_it_fits_80_columns_however_large_numbers_are() -> None:
     more = ("--train-seconds", "2min", "--latency", "20ms", "--weights", "max-degree")
-    assert "do not predict accuracy" in " ".join(text(*ADVISE, 100, *more).split())
-    absurd = (*ADVISE, 30, "--body-bytes", "1000TB", "--bandwidth", "1bit")
-    assert ">9999 days" in text(*absurd)
-    parsed(*absurd)
+    assert "do not predict accuracy" in " ".join(text(*ADVISE, 60, *more).split())
+    assert ">9999 days" in text(*ADVISE, 9, "--body-bytes", "1000TB", "--bandwidth", "1bit")
     model = text("topology", "advise", "--help")
     assert "the busiest peer" in model
     assert "up and as much down" in model
 
 
 @pytest.mark.parametrize(
-    "arguments", [(2,), (16,), (12, "--max-degree", 3, "--train-seconds", 60, "--graph-seed", 4)], ids=str
+    "arguments", [(2,), (8,), (12, "--max-degree", 3, "--train-seconds", 60, "--graph-seed", 4)], ids=str
 )
 def test_the_command_runs_the_graph_that_was_ranked(arguments: tuple[object, ...]) -> None:
     command = output(*ADVISE, *arguments).splitlines()[-1]

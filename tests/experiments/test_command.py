@@ -1,4 +1,4 @@
-"""What a comparison says when all of its runs are there."""
+"""A comparison all of whose runs are there."""
 
 import json
 from collections.abc import Callable
@@ -37,9 +37,12 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
     return compare
 
 
-def test_what_an_earlier_comparison_ran_and_this_one_does_not_show_is_said(
-    compared: Callable[..., str], tmp_path: Path
+def test_runs_of_an_earlier_comparison_that_this_one_does_not_show_are_named(
+    compared: Callable[..., str], write_cell: Write, tmp_path: Path
 ) -> None:
+    write_cell("by-hand", [[0.5] * 3] * 2)
+    (tmp_path / "mistyped").mkdir()
+    (tmp_path / "mistyped" / "cell.json").write_text("{}")
     assert "not in these tables" not in compared(*ROWS)
     *_, line = compared("local", "dfedmdc", "dfedavgm").splitlines()
     assert line == (
@@ -58,7 +61,7 @@ def test_what_an_earlier_comparison_ran_and_this_one_does_not_show_is_said(
     assert "| dfedsam |" in (tmp_path / "comparison.md").read_text()
 
 
-def test_each_table_says_what_its_own_target_took(write_cell: Write, tmp_path: Path) -> None:
+def test_each_table_has_the_costs_of_its_own_target(write_cell: Write, tmp_path: Path) -> None:
     (tmp_path / "two.toml").write_text(
         "size = 2\nrounds = 6\n[compare]\nalgorithms = ['dfedmdc']\n"
         "conditions = [{ topology = 'ring', target = 0.8 }, { topology = 'full' }]\n"
@@ -79,16 +82,7 @@ def test_each_table_says_what_its_own_target_took(write_cell: Write, tmp_path: P
     assert [table["target"] for table in compared.figures["tables"]] == [0.8, None]
 
 
-def test_folders_without_a_run_and_those_of_others_are_not_counted(
-    compared: Callable[..., str], write_cell: Write, tmp_path: Path
-) -> None:
-    write_cell("by-hand", [[0.5] * 3] * 2)
-    (tmp_path / "mistyped").mkdir()
-    (tmp_path / "mistyped" / "cell.json").write_text("{}")
-    assert "not in these tables" not in compared("local", "dfedmdc")
-
-
-def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Callable[..., str]) -> None:
+def test_the_first_lines_name_the_columns_and_local_is_the_reference(compared: Callable[..., str]) -> None:
     lines = compared("dfedmdc", "local").splitlines()
     assert lines[:4] == [
         "1 seed, 3 rounds; means over seeds and peers; one seed has no intervals",

@@ -16,7 +16,6 @@ from dpeer.federation.config import resolve, with_defaults
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import Settings, aside
-from dpeer.privacy.plan import noise_over_drift
 from dpeer.sections import names
 from dpeer.topology import Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -184,19 +183,6 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str) -> None:
         assert s.rho == cell.variant.changes.get("rho", 0.5)
 
 
-@pytest.mark.slow
-def test_the_same_noise_in_aggregate_mode() -> None:
-    """As the headers have it of `--dp-adversary aggregate`."""
-    _, table = next(cells(opened("dp-fedsam/table-3")))
-    own = table[-1].settings
-    averaged = {"dp_adversary": "aggregate", "dp_min_honest": 50, "participation": 1.0}
-    other = own.model_copy(update={**averaged, "noise_multiplier": 0.95, "size": 500})
-    graph = build_graph(own)
-    found = [privacy_config(resolve(one, 0), graph).guarantee for one in (own, other)]
-    stds = [made.noise_std for made in found if made is not None]
-    assert stds[0] == pytest.approx(stds[1], rel=1e-3)
-
-
 def test_the_budgets_of_dp_fedsams_table_2_are_used_up_after_so_many_rounds() -> None:
     dp = pytest.importorskip("dp_accounting")
     from dp_accounting import rdp
@@ -229,25 +215,6 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp2_fedsam(name: str) -> None:
             assert s.body_epochs == cell.variant.changes.get("body_epochs", 2)
             assert (s.privacy, s.dp_adversary) == ("client", "neighbor")
             assert (s.participation, s.participation_mode) == (0.05, "server")
-
-
-PARAMETERS = {"resnet18-gn": 11_173_962, "dp-cnn": 667_402}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FILES if "training cannot survive" in FILES[name].read_text()])
-def test_dpeer_warns_of_the_noise_where_a_header_does(name: str) -> None:
-    for label, table in cells(opened(name)):
-        settings = table[-1].settings
-        guarantee = privacy_config(resolve(settings, 0), build_graph(settings)).guarantee
-        assert guarantee is not None
-        ratio = guarantee.noise_ratio(PARAMETERS[str(settings.model)])
-        quiet = "0.5261" in label  # epsilon 2 on CIFAR-10
-        assert (noise_over_drift(ratio, settings.size, settings.rounds) > 1) != quiet
-
-
-def test_each_table_of_the_dp_fedadamw_paper_has_a_file() -> None:
-    assert {re.sub(r"(table-\d+).*", r"\1", name) for name in ADAMW} == {f"table-{number}" for number in range(2, 10)}
 
 
 @pytest.mark.slow

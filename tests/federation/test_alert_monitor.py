@@ -15,7 +15,7 @@ def warned(ended: Any) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["dfedsmdc", "dfedavgm"])
+@pytest.mark.parametrize("algorithm", ["dfedavgm", pytest.param("dfedsmdc", marks=pytest.mark.long)])
 def test_ordinary_runs_have_none(algorithm: str, dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
     ended = dpeer(*DIGITS, "--algorithm", algorithm)
     assert ended.code == 0

@@ -7,7 +7,7 @@ import pytest
 
 from dpeer.federation import child_messages as module
 from dpeer.federation.child_messages import Channel
-from dpeer.federation.cluster_child import _Reports
+from dpeer.federation.cluster_child import Reports
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
@@ -88,7 +88,7 @@ async def test_a_launcher_that_did_not_read_takes_the_rounds_it_lacks_from_the_p
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # as little as the system allows
     child = Channel(theirs)
-    reports = _Reports(child)
+    reports = Reports(child)
     reports.tell({"kind": "connected"})
     offers, offer = [], child.offer
 
@@ -107,7 +107,7 @@ async def test_a_launcher_that_did_not_read_takes_the_rounds_it_lacks_from_the_p
 
     launcher = Launcher(Settings(size=2, out=tmp_path), View(), resume=False)
     member = Member(1, Ended(), Channel(ours), asyncio.get_running_loop().create_future())
-    relay = asyncio.create_task(launcher._relay(member))
+    relay = asyncio.create_task(launcher.relay(member))
     await child.sent()
     child.close()
     await relay

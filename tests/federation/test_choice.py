@@ -53,11 +53,6 @@ def test_the_best_model_is_kept_where_nothing_speaks_against_it(
     assert (found.run.keep, found.data.validation) == (keep, validation)
 
 
-def test_what_is_no_run_of_a_user_keeps_the_last_as_before() -> None:
-    found = resolve(Settings(), 0)
-    assert (found.run.keep, found.data.validation) == ("last", 0.0)
-
-
 def made(tmp_path: Path, **values: Any) -> PeerParts:
     (tmp_path / "own.py").write_text(OWN)
     if values.pop("own", False):
@@ -113,7 +108,7 @@ def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("own", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_private_run_knows_the_data_of_one_that_held_some_out(own: bool, tmp_path: Path) -> None:
     """That two runs were of the same data decides whether the first counts into the second one's epsilon."""
     found = []

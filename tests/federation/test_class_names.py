@@ -22,9 +22,3 @@ def test_a_summary_names_the_classes_and_a_hello_does_not(tmp_path: Path, algori
     assert sum(parts.facts["class_counts"]) + sum(parts.facts["evaluated_class_counts"]) == 20
     message = repr((parts.fingerprint, parts.learner.manifest, parts.learner.digest))
     assert "home" not in message
-
-
-def test_a_task_without_names_has_none(tmp_path: Path) -> None:
-    parts = build(resolve(Settings(size=2, task="digits", out=tmp_path / "run"), 0))
-    assert parts.facts["class_names"] is None
-    assert len(parts.facts["class_counts"]) == 10

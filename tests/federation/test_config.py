@@ -62,14 +62,6 @@ def test_flags_win_over_the_file_and_over_what_it_says_of_a_rank(write: Write) -
     assert unchanged.rounds == 7
 
 
-def test_what_is_said_in_the_file_or_by_a_flag_counts_as_said(write: Write) -> None:
-    """A built-in task's own defaults give way to it, even where it equals the generic default."""
-    settings = load(write("momentum = 0.9\n[rank.0]\nbatch_size = 32"), {"body_lr": 0.05})
-    assert {"momentum", "body_lr"} <= settings.model_fields_set
-    assert "head_lr" not in settings.model_fields_set
-    assert "batch_size" in settings.of_rank(0).model_fields_set
-
-
 def test_dpeer_toml_is_used_when_it_exists_and_no_file_is_named(write: Write) -> None:
     assert load(None, {}).size == 8
     write("size = 5", "dpeer.toml")

@@ -36,9 +36,8 @@ def test_a_rank_has_a_device_of_its_own(in_tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-@pytest.mark.parametrize("mode", ["simulate", "cluster"])
-def test_without_a_gpu_cuda_is_refused_in_one_line(mode: str, dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
-    ended = dpeer(mode, "--size", 2, "--device", "cuda")
+def test_without_a_gpu_cuda_is_refused_in_one_line(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
+    ended = dpeer("simulate", "--size", 2, "--device", "cuda")
     assert ended.code == 2
     last = ended.err.strip().splitlines()[-1]
     assert "--device cuda: this torch (" in last

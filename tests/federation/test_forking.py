@@ -40,9 +40,6 @@ def task(rank, size, seed):
     return Task(model=model, head=("1",), train=data, test=data)
 """
 
-COMPARED = ("-m", "dpeer", "compare", "--size", "2", "--rounds", "1", "--algorithms", "local,dfedavgm", "--seeds", "0",
-            "--task", "mine.py:task", "--out", "compared")  # fmt: skip
-
 RUN = """
 import dpeer
 if __name__ == "__main__":
@@ -52,20 +49,12 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "result"),
-    [(COMPARED, "compared/comparison.md"), (("-c", RUN), "run/summary.json")],
-    ids=["compare", "run"],
-)
-def test_runs_end_well_where_the_folder_for_temporary_files_is_long(
-    tmp_path: Path, words: tuple[str, ...], result: str
-) -> None:
+def test_a_run_ends_well_where_the_folder_for_temporary_files_is_long(tmp_path: Path) -> None:
     folder = tmp_path / ("scratch_of_job_" * 7) / "node"
     folder.mkdir(parents=True)
     (tmp_path / "mine.py").write_text(MINE)
     ended = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True,
+        [sys.executable, "-c", RUN], cwd=tmp_path, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / result).is_file()
+    assert ended.stdout == "done\n", ended.stderr

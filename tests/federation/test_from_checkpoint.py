@@ -50,7 +50,7 @@ def _state(folder: Path) -> Path:
 def write_state(folder: Path, content: dict[str, Any]) -> None:
     """Write a state.json whose checksum is right."""
     content.pop("checksum", None)
-    _state(folder).write_text(json.dumps({**content, "checksum": checkpoint._checksum(content)}))
+    _state(folder).write_text(json.dumps({**content, "checksum": checkpoint.checksum(content)}))
 
 
 def test_it_is_the_model_that_the_peer_would_have_left(ended: Path, killed: Path) -> None:
@@ -122,7 +122,7 @@ def _later_learner(folder: Path) -> None:
     path = _state(folder).parent / "learner" / "learner.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     content = state(folder)
-    content["sha256"]["learner/learner.json"] = checkpoint._digest(path)
+    content["sha256"]["learner/learner.json"] = checkpoint.digest_of(path)
     write_state(folder, content)
 
 
@@ -139,7 +139,7 @@ def _without_task(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "message"),
     [
-        (_missing, ConfigurationError, "there is no folder .*rank-1'; name a rank's folder, such as dpeer-run/rank-0"),
+        (_missing, ConfigurationError, "no folder .*rank-1' exists; name a rank's folder, such as dpeer-run/rank-0"),
         (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
         (_older, CheckpointError, "is of another version of dpeer: .* --resume .it keeps no settings."),
         (_with_unknown_setting, CheckpointError, "is of another version of dpeer: .* 'warp_speed'"),

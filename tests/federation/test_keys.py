@@ -76,10 +76,6 @@ def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> N
         Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
 
 
-def test_without_keys_there_is_no_keyring() -> None:
-    assert keyring(Settings(size=3), 3, 0) is None
-
-
 def test_a_rank_may_have_two_keys_while_it_changes_them(made: list[tuple[Path, str]], tmp_path: Path) -> None:
     path, public = write_secret(1, tmp_path / "later")
     both = settings({0: made[0][1], 1: [made[1][1], public.hex()], 2: made[2][1]})

@@ -142,11 +142,6 @@ def test_rounds_in_which_a_peer_sits_out_are_not_counted_as_left_out(tmp_path: P
     assert not any("is sent again" in note for note in made.notes(50))
 
 
-def test_an_algorithm_that_takes_no_step_has_nothing_to_protect(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError):
-        opened(tmp_path, 400, (), rounds=3)
-
-
 TASK = """
 import torch
 from torch import nn
@@ -174,30 +169,7 @@ def spent(folder: Path, rank: int = 0) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
-def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_path: Path) -> None:
-    private = federation | {"privacy": "sample", "noise_multiplier": 2.0, "records": 32}
-    dpeer.run(dpeer.Settings(**private), mode="simulate")
-    first = spent(tmp_path / "run")
-    assert first["mode"] == "sample"
-    assert first["steps"] == 3
-    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True)
-    second = spent(tmp_path / "run")
-    assert (second["steps"], second["earlier_steps"]) == (3, 3)
-    assert second["epsilon"] == pytest.approx(total_epsilon([Charge(1.0, 2.0, 6)], second["delta"]))
-    dpeer.run(dpeer.Settings(**(private | {"privacy_unit": "group"})), mode="simulate", overwrite=True)
-    grouped = spent(tmp_path / "run")
-    assert grouped["epsilon"] is None, "steps that protected records promise nothing to a group"
-    dpeer.run(dpeer.Settings(**federation), mode="simulate", overwrite=True)
-    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True)
-    assert spent(tmp_path / "run")["released_without_noise"]
-    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True, new_data=True)
-    assert spent(tmp_path / "run")["epsilon"] == pytest.approx(first["epsilon"])
-
-
-@pytest.mark.parametrize(
-    "change", [{"privacy": "none"}, {"privacy": "client"}, {"clip_norm": 2.0}, {"dp_head": "frozen"}]
-)
+@pytest.mark.parametrize("change", [{"privacy": "none"}, {"dp_head": "frozen"}])
 def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federation: dict[str, Any]) -> None:
     private = federation | {"privacy": "sample", "noise_multiplier": 2.0, "records": 32}
     dpeer.run(dpeer.Settings(**private), mode="simulate")

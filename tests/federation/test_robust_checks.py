@@ -32,21 +32,6 @@ def test_graphs_that_suit(robust: str, topology: str) -> None:
     check(robust=robust, topology=topology)
 
 
-def test_a_radius_that_is_given_suits_any_mutual_graph() -> None:
-    check(topology="star", robust="clip:2")
-    check(topology="random-matching", robust="clip:2")
-
-
-def test_what_is_used_is_said_and_what_has_no_effect_too(dpeer: Command, small_task: Path) -> None:
-    def lines(*arguments: object) -> str:
-        ended = dpeer("simulate", "--task", "mine.py:task", "--size", 4, "--rounds", 1, "--overwrite", *arguments)
-        assert ended.code == 0, ended.err
-        return str(ended.err)
-
-    assert "robust clip:2, max-norm 50" in lines("--robust", "clip:2.0", "--max-norm", 50)
-    assert "robust clip has no effect with local" in lines("--robust", "clip", "--algorithm", "local")
-
-
 def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_task: Path, in_tmp_path: Path) -> None:
     # All peers have the same data: with all of it in one batch, bodies would differ in rounding alone, or not at all.
     ended = dpeer("simulate", "--task", "mine.py:task", "--size", 3, "--rounds", 2, "--body-epochs", 1, "--max-norm",

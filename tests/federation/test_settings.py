@@ -1,7 +1,7 @@
 """What every setting is to a federation: its mark, held against what it does to the handshake."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -10,10 +10,9 @@ from safetensors.torch import save_file
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.build import build
 from dpeer.federation.config import resolve
-from dpeer.federation.settings import RankSettings, Settings, aside, option_names, shared
+from dpeer.federation.settings import RankSettings, Settings, option_names
 from dpeer.sections import Mark, marked, meaning_of
 from dpeer.training.models import build_model
-from dpeer.training.settings import OptionSettings
 
 pytestmark = pytest.mark.slow
 
@@ -162,23 +161,9 @@ def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:
             Settings(rank={1: wrong})
 
 
-def test_marks_divide_the_settings() -> None:
-    assert {"rho", "sam", "body_lr", "quantize", "standardize"} <= {*shared()}
-    assert {"workers", "threads", "log_level", "out", "wait", "insecure"} <= {*aside()}
-    assert shared(OptionSettings) == ("rho", "sam", "ditto_lambda", "sparsity", "prune_rate")
-    assert not {*shared()} & {*aside()}
-
-
 def test_a_field_without_a_mark_is_refused() -> None:
     class Forgotten(BaseModel):
         plain: int = Field(3)
 
     with pytest.raises(TypeError):
         marked(Forgotten, Mark.SHARED)
-
-
-def test_values_of_literals_are_those_that_are_tried() -> None:
-    for name, (value, _) in OTHER.items():
-        choices = get_args(Settings.model_fields[name].annotation)
-        if choices and all(isinstance(choice, str) for choice in choices):
-            assert value in choices

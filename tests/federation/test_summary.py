@@ -82,20 +82,6 @@ def test_the_time_of_an_earlier_part_is_known_from_its_summary(tmp_path: Path) -
     assert wall_seconds(tmp_path) == 12.5
 
 
-def test_no_peer_at_all_is_all_null(tmp_path: Path) -> None:
-    found = collect(tmp_path, 2, 1.0)
-    assert found["accuracy"] == [None, None]
-    assert found["accuracy_mean"] is found["consensus_distance"] is found["size"] is None
-    assert found["bytes_sent"] == 0
-
-
-def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [1.0, 0.0], 0.0, privacy={"epsilon": 1.5, "delta": 1e-5}, delta=1e-5)
-    peer(tmp_path, 1, [1.0, 0.0], 0.0, privacy={"epsilon": 2.5, "delta": 1e-5}, delta=1e-5)
-    found = collect(tmp_path, 2, 1.0)
-    assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
-
-
 def test_each_number_is_the_largest_of_all_peers(tmp_path: Path) -> None:
     for rank, (outsider, neighbor) in enumerate(((1.5, 3.0), (1.0, 50.0))):
         spent = {
@@ -120,12 +106,6 @@ def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
     assert "update_norm" not in found["privacy"]
     assert "epsilon unbounded at delta 1e-05" in privacy_line(found["privacy"])
     assert "without noise" in privacy_line(found["privacy"])
-
-
-def test_what_is_not_shared_has_no_consensus(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [], 0.0)
-    peer(tmp_path, 1, [], 0.0)
-    assert collect(tmp_path, 2, 1.0)["consensus_distance"] is None
 
 
 def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
@@ -167,23 +147,6 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     ]
     assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "inconclusive"]
     assert rows[-1] == ["mean", "0.5000", "0.3500", "+0.1500", *last]
-
-
-def test_the_mean_row_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
-    told = {
-        "measure": "accuracy", "on": "test", "rows": 200, "joined": 0.9, "alone": 0.85, "algorithm": "local",
-        "gain": 0.05, "low": 0.02, "high": 0.08, "differ": 12, "verdict": "improved",
-    }  # fmt: skip
-    worth = [told, told, {"measure": "accuracy", "rows": 200, "joined": 0.5, "why": "no time"}]
-    for rank, accuracy in enumerate((0.9, 0.9, 0.5)):
-        peer(tmp_path, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy)
-    out = Console(file=io.StringIO(), width=100)
-    show(out, {**collect(tmp_path, 3, 1.0), "worth": worth}, tmp_path, None)
-    assert isinstance(out.file, io.StringIO)
-    printed = out.file.getvalue()
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
-    assert rows[-1] == ["mean", "0.7667", "0.8500", "+0.0500", "+0.0259 to +0.0736", "improved"]
-    assert "2 peers together: improved, mean gain +0.0500" in printed
 
 
 def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
@@ -234,13 +197,6 @@ def test_of_many_own_metrics_those_that_fit_are_printed_and_the_others_named(tmp
     assert text.count("a_rather") == 2, "five in the table by their words, two named"
     assert max(len(line) for line in text.splitlines() if line.startswith("│")) <= 80
     assert "more metrics in summary.json: a_rather_long_name_5, a_rather_long_name_6" in text
-
-
-def test_peers_without_other_metrics_have_no_second_table(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [0.0, 0.0], 0.0)
-    found = collect(tmp_path, 1, 1.0)
-    assert found["metrics"] == found["metrics_mean"] == {}
-    assert printed(found, tmp_path).count("rank ") == 1
 
 
 @pytest.mark.parametrize(("points", "message"), [

@@ -25,7 +25,7 @@ def simulate(dpeer: Command, small_task: Path) -> Command:
     return run
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16"])
 @pytest.mark.parametrize(("arguments", "other"), [(("--quantize", 8), "--quantize 8"),
                                                   (("--algorithm", "dis-pfl"), "dis-pfl")])  # fmt: skip
 def test_halves_are_refused_where_no_floats_travel(
@@ -38,36 +38,7 @@ def test_halves_are_refused_where_no_floats_travel(
     assert f"--wire-dtype {dtype} cannot be used with {other}" in line
 
 
-def test_an_unknown_one_is_named_with_those_there_are(simulate: Command) -> None:
-    ended = simulate("--wire-dtype", "float64")
-    assert ended.code == 2
-    (line,) = ended.complaints
-    for part in ("--wire-dtype", "float64", "bfloat16", "float16"):
-        assert part in line
-
-
-@pytest.mark.parametrize("arguments", [("--quantize", 8), ("--algorithm", "dis-pfl")])
-def test_the_default_goes_with_everything(simulate: Command, arguments: tuple[object, ...]) -> None:
-    assert simulate("--wire-dtype", "float32", *arguments).code == 0
-
-
-def lines_of(ended: Any) -> list[str]:
-    assert ended.code == 0, ended.err
-    return [line.removeprefix("rank 0: ") for line in ended.err.splitlines() if line.startswith("rank 0: ")]
-
-
-def test_it_is_said_where_it_is_on(simulate: Command) -> None:
-    (values,) = (line for line in lines_of(simulate("--wire-dtype", "bfloat16")) if line.startswith("body-lr "))
-    assert "wire-dtype bfloat16" in values.split(", ")
-    assert not any("wire-dtype" in line for line in lines_of(simulate()))
-
-
-def test_it_has_no_effect_where_nothing_travels(simulate: Command) -> None:
-    lines = lines_of(simulate("--algorithm", "local", "--wire-dtype", "bfloat16"))
-    assert "wire-dtype bfloat16 has no effect with local" in lines
-
-
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
 def test_halves_take_half_the_bytes(simulate: Command, in_tmp_path: Path, dtype: str, width: int) -> None:
     assert simulate("--wire-dtype", dtype, "--out", "run").code == 0
     for rank in range(2):

@@ -181,10 +181,10 @@ MESSAGES = {
         "longlonglonglonglong': the path of a socket has at most 103 bytes",
         listen_address, {3: {"address": "ipc:///" + "long" * 30}}, 3),
     "a path in no folder": address(
-        "rank.3.address = 'ipc:///no/such/folder/3': there is no folder '/no/such/folder'; make it, for its peers "
+        "rank.3.address = 'ipc:///no/such/folder/3': no folder '/no/such/folder' exists; make it, for its peers "
         "alone", listen_address, {3: {"address": "ipc:///no/such/folder/3"}}, 3),
     "a path of a file": Message(a_taken_path, AddressError,
-        "rank.0.address = 'ipc://{folder}/file': there is a file of that name; choose another one, or remove it"),
+        "rank.0.address = 'ipc://{folder}/file': a file of that name exists; choose another one, or remove it"),
     "a second port without a first": address(
         "rank.1.bulk = 7701: a second port goes with an address tcp://HOST:PORT, and rank 1 is not dialled: leave "
         "`bulk` out", bulk_port, {0: HERE, 1: {"bulk": 7701}}, 1),

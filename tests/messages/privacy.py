@@ -88,7 +88,7 @@ MESSAGES = {
     "calibration without a budget": refused(
         "target epsilon 0: choose a number above 0, for example 10", calibrate, 0.0, 1e-05, 1),
     "calibration without releases": refused(
-        "nothing is released, so there is no noise to find: choose at least 1 round", calibrate, 1.0, 1e-05, 0),
+        "nothing is released, so no noise is needed: choose at least 1 round", calibrate, 1.0, 1e-05, 0),
     "charge: rate 0": refused(
         "sampling rate 0: choose a number above 0, at most 1, for example 0.05", Charge, 0.0, 1.0, 1),
     "charge: rate nan": refused(
@@ -158,7 +158,7 @@ MESSAGES = {
     "a delta that publishes one peer": refused(
         "delta 0.125 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: "
         "choose at most 0.0125", check_delta, 1 / 8, 8),
-    "no peer to protect": refused("size 0: there is at least 1 peer to protect", check_delta, 1e-05, 0),
+    "no peer to protect": refused("size 0: at least 1 peer is to be protected", check_delta, 1e-05, 0),
     "sample: rate": refused(
         "--sampling-rate 0: choose one above 0 and at most 1, for example 0.05", sample, sampling_rate=0.0),
     "sample: rate nan": refused(
@@ -220,11 +220,11 @@ MESSAGES = {
         "--target-epsilon 9.89728 allows not even one release with --noise-multiplier 1: one costs 10; leave "
         "--noise-multiplier out and the noise follows from the budget"),
     "classes found in data": refused(
-        "--privacy client with task 'csv': classes must be said, alike on all peers, for neighbors get to know them "
+        "--privacy client with task 'csv': classes must be given, alike on all peers, for neighbors get to know them "
         "and must not learn them from the data; this peer's data show --task-option classes=no,yes (name all that "
         "there can be)", check_found, "csv", {"classes": ["no", "yes"]}),
     "many classes found in data": refused(
-        "--privacy client with task 'csv': classes must be said, alike on all peers, for neighbors get to know them "
+        "--privacy client with task 'csv': classes must be given, alike on all peers, for neighbors get to know them "
         "and must not learn them from the data; this peer's data show --task-option "
         "classes=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,... (50 in all) (name all that there can be)",
         check_found, "csv", {"classes": [str(n) for n in range(50)]}),
@@ -240,12 +240,12 @@ MESSAGES = {
     # The ledger.
     "a ledger of other noise": ledger(
         "the run in '{folder}' has made 2 private releases with noise multiplier 2.0, this one would go on with "
-        "50.0: that cannot change in a run; give --noise-multiplier 2.0 (beside --target-epsilon, if there is one) "
+        "50.0: that cannot change in a run; give --noise-multiplier 2.0 (beside --target-epsilon, if it is given) "
         "and the other settings it began with", mechanism={**M, "noise_multiplier": 50.0}),
     "a ledger of another clip norm": ledger(
         "the run in '{folder}' has made 2 private releases with clip norm 0.5, this one would go on with 9.0: that "
-        "cannot change in a run; give --noise-multiplier 2.0 (beside --target-epsilon, if there is one) and the "
-        "other settings it began with", mechanism={**M, "clip_norm": 9.0}),
+        "cannot change in a run; give --noise-multiplier 2.0 (beside --target-epsilon, if it is given) and the other "
+        "settings it began with", mechanism={**M, "clip_norm": 9.0}),
     "a ledger of other data": ledger(
         "the run in '{folder}' has made 2 private releases with other data than this peer has now (their SHA-256 "
         "differs): a run goes on with the data it began with; start one on these with --overwrite", data="b"),
@@ -255,7 +255,7 @@ MESSAGES = {
     "a ledger of another noise scheme": ledger(
         "the run in '{folder}' has made 2 private releases with noise about Gaussian on a grid, AES-256-CTR, this "
         "one would go on with exact Gaussian on a grid, AES-256-CTR: that cannot change in a run; give "
-        "--noise-multiplier 2.0 (beside --target-epsilon, if there is one) and the other settings it began with",
+        "--noise-multiplier 2.0 (beside --target-epsilon, if it is given) and the other settings it began with",
         lambda content: content.replace("exact", "about")),
     "a ledger of nonsense": ledger(
         "the privacy ledger '{folder}/privacy/ledger.jsonl' is damaged (Expecting value: line 1 column 1 (char 0)): "

@@ -19,7 +19,7 @@ from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.blocks import blocks_of
 from dpeer.training.codecs import new_codec
 from dpeer.training.device import find_device
-from dpeer.training.extras import Extras
+from dpeer.training.flat import Extras
 from dpeer.training.gradients import looks
 from tests.messages.message import Message, file
 from tests.training.small import SmallNet, small_task

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, Charge, calibrate, epsilon, merged, total_epsilon
 from dpeer.privacy.client_level import Guarantee, uniform_share
-from dpeer.privacy.plan import noise_over_drift
 
 from .step_losses import delta_of_one, epsilon_of
 
@@ -47,19 +46,6 @@ def test_how_much_noise_that_is() -> None:
     cifar = Guarantee(1.0, 0.1, 1e-3).calibrated(1.0, 200)
     assert cifar.noise_ratio(667_402) == pytest.approx(59_000, abs=500)
     assert Guarantee(0.95, 0.2, 1 / 500).epsilon(300) == pytest.approx(770, abs=5)
-
-
-def test_exact_has_no_error_that_the_others_have() -> None:
-    exact = epsilon(2.2, 40, 1e-6)
-    assert exact <= epsilon(2.2, 40, 1e-6, "pld") <= exact + 1e-4
-    assert exact < epsilon(2.2, 40, 1e-6, "rdp") < 1.2 * exact
-
-
-def test_sampling_one_is_no_sampling_and_none_releases_nothing() -> None:
-    assert epsilon(2.0, 10, 1e-5, "pld", 1.0) == epsilon(2.0, 10, 1e-5, "pld")
-    for accountant in ("exact", "pld", "rdp"):
-        assert epsilon(2.0, 10, 1e-5, accountant, 0.0) == 0.0
-        assert epsilon(2.0, 0, 1e-5, accountant) == 0.0
 
 
 def test_a_delta_beyond_all_effect_of_the_steps_needs_no_epsilon_and_no_time() -> None:
@@ -102,11 +88,6 @@ def test_releases_by_another_accountant_are_the_last_within(accountant: Accounta
     guarantee = Guarantee(9.0, 1.0, 1e-5)
     most = guarantee.releases(8.0, accountant)
     assert guarantee.epsilon(most, accountant=accountant) <= 8.0 < guarantee.epsilon(most + 1, accountant=accountant)
-
-
-def test_noise_over_drift_is_noise_against_the_way_in_the_best_of_cases() -> None:
-    # 8 bodies, 20 rounds: noise of one message 2 C, so 2 C sqrt(20 / 8) is left, and 20 C is the way.
-    assert noise_over_drift(2.0, 8, 20) == pytest.approx(2.0 * math.sqrt(20 / 8) / 20)
 
 
 RATES = st.floats(0.001, 0.2)

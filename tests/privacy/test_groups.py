@@ -133,7 +133,3 @@ def test_records_that_disagree_or_are_clipped_less_are_told_apart_no_better(
         bound = step.deltas(epsilons, direction)
         for epsilon, most in zip(epsilons, bound, strict=True):
             assert np.sum(np.maximum(0.0, above - np.exp(epsilon) * below)) * (x[1] - x[0]) <= most + 1e-7
-
-
-def test_nothing_costs_nothing() -> None:
-    assert of_group([], 1e-5, 5) == of_group([Charge(0.1, 1.0, 0)], 1e-5, 5) == 0.0

@@ -244,7 +244,7 @@ def test_steps_are_charged_by_one_or_more_and_never_after_the_end(tmp_path: Path
     ledger.end(1)
     for ended in (ledger, opened("sample", tmp_path, resume=True)):
         assert ended.ended
-        with pytest.raises(ValueError, match="none after the end"):
+        with pytest.raises(ValueError, match="none follows the end"):
             ended.charge(1, STEPS)
 
 

@@ -170,28 +170,6 @@ def test_the_tails_are_normal(many: np.ndarray) -> None:
             assert abs((values >= beyond).sum() - expected) < 5 * math.sqrt(expected) + 3
 
 
-def test_single_grid_points_come_as_often_as_they_should(many: np.ndarray) -> None:
-    """The last bits: even and odd steps, and each step near zero."""
-    steps = np.rint(many / grid(1.0)).astype(np.int64)
-    for modulus in (2, 3, 16):
-        counts = np.bincount(steps % modulus, minlength=modulus)
-        statistic = float(((counts - MANY / modulus) ** 2 / (MANY / modulus)).sum())
-        assert statistic < chi2.ppf(1 - 1e-5, modulus - 1)
-    near = np.bincount(steps[np.abs(steps) <= 200] + 200, minlength=401)
-    expected = norm.pdf(0) * grid(1.0) * MANY
-    assert float(((near - expected) ** 2 / expected).sum()) < chi2.ppf(1 - 1e-5, 401)
-
-
-@pytest.mark.slow
-def test_values_are_independent_of_their_neighbors(many: np.ndarray) -> None:
-    limit = 5 / math.sqrt(MANY)
-    for lag in (1, 7, 32_768, 65_536):
-        a, b = many[:-lag], many[lag:]
-        assert abs(np.mean(a * b)) < limit
-        assert abs(np.mean((a * a - 1) * (b * b - 1)) / 2) < limit
-        assert abs(np.mean(a * (b * b - 1)) / math.sqrt(2)) < limit
-
-
 def test_no_two_releases_share_a_keystream(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
     drawing = randomness.os.urandom

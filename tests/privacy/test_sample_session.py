@@ -12,6 +12,7 @@ from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, Pr
 from dpeer.privacy.accounting import epsilon, total_epsilon
 from dpeer.privacy.history import record_noiseless
 from dpeer.privacy.sample_level import Phase, least_noise
+from dpeer.privacy.sample_session import charges_of
 from dpeer.privacy.settings import PrivacySettings
 
 CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5, adjacency="zero-out"))
@@ -72,6 +73,8 @@ def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> 
     expected = total_epsilon([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
     assert third.epsilon() == expected > epsilon(2.5, 1, DELTA)
     assert (third.spent()["earlier_steps"], third.spent()["earlier_releases"]) == (30, 1)
+    assert charges_of(third.ledger.earlier[1], "record") == (ROUND,)
+    assert charges_of(third.ledger.earlier[1], "group") is None, "steps of records promise nothing to a group"
     record_noiseless(tmp_path, "a")
     assert opened(tmp_path, data="a").epsilon() == math.inf
     assert opened(tmp_path, data="b", new=True).epsilon() == 0.0

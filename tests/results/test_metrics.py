@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -40,8 +39,9 @@ def test_without_a_file_the_last_line_is_known_all_the_same() -> None:
     assert (metrics.totals.last, metrics.totals.bytes_sent, metrics.missing(1)) == (entry(0), 10, 0)
 
 
-def delete(path: Path) -> None:
-    path.unlink()
+def add_to(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("more\n")
 
 
 def rename(path: Path) -> None:
@@ -49,30 +49,17 @@ def rename(path: Path) -> None:
     path.touch()
 
 
-def empty(path: Path) -> None:
-    os.truncate(path, 0)
-
-
-def cut_in_a_line(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 5)
-
-
-def add_to(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("more\n")
-
-
 @pytest.mark.parametrize(
     ("change", "message", "missing"),
     [
-        (delete, "deleted", 3),
+        (Path.unlink, "deleted", 3),
         (rename, "replaced by another file", 3),
-        (empty, "cut short", 3),
-        (cut_in_a_line, "cut short", 1),
+        (lambda path: os.truncate(path, 0), "cut short", 3),
+        (lambda path: os.truncate(path, path.stat().st_size - 5), "cut short", 1),
         (add_to, "written to by another program", 0),
     ],
 )
-def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are_whole(
+def test_a_change_by_another_program_is_noticed_and_the_next_lines_are_whole(
     change: Callable[[Path], None], message: str, missing: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
@@ -80,8 +67,7 @@ def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are
     metrics.rewrite()
     assert [metrics.append(entry(number)) for number in range(3)] == [None] * 3
     change(path)
-    assert metrics.append(entry(3)) == message
-    assert metrics.append(entry(4)) is None
+    assert [metrics.append(entry(number)) for number in (3, 4)] == [message, None]
     assert metrics.missing(5) == missing
     assert [json.loads(line) for line in path.read_text().splitlines()[-2:]] == [entry(3), entry(4)]
     assert (metrics.totals.last, metrics.totals.bytes_sent) == (entry(4), 150)
@@ -103,15 +89,18 @@ def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_fold
     ("content", "message"),
     [
         (b'{"round": 0}\n{"round": 1}\n', None),
-        (b'{"round": 0}\n{"round": 1}\n{"round": 2, "by', "its last line has no end .* and is cut"),
+        (
+            b'{"round": 0}\n{"round": 1}\n{"round": 2, "by',
+            "its last line has no end (the process was killed while it wrote it) and is cut",
+        ),
         (b'{"round": 0}\n{"ro\xff\xfe\x85nd": 1}\n', "1 damaged line is left out; it lacks the line of round 2"),
         (b'{"round": 1}\n', "it lacks the line of round 1"),
-        (b"", r"it lacks the lines of 2 rounds \(1, 2\)"),
+        (b"", "it lacks the lines of 2 rounds (1, 2)"),
         (None, "it is not there any more"),
     ],
 )
-def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(
-    content: bytes | None, message: str, tmp_path: Path
+def test_damage_is_named_and_the_totals_of_the_checkpoint_count(
+    content: bytes | None, message: str | None, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     if content is not None:
@@ -119,11 +108,7 @@ def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(
     kept = Totals(last=entry(1), best=entry(0), bytes_sent=30, bytes_received=2, mixed=1)
     metrics = MetricsFile(path, 2, Totals(**json.loads(json.dumps(asdict(kept)))))
     assert metrics.totals == kept
-    if message is None:
-        assert metrics.damage is None
-    else:
-        assert metrics.damage is not None
-        assert re.fullmatch(message, metrics.damage)
+    assert metrics.damage == message
     metrics.rewrite()
     whole = [json.loads(line)["round"] for line in path.read_text().splitlines()]
     assert whole == sorted({*whole} & {0, 1})

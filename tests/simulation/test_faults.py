@@ -86,9 +86,9 @@ def test_every_accepted_table_can_happen(table: dict[str, Any], seed: int) -> No
         faults = Faults.model_validate({"fault": [table]})
     except ValueError:
         return
-    for accident in expand(faults, 12, 31, seed):
-        assert 0 <= accident.round < 31
-        assert accident.ranks
-        assert {*accident.ranks} <= {*table.get("ranks", range(12))}
-        assert list(accident.ranks) == sorted({*accident.ranks})
-        assert len(accident.ranks) == table.get("pick", len(accident.ranks))
+    for planned_fault in expand(faults, 12, 31, seed):
+        assert 0 <= planned_fault.round < 31
+        assert planned_fault.ranks
+        assert {*planned_fault.ranks} <= {*table.get("ranks", range(12))}
+        assert list(planned_fault.ranks) == sorted({*planned_fault.ranks})
+        assert len(planned_fault.ranks) == table.get("pick", len(planned_fault.ranks))

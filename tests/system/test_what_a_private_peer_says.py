@@ -173,7 +173,7 @@ def test_classes_and_columns_are_not_taken_from_private_data(simulate, tmp_path,
     given = [option for word in options if word != "--task-option" for option in ("--task-option", word)]
     (line,) = simulate("--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
                        "path=site-{rank}.csv", *given, *PRIVATE, code=2).complaints  # fmt: skip
-    assert f"{missing} must be said" in line
+    assert f"{missing} must be given" in line
     assert f"--task-option {missing}=" in line
 
 
@@ -213,9 +213,9 @@ def test_the_number_of_records_is_not_taken_from_them(simulate, tmp_path, unit):
     (line,) = simulate("--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
                        "path=site-{rank}.csv", "--task-option", columns, "--task-option", classes, *SAMPLE[:-2],
                        *of_unit, "--sampling-rate", 0.5, "--delta", 1e-5, code=2).complaints  # fmt: skip
-    assert "--records N must be said" in line
+    assert "--records N must be given" in line
     assert f"one {unit} more can change" in line
-    assert f"about how many {unit}s it trains with (there are " in line
+    assert f"about how many {unit}s it trains with (it has " in line
     assert not list(tmp_path.rglob("metrics.jsonl")), "nothing has been trained"
 
 

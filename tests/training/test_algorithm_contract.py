@@ -21,7 +21,7 @@ from dpeer.training import (
     make_options,
     source_hash,
 )
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from tests.thinning import every
 from tests.training.cases import CASES, SIZE, made
 from tests.training.cases import peers as learners_of

@@ -1,11 +1,16 @@
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.random import Generator, SeedSequence, default_rng
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import Batches, batch_order, predict
+from dpeer.training.randomness import Purpose
 
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
 
@@ -65,3 +70,109 @@ class Two(nn.Module):
 def test_structured_inputs_fill_the_models_arguments() -> None:
     a, b = torch.tensor(3.0), torch.tensor(1.0)
     assert predict(Two(), (a, b)) == predict(Two(), [a, b]) == predict(Two(), {"b": b, "a": a}) == 2
+
+
+# `Task.augment`: what it is called with, when, and what it must not do.
+
+
+Make = Callable[..., Task]
+SEED, RANK = 3, 2
+PHASES = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
+
+
+def noise(inputs: Tensor, generator: Generator) -> Tensor:
+    return inputs + torch.from_numpy(generator.normal(size=tuple(inputs.shape)).astype(np.float32))
+
+
+def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
+    settings: dict[str, Any] = {"body_epochs": 2, "batch_size": 16, "rounds": 4}
+    return build_learner(task, algorithm, Hyperparameters(**settings | changes, grad_clip=None), rank=RANK, seed=SEED)
+
+
+def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:
+    """The augmented minibatches of a phase, from the definition."""
+    inputs = task.train.tensors[0]
+    found = []
+    for epoch in range(epochs):
+        key = (Purpose.AUGMENT, RANK, number, PHASES[phase], epoch)
+        generator = default_rng(SeedSequence(SEED, spawn_key=key))
+        for rows in batch_order(len(inputs), SEED, RANK, number, phase, epoch).split(16):
+            found.append(noise(inputs[rows], generator))  # noqa: PERF401
+    return found
+
+
+def test_each_epoch_has_numbers_of_its_own(make_task: Make) -> None:
+    task = make_task(augment=noise)
+    seen: list[Tensor] = []
+    ours = learner(task, "dfedmdc", head_epochs=1)
+    task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
+    for number in range(2):
+        seen.clear()
+        ours.train(number)
+        wanted = expected(task, "head", number, 1) + expected(task, "body", number, 2)
+        assert len(seen) == len(wanted) == 12
+        for got, value in zip(seen, wanted, strict=True):
+            assert torch.equal(got, value)
+
+
+def test_both_gradients_of_a_sam_step_see_the_same_batch(make_task: Make) -> None:
+    task = make_task(augment=noise)
+    seen: list[Tensor] = []
+    ours = learner(task, "dfedsam")
+    task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
+    ours.train(0)
+    assert all(torch.equal(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True))
+    assert not torch.equal(seen[0], seen[2])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: str, make_task: Make) -> None:
+    calls: list[bool] = []
+    task = make_task()
+
+    def augment(inputs: Tensor, generator: Generator) -> Tensor:
+        calls.append(task.model.training)
+        return inputs
+
+    task.augment = augment
+    ours, plain = learner(task, algorithm), learner(make_task(), algorithm)
+    for one in (ours, plain):
+        one.train(0)
+    assert calls
+    assert torch.equal(ours.trainer.model.data, plain.trainer.model.data)  # it changed nothing
+    calls.clear()
+    assert ours.evaluate() == plain.evaluate()
+    assert not calls
+
+
+def test_it_neither_moves_nor_needs_the_global_generators(make_task: Make) -> None:
+    ours = learner(make_task(augment=noise), "dfedsmdc")
+    ours.train(0)
+    other = learner(make_task(augment=noise), "dfedsmdc")
+    torch.manual_seed(99)
+    other.train(0)
+    assert torch.equal(ours.trainer.model.data, other.trainer.model.data)
+
+
+def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> None:
+    class Twins(Dataset[Any]):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+        def __len__(self) -> int:
+            return len(self.data)
+
+        def __getitem__(self, index: int) -> Any:
+            x, y = self.data[index]
+            return [x], y
+
+    def zeroed(inputs: Any, generator: Generator) -> Any:
+        (inputs[0] if isinstance(inputs, list) else inputs).zero_()
+        return inputs
+
+    task = make_task(augment=zeroed)
+    before = task.train.tensors[0].clone()
+    learner(task, "local").train(0)
+    assert torch.equal(task.train.tensors[0], before)
+    data = make_task()
+    learner(make_task(train=Twins(data.train), test=Twins(data.test), augment=zeroed), "local").train(0)

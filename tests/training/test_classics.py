@@ -1,12 +1,20 @@
 """SCAFFOLD, FedAvg-LS, FedOpt, FAFED and FedLADA against numpy: three rounds on a ring, other data on each peer."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
+from dpeer.privacy import Charge
+from dpeer.privacy.accounting import total_epsilon
+from dpeer.training import TorchLearner, Trainer
+from dpeer.training.algorithms.fedavg_ls import smoothed
+from dpeer.training.algorithms.fedopt import FedOpt
 from tests.training.linear import (
     BODY,
     COUNT,
@@ -21,7 +29,9 @@ from tests.training.linear import (
     gradient,
     models,
     peers,
+    task,
 )
+from tests.training.sampling import sampled
 
 Gossip = Callable[..., None]
 ROUNDS = 3
@@ -175,3 +185,129 @@ def test_three_rounds_are_those_of_the_formulas(
         np.testing.assert_allclose(ours, right, rtol=0, atol=2e-5)
     if not head and weights is FULL:
         assert np.ptp(np.stack(found), axis=0).max() < 1e-5, "one model for all, as with a server"
+
+
+# The control variates of SCAFFOLD: what is tracked of them, and what they are good for.
+
+
+def means(learners: list[TorchLearner]) -> tuple[Vector, Vector]:
+    """Over the peers: of what is tracked, and of their own variates."""
+    tracked = [ours.trainer.extras["variates"].double().numpy() for ours in learners]
+    own = [ours.algorithm.own.double().numpy() for ours in learners]
+    return np.mean(tracked, axis=0), np.mean(own, axis=0)
+
+
+def test_the_mean_of_what_is_tracked_is_that_of_the_variates(gossip: Gossip) -> None:
+    learners = peers("scaffold", momentum=0.5, weight_decay=0.1)
+    for number in range(5):
+        gossip(learners, 1, start=number)
+        tracked, own = means(learners)
+        np.testing.assert_allclose(tracked, own, rtol=0, atol=1e-6)
+    assert np.abs(own).max() > 0.01
+
+
+def test_with_momentum_the_variates_are_gradients_still(gossip: Gossip) -> None:
+    """The quotient of option II would be as many times as long as momentum makes steps."""
+    learners = peers("scaffold", momentum=0.9, body_lr=1e-7)
+    gossip(learners, 2)
+    for rank, ours in enumerate(learners):
+        np.testing.assert_allclose(ours.algorithm.own.numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5)
+
+
+def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good(gossip: Gossip) -> None:
+    learners = peers("scaffold")
+    lost = RING.copy()
+    lost[0, 0], lost[0, 1] = 2 / 3, 0.0
+    gossip(learners, 1, weights=lost)
+    shifts = []
+    for number in range(1, 4):
+        gossip(learners, 1, start=number)
+        tracked, own = means(learners)
+        shifts.append(tracked - own)
+    assert np.abs(shifts[0]).max() > 1e-3
+    np.testing.assert_allclose(shifts[1:], [shifts[0]] * 2, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_variates_take_out_what_is_peculiar_to_a_peer(gossip: Gossip) -> None:
+    """With many local steps FedPer ends where the peers' own models are in balance, SCAFFOLD where gradients are."""
+    left = {}
+    for algorithm in ("fedper", "scaffold"):
+        learners = peers(algorithm, (), local_steps=10, lr_decay=1.0, body_lr=0.2)
+        gossip(learners, 15, weights=FULL)
+        at = models(learners)[0]
+        left[algorithm] = np.linalg.norm(np.mean([gradient(at, rank) for rank in range(SIZE)], axis=0))
+    assert left["scaffold"] < left["fedper"] / 3
+
+
+# What SCAFFOLD, FedAvg-LS, FedOpt, FAFED and FedLADA spend at sample level, and what they say once it is spent.
+
+
+def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -> None:
+    """FedOpt steps along what changed: the last change, said in every round, would carry the model off for ever."""
+    learner = sampled(
+        task(0, ()), tmp_path, "fedopt", noise=3.0, units=20, budget=3.0, rounds=2, hyper={"momentum": 0.0}
+    )
+    sent: list[tuple[Vector, bool]] = []
+    for number in range(12):
+        learner.train(number)
+        (buffer,) = learner.release(number) or ()
+        assert learner.privacy is not None
+        sent.append((np.frombuffer(buffer, dtype="<f4").copy(), learner.privacy["sent_again"]))
+        learner.mix({}, {0: 1.0})
+    last = max(at for at, (_, again) in enumerate(sent) if not again)
+    assert 0 < last < 10
+    for values, _ in sent[last + 1 :]:
+        assert not values[:COUNT].any()
+        assert np.array_equal(values[COUNT:], sent[last][0][COUNT:])
+
+
+class Silent(FedOpt):
+    """Says nothing of what its `mixed` uses, which may therefore be anything."""
+
+    def mixed(self, peer: Trainer) -> None:
+        peer.extras["change"].fill_(peer.number + 1.0)
+
+
+def test_where_mixing_may_look_at_data_all_is_sent_as_it_was(tmp_path: Path) -> None:
+    """A head that was trained at home without noise must not be told by what is sent beside the body."""
+    learner = sampled(task(0, ()), tmp_path, Silent, noise=3.0, units=20, budget=3.0, rounds=2)
+    sent: list[tuple[bytes, bool]] = []
+    for number in range(12):
+        learner.train(number)
+        (buffer,) = learner.release(number) or ()
+        assert learner.privacy is not None
+        sent.append((bytes(buffer), learner.privacy["sent_again"]))
+        learner.mix({}, {0: 1.0})
+    last = [values for values, again in sent if not again][-1]
+    assert sum(again for _, again in sent) > 1
+    assert all(values == last for values, again in sent if again)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "looks"),
+    [
+        ("scaffold", {}, 1), ("fedavg-ls", {}, 1), ("fedopt", {}, 1), ("fedlada", {}, 1), ("fafed", {}, 2),
+        ("fafed", {"corrected": False}, 1),
+    ],
+)  # fmt: skip
+def test_what_a_step_is_charged(algorithm: str, options: dict[str, Any], looks: int, tmp_path: Path) -> None:
+    """As one of DP-SGD, and two gradients on one batch as one with less noise."""
+    learner = sampled(task(0, ("head",)), tmp_path, algorithm, rate=0.5, noise=2.0, units=20, options=options)
+    learner.train(0)
+    learner.release(0)
+    assert learner.privacy is not None
+    expected = total_epsilon([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
+    assert learner.privacy["epsilon"] == pytest.approx(expected, rel=1e-3)
+
+
+# Laplacian smoothing against the equation that it solves.
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 997])
+def test_smoothing_solves_the_ring(count: int) -> None:
+    values = torch.tensor(np.random.default_rng(count).normal(size=count), dtype=torch.float32)
+    found = smoothed(values, 1.5).double()
+    around = torch.roll(found, 1) + torch.roll(found, -1) - 2 * found
+    torch.testing.assert_close(found - 1.5 * around, values.double(), rtol=0, atol=1e-5)
+    assert torch.equal(smoothed(values, 0.0), values)

@@ -10,7 +10,7 @@ import torch
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
-from dpeer.training.extras import Extras
+from dpeer.training.flat import Extras
 from dpeer.training.split import Split
 
 Make = Callable[..., Task]

@@ -1,13 +1,15 @@
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 import torch
 
 from dpeer.exceptions import DpeerError, TaskError
-from dpeer.training import Choices, Task, load_task
+from dpeer.training import Choices, Task, build_learner, load_task
 
 GOOD = """
     import numpy, random, torch
@@ -130,3 +132,28 @@ def test_the_digits_load_with_every_partition() -> None:
         sizes.add(len(task.train))
         assert len(task.test) >= 2
     assert len(sizes) > 1
+
+
+# The example that newcomers copy.
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "bring_your_own_task.py"
+SPEC = f"{EXAMPLE}:task"
+
+
+def test_it_learns(gossip: Callable[..., None]) -> None:
+    assert importlib.util.find_spec("sklearn")
+    learners = [build_learner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
+    assert len({learner.digest for learner in learners}) == 1
+    gossip(learners, 10)
+    assert np.mean([learner.evaluate().accuracy for learner in learners]) > 0.9
+
+
+def test_it_reads_own_files(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 6))
+    rows[:, -1] = rows[:, -1] > 0
+    np.savetxt(tmp_path / "hospital-1.csv", rows, delimiter=",")
+    task = load_task(SPEC, 1, 2, 0, {"data": str(tmp_path)})
+    assert (len(task.train), len(task.test)) == (16, 4)
+    with pytest.raises(TaskError):
+        load_task(SPEC, 0, 2, 0, {"data": str(tmp_path)})

@@ -1,10 +1,12 @@
+import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from dpeer.training import Hyperparameters, Task, build_learner
+from dpeer.training import Choices, Hyperparameters, Task, build_learner, load_task
 from dpeer.training.split import split
 
 
@@ -71,3 +73,98 @@ def test_counts(make_task: Callable[..., Task], algorithm: str) -> None:
     assert (learner.body_parameters, learner.head_parameters) == expected[algorithm]
     assert learner.payload_bytes == 4 * learner.body_parameters
     assert learner.manifest["count"] == learner.body_parameters
+
+
+# What two peers must have in common before the first round, as their digests see it.
+
+
+Make = Callable[..., Task]
+
+
+class NetAlike(nn.Module):
+    """A body on frozen features, and a head with a frozen part and batch statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(6, 8).requires_grad_(False)
+        self.body = nn.Linear(8, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.fc = nn.Linear(4, 3)
+        self.fc.bias.requires_grad_(False)
+        self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.fc(self.norm(self.body(self.frozen(x * self.scale))))
+        return found
+
+
+@pytest.fixture
+def digest(make_task: Make) -> Callable[..., str]:
+    def found(change: Callable[[Any], object] = lambda net: None, algorithm: str = "dfedmdc") -> str:
+        data = make_task()
+        torch.manual_seed(0)
+        net = NetAlike()
+        with torch.no_grad():
+            change(net)
+        return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).digest
+
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: net.frozen.weight[7, 5].add_(1e-6),
+        lambda net: net.frozen.bias.neg_(),
+        lambda net: net.frozen.half(),
+        lambda net: net.register_parameter("more", nn.Parameter(torch.zeros(()), requires_grad=False)),
+        lambda net: net.body.bias.add_(1),
+    ],
+)
+def test_other_frozen_weights_are_another_start(digest: Callable[..., str], change: Any) -> None:
+    assert digest(change) != digest() == digest()
+
+
+def test_names_count(digest: Callable[..., str]) -> None:
+    def more(name: str) -> Any:
+        return lambda net: net.register_parameter(name, nn.Parameter(torch.zeros(3), requires_grad=False))
+
+    assert digest(more("one")) != digest(more("other"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: net.fc.weight.add_(1),
+        lambda net: net.fc.bias.add_(1),
+        lambda net: net.norm.running_mean.add_(1),
+        lambda net: net.scale.mul_(2),
+    ],
+)
+def test_what_is_a_peers_own_does_not_count(digest: Callable[..., str], change: Any) -> None:
+    """The head, frozen or not, and buffers: with differential privacy nothing here may depend on data."""
+    assert digest(change) == digest()
+
+
+def test_who_shares_nothing_needs_no_common_start(digest: Callable[..., str]) -> None:
+    assert digest(algorithm="local") == hashlib.sha256(b"").hexdigest()
+
+
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm"])
+def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
+    def digests(init_seed: int | None) -> set[str]:
+        choices = Choices(model="small-body", standardize=True)
+        tasks = [load_task("digits", rank, 3, 5, {}, choices, init_seed=init_seed) for rank in range(3)]
+        return {build_learner(task, algorithm, rank=rank, seed=5).digest for rank, task in enumerate(tasks)}
+
+    found = [digests(seed) for seed in (None, 5, 6)]
+    assert [len(each) for each in found] == [1, 1, 1]
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_bodies_alone_decide_where_nothing_is_frozen(make_task: Make) -> None:
+    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0)
+    assert ours.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
+    frozen = make_task()
+    frozen.model.fc.requires_grad_(False)
+    assert build_learner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"

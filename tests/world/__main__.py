@@ -1,4 +1,4 @@
-"""Plays many schedules: python -m tests.world [HOW MANY] [FIRST SEED]. Says how many a second, and which one fails."""
+"""Plays many schedules: python -m tests.world [COUNT] [FIRST SEED]. Prints the rate and the schedules that fail."""
 
 import resource
 import sys
@@ -11,12 +11,12 @@ from tests.world.shrinking import report, why
 
 
 def problems(seeds: range) -> list[tuple[int, str]]:
-    """The seeds of some whose scenario fails, and why."""
+    """The seeds whose scenario fails, with the violation."""
     return [(seed, problem) for seed in seeds if (problem := why(generate(seed)))]
 
 
 def main(count: int = 10_000, first: int = 0) -> int:
-    """Play the schedules of so many seeds on all cores; returns the exit code."""
+    """Play the schedules of `count` seeds on all cores; returns the exit code."""
     began, cores, failed = time.perf_counter(), len(own_cores()), []
     chunks = [range(start, min(start + 50, first + count)) for start in range(first, first + count, 50)]
     with ProcessPoolExecutor(cores) as pool:

@@ -1,4 +1,4 @@
-"""What a rank's disk would hold, kept in memory: copies that nothing changes any more."""
+"""A rank's disk in memory: copies that no code changes any more."""
 
 import copy
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class Saved:
 
 @dataclass
 class Disk:
-    """One rank's, which outlives its processes.
+    """One rank's disk, which outlives its processes.
 
     Attributes:
-        saved: The checkpoint, if there is one.
+        saved: The checkpoint; None before the first one.
         released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
     """

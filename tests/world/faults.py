@@ -1,18 +1,21 @@
-"""Accidents that are planned: which ones, whose, when and for how long. `tests.world.director` has them happen.
+"""Planned faults, and the director that injects them into a simulated federation.
 
     Fault("cut", (0, 3), at=2.5, seconds=4.0)
 
 A plan can be drawn from a seed, printed as Python, and played again: with the same seed for the network, the
-same happens to the bit.
+run is the same to the bit.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
+
+from dpeer.simulation.network import later
 
 What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power"]
 
@@ -24,26 +27,26 @@ _OF_TWO = ("cut", "vanish", "stall")
 
 @dataclass(frozen=True)
 class Fault:
-    """One accident.
+    """One fault.
 
-    | what | what happens |
+    | kind | effect |
     |---|---|
     | cut | the connections between two ranks break, and none comes about for `seconds` |
-    | vanish | what the first of two ranks sends to the other on their present connections vanishes from now on |
+    | vanish | messages of the first of two ranks to the other on their present connections are lost from now on |
     | stall | nothing passes from the first of two ranks to the other for `seconds`; then everything does |
     | part | nothing passes between the ranks and all others for `seconds`; then everything does |
     | freeze | the ranks' processes stand still for `seconds` |
     | slow | the ranks' jobs take `times` as long for `seconds` |
-    | stop | the ranks are told to stop, and begin again `seconds` later |
+    | stop | the ranks stop, and begin again `seconds` later |
     | crash | the ranks' processes are killed, and begin again from their checkpoints `seconds` later |
-    | power | the same, but their connections do not break: nobody is told |
+    | power | the same, but their connections do not break: no other peer learns of it |
 
     Attributes:
-        what: One of these.
-        ranks: Whose it is.
-        at: When it happens: virtual seconds from the start; with `round`, from when the first of the ranks begins that.
-        seconds: For how long; inf for good.
-        times: By how much a slow rank is slow.
+        what: One of these kinds.
+        ranks: The ranks that it hits.
+        at: Its begin: virtual seconds from the start; with `round`, from when the first of the ranks begins that.
+        seconds: Its duration; inf for good.
+        times: The factor of a slow rank's time.
         round: As above; None to count from the start.
     """
 
@@ -75,12 +78,12 @@ def draw(
     """Some faults of a federation's first seconds, drawn at random.
 
     Args:
-        rng: What they are drawn from.
+        rng: The generator of the draws.
         size: The number of peers.
-        seconds: When the last one has begun.
-        count: How many.
-        kinds: Of which.
-        pairs: Between whom the connections are that break, such as the edges of a graph; by default any two.
+        seconds: The latest begin.
+        count: The number of faults.
+        kinds: The kinds among which to draw.
+        pairs: The ranks whose connections break, such as the edges of a graph; by default any two.
     """
     pairs = pairs or [(one, other) for one in range(size) for other in range(size) if one != other]
     return [_draw(rng, size, seconds, rng.choice(kinds), pairs) for _ in range(count)]
@@ -88,7 +91,7 @@ def draw(
 
 def _draw(rng: random.Random, size: int, seconds: float, what: What, pairs: Sequence[tuple[int, int]]) -> Fault:
     at = round(rng.uniform(0, seconds), 3)
-    # Most are over before anybody is taken for dead; some last longer, so that rounds go on without somebody.
+    # Most are over before a peer is taken for dead; some last longer, so that rounds go on without it.
     lasts = round(rng.choice((rng.uniform(0, 1), rng.uniform(0, 5), rng.uniform(5, 40))), 3)
     if what in _OF_TWO:
         return Fault(what, rng.choice(pairs), at, 0.0 if what == "vanish" else lasts)
@@ -100,3 +103,77 @@ def _draw(rng: random.Random, size: int, seconds: float, what: What, pairs: Sequ
     if what in ("crash", "power") and rng.random() < 0.25:
         return Fault(what, ranks, at, math.inf)
     return Fault(what, ranks, at, lasts)
+
+
+class Director:
+    """Injects faults, each at its time.
+
+    Args:
+        stage: The federation: `size`, `network`, and the methods `process`, `stop`, `kill` and `restart` of a rank.
+        faults: The faults.
+    """
+
+    def __init__(self, stage: Any, faults: Iterable[Fault]) -> None:
+        self._stage = stage
+        self._faults = list(faults)
+
+    def start(self) -> None:
+        """Begin to count the time."""
+        for fault in self._faults:
+            if fault.round is None:
+                later(fault.at, partial(self._inject, fault))
+
+    def begun(self, rank: int, number: int) -> None:
+        """Note that a rank begins a round; faults that count from there happen once, also if it begins it again."""
+        for fault in [one for one in self._faults if one.round == number and one.ranks[0] == rank]:
+            self._faults.remove(fault)
+            later(fault.at, partial(self._inject, fault))
+
+    def _inject(self, fault: Fault) -> None:
+        stage, network = self._stage, self._stage.network
+        match fault.what:
+            case "cut":
+                one, other = fault.ranks
+                network.shut(one, other)
+                network.cut(one, other)
+                self._end(fault, partial(network.unshut, one, other))
+            case "vanish":
+                network.vanish(*fault.ranks)
+            case "stall":
+                one, other = fault.ranks
+                self._hold(fault, [(one, other)])
+            case "part":
+                rest = [rank for rank in range(stage.size) if rank not in fault.ranks]
+                self._hold(fault, [pair for a in fault.ranks for b in rest for pair in ((a, b), (b, a))])
+            case _:
+                for rank in fault.ranks:
+                    self._inject_into(fault, rank)
+
+    def _hold(self, fault: Fault, pairs: Sequence[tuple[int, int]]) -> None:
+        for pair in pairs:
+            self._stage.network.hold(*pair)
+        self._end(fault, partial(self._release, pairs))
+
+    def _release(self, pairs: Sequence[tuple[int, int]]) -> None:
+        for pair in pairs:
+            self._stage.network.release(*pair)
+
+    def _inject_into(self, fault: Fault, rank: int) -> None:
+        process = self._stage.process(rank)
+        match fault.what:
+            case "freeze":
+                process.freeze()
+                self._end(fault, process.thaw)
+            case "slow":
+                process.slow(fault.times)
+                self._end(fault, partial(process.slow, 1 / fault.times))
+            case "stop":
+                self._stage.stop(rank)
+                self._end(fault, partial(self._stage.restart, rank))
+            case "crash" | "power":
+                self._stage.kill(rank, notice=fault.what == "crash")
+                self._end(fault, partial(self._stage.restart, rank))
+
+    def _end(self, fault: Fault, end: Callable[[], None]) -> None:
+        if fault.seconds < math.inf:
+            later(fault.seconds, end)

@@ -1,4 +1,4 @@
-"""What must be true in every scenario, and what where faults are too short for anybody to be taken for dead."""
+"""The invariants of every scenario, and of those whose faults are too short for a peer to be taken for dead."""
 
 import functools
 import itertools
@@ -13,10 +13,10 @@ _OVERHEAD = 5.0
 """Seconds of silence that a broken connection costs besides: a notice, dialling, and a hello with its answer."""
 
 _PATIENCE = 9.0
-"""Seconds of silence, all in all, by which nobody is taken for dead: a beat and a look are still to come."""
+"""Seconds of silence, all in all, by which no peer is taken for dead: a heartbeat and a look are still to come."""
 
 _RECOVERY = 45.0
-"""Seconds after a fault in which both ends find out that they do not hear each other, one after the other, and meet."""
+"""Seconds after a fault in which both ends, one after the other, notice that they hear nothing, and meet again."""
 
 _CAUGHT_UP = 10.0
 """Seconds in which a peer that hears a neighbor, and was left behind, is in the round in which that one is."""
@@ -26,7 +26,7 @@ _KNOWN = 2.5
 
 
 def limit(scenario):
-    """Virtual seconds within which everybody has finished.
+    """Virtual seconds within which all peers have finished.
 
     After the last fault silent neighbors are found dead, dialled again, and caught up with; slow ones work off what
     they have begun.
@@ -64,7 +64,7 @@ def troubles(scenario):
 
 @functools.lru_cache(maxsize=256)
 def stopped_together(scenario):
-    """Whether all that ever happens is that all peers are stopped, within the grace that they give each other."""
+    """Whether the only faults are stops of all peers, within the grace that they give each other."""
     times = [fault.at for fault in scenario.faults]
     ranks = sorted(rank for fault in scenario.faults for rank in fault.ranks)
     stopped = bool(times) and all(fault.what == "stop" for fault in scenario.faults)
@@ -99,7 +99,7 @@ def no_island(world, life, number):
 
 
 def not_alone(world, life, number):
-    """Nobody who has mixed nothing trains another round while nobody is there."""
+    """A peer that has mixed nothing does not train another round while no neighbor is there."""
     earlier = [one for one in range(number) if (life.rank, one) in world.used]
     if not earlier or not life.began[:-1] or life.began[-2] != earlier[-1]:  # or it has just begun, or has sat out
         return
@@ -107,7 +107,7 @@ def not_alone(world, life, number):
     senders = world.graphs.at(earlier[-1], life.rank).in_neighbors
     near = [one.rank for one in core.members.all()]
     there = [rank for rank in near if core.members.is_there(rank) or core.exchange.inbox.has(rank, number)]
-    world.check(mixed or there or not senders, f"rank {life.rank} trains in round {number}, and nobody is there")
+    world.check(mixed or there or not senders, f"rank {life.rank} trains in round {number}, and no neighbor is there")
 
 
 def left_behind(world, life, number):
@@ -122,7 +122,7 @@ def left_behind(world, life, number):
 
 
 def _reached(world, life, number):
-    """What a quorum has completed, or those that have not ended; and what each rank has."""
+    """The rounds that a quorum has completed, or those that have not ended; and those of each rank."""
     completed = [0] * world.size
     for rank, done in world.ended:
         completed[rank] = max(completed[rank], done + 1)
@@ -143,9 +143,9 @@ def _quorum(completed):
 
 
 def in_vain(world, life, number):
-    """Whether a peer knows that nobody can use its body of a round any more, and that it gets none.
+    """Whether a peer knows that no neighbor can use its body of a round any more, and that it gets none.
 
-    Where graphs change somebody may be far ahead because it needed nothing in between.
+    On a time-varying graph a neighbor may be far ahead because it needed nothing in between.
     """
     if world.scenario.topology in TIME_VARYING or world.scenario.participation < 1:
         return False
@@ -153,7 +153,7 @@ def in_vain(world, life, number):
     near = {*graph.in_neighbors, *graph.out_neighbors}
     return (
         near
-        and core.round_clock.passed(number)  # else whoever is ahead waits
+        and core.round_clock.passed(number)  # else the neighbor that is ahead waits
         and all(core.members[rank].current_round > number + 1 for rank in near)
         and not any(core.exchange.inbox.has(rank, number) for rank in near)
     )
@@ -178,7 +178,7 @@ def memory(world, life):
 
 
 def at_the_end(world):
-    """Everybody that lives has finished, has heard whom it could hear, and has the model that it must have."""
+    """Every peer that lives has finished, has mixed the bodies of all whom it could hear, and has the right model."""
     scenario = world.scenario
     ended = {life.rank for life in world.present if life.process.dead}
     for life in world.present:
@@ -216,7 +216,7 @@ def _must_have_heard(world, rank, number, sender):
         return False
     if mild(world.scenario, sender, rank):
         return True
-    # Who was away is waited for again from when it is known to have reached the round before.
+    # A peer that was away is waited for again once it is known to have reached the round before.
     reached, needed = world.began.get((sender, number - 1), math.inf), world.ended[rank, number]
     since = min(reached, world.began.get((rank, number - 1), math.inf))
     caught_up = reached + _KNOWN <= world.began[rank, number]
@@ -228,10 +228,10 @@ def _ended_well(world, life, ended):
         return
     outcome = life.outcome
     if isinstance(outcome, PeersMissing):
-        # Nobody can start with neighbors that have left or never come.
+        # No peer can start with neighbors that have left or never come.
         left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") == "done"]
         near = set(life.peer.neighbors)
-        world.check(near & set(left), f"rank {life.rank} found nobody: {outcome}")
+        world.check(near & set(left), f"rank {life.rank} found no neighbor: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")
     elif outcome.status == "isolated":
@@ -248,7 +248,7 @@ def _ended_well(world, life, ended):
 
 
 def _cut_off(world, rank):
-    """Whether a peer had a reason to end isolated: nobody who has finished could hear it, and the rest is no quorum."""
+    """Whether a peer had a reason to end isolated: no finished peer could hear it, and the rest is no quorum."""
     rounds, scenario = world.scenario.rounds, world.scenario
     slow = any(fault.what == "slow" and rank in fault.ranks for fault in scenario.faults)
     if slow or scenario.deadline is not None:
@@ -275,7 +275,7 @@ def _cut_off(world, rank):
 
 @functools.cache
 def reference(graphs, rounds):
-    """Everybody's body after all rounds without faults."""
+    """The bodies of all peers after all rounds without faults."""
     bodies = dict.fromkeys(range(graphs.size), (0.0, 0.0))
     for number in range(rounds):
         seen = {rank: graphs.at(number, rank) for rank in bodies}

@@ -9,7 +9,7 @@ from tests.world.faults import Fault
 from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
 
 ISLANDS = 240
-"""So many are played by the test suite, those of the first seeds."""
+"""The number of schedules, from seed 0 on, in the test suite."""
 
 
 def generate_islands(seed: int) -> Scenario:

@@ -1,4 +1,4 @@
-"""A learner whose bodies say whose they are, and that looks at every body before it is mixed."""
+"""A learner whose bodies name rank, round and incarnation, and that checks every body before it is mixed."""
 
 import struct
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ def mixed(bodies, row):
 
 
 class WorldLearner:
-    """Body: two numbers. What travels says rank, round and incarnation, too."""
+    """The body is two numbers; the payload names rank, round and incarnation, too."""
 
     best_round = None
     kept_point = "mixed"
@@ -49,7 +49,7 @@ class WorldLearner:
         self.next = 0
         self._stop = False
 
-    # -- what is kept ----
+    # -- state ----
 
     def state(self):
         return {"body": self.body, "next": self.next}

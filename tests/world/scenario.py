@@ -1,4 +1,4 @@
-"""What is played: a federation, its network and the accidents it has. Everything follows from these values."""
+"""A scenario: a federation, its network and its faults. The whole run follows from these values."""
 
 import functools
 import math
@@ -12,16 +12,16 @@ from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampl
 from tests.world.faults import KINDS, Fault, draw
 
 SCHEDULES = 1000
-"""So many are played by the test suite, those of the first seeds."""
+"""The number of schedules, from seed 0 on, in the test suite."""
 
 STATIC = ("ring", "star", "full", "grid", "exponential-directed", "one-way")
 TIME_VARYING = ("one-peer-exponential", "random-matching")
 MILD = ("cut", "stall", "freeze", "slow", "crash", "part")
-"""What nothing is lost by, if it is over before anybody is taken for dead."""
+"""Faults that lose nothing, if they are over before a peer is taken for dead."""
 
 
 LONG = ("vanish", "vanish", "power", "part", "freeze")
-"""By what neighbors are taken for dead, and after which they must find each other again."""
+"""Faults by which neighbors are taken for dead, and after which they must find each other again."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Scenario:
     hidden: tuple[int, ...] = ()
     """Ranks without an address, which only dial."""
     pace: float = 1.0
-    """About how many seconds a round's training takes."""
+    """The seconds of a round's training, about."""
     checkpoint_every: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     faults: tuple[Fault, ...] = ()
@@ -51,14 +51,14 @@ class Scenario:
 
     @property
     def over_at(self) -> float:
-        """When the last fault that ends has ended."""
+        """The end of the last fault that ends."""
         ends = [fault.at + (fault.seconds if fault.seconds < math.inf else 0) for fault in self.faults]
         return max(ends, default=0.0)
 
 
 @dataclass(frozen=True)
 class OneWay:
-    """A ring on which everyone sends to the next one only: who is ahead learns of those behind by heartbeats alone."""
+    """A ring on which each peer sends to the next one only: a peer learns of those behind it by heartbeats alone."""
 
     size: int
 
@@ -71,7 +71,7 @@ class OneWay:
 
 
 class Remembered:
-    """Graphs as they are, each asked for once: all peers of all schedules, and what looks on, ask for the same few."""
+    """A cache of graphs: all peers of all schedules ask for the same few."""
 
     def __init__(self, graphs: Graphs) -> None:
         self.size = graphs.size
@@ -115,12 +115,12 @@ def generate(seed: int) -> Scenario:
     count = rng.choice((1, 1, 2, 2, 3, 4, 6))
     if kind < 0.04:
         faults = []
-    elif kind < 0.11:  # early ones, in rounds so long that everybody meets again before the end
+    elif kind < 0.11:  # early ones, in rounds so long that all peers meet again before the end
         rounds, pace = 8, 10.0
         faults = draw(rng, size, 2 * pace, min(count, 3), LONG, edges)
     elif kind < 0.2:
         faults = _together(rng, size, 1.3 * rounds * pace)
-    elif kind < 0.5:  # short ones, after which all must be as if they had not been
+    elif kind < 0.5:  # short ones, after which the bits must be those of a run without faults
         faults = [_short(rng, fault) for fault in draw(rng, size, 1.3 * rounds * pace, count, MILD, edges)]
     else:
         faults = draw(rng, size, 1.3 * rounds * min(pace, 2.0) + 4, count, some, edges)

@@ -1,6 +1,6 @@
 """Makes a scenario that fails smaller, as long as it fails.
 
-What a seed draws after a fault changes when the fault is left out, so this tries; it need not end at the smallest.
+Later draws change when a fault is left out, so this tries; it need not end at the smallest.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from tests.world.world import World
 
 
 def why(scenario: Scenario) -> str | None:
-    """What is wrong in a scenario; None if nothing is."""
+    """The first violation in a scenario; None if all invariants hold."""
     try:
         World(scenario).run()
     except Exception as error:
@@ -24,9 +24,9 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], object] = why, tries:
     """The smallest scenario found that fails, too.
 
     Args:
-        scenario: One that fails.
-        fails: Whether another one does.
-        tries: How many are played at most.
+        scenario: A scenario that fails.
+        fails: Whether a scenario fails.
+        tries: The most scenarios that are played.
     """
     seen = {scenario}
     smaller = True
@@ -68,7 +68,7 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def report(seed: int, problem: str, scenario: Scenario) -> str:
-    """What to say of a seed that fails: what is wrong, and a smaller scenario as code that plays it again."""
+    """The report of a seed that fails: the violation, and a smaller scenario as code that plays it again."""
     small = shrink(scenario)
     return (
         f"seed {seed}: {problem}\n\nshrunk to {len(small.faults)} of {len(scenario.faults)} faults, which gives\n"
@@ -78,5 +78,5 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         "from dpeer.simulation.network import Conditions\n"
         "from tests.world.scenario import Scenario\n"
         "from tests.world.world import World\n\n"
-        f"World({small!r}, talk=True).tell()\n"
+        f"World({small!r}, log=True).print_log()\n"
     )

@@ -1,4 +1,4 @@
-"""Plans of accidents: printed, drawn, and made to happen."""
+"""Plans of faults: printed, drawn and injected."""
 
 import asyncio
 import math
@@ -6,8 +6,7 @@ import random
 
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualLoop
-from tests.world.director import Director
-from tests.world.faults import KINDS, Fault, draw
+from tests.world.faults import KINDS, Director, Fault, draw
 
 
 def test_a_plan_survives_being_printed():
@@ -26,7 +25,7 @@ def test_drawing_follows_the_seed_and_the_limits():
 
 
 class Stage:
-    """Notes what happens to it."""
+    """Records the faults."""
 
     def __init__(self, size):
         self.size = size

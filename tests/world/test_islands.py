@@ -1,4 +1,4 @@
-"""Which part of a divided federation goes on: no island runs ahead, and after the cuts all train together again."""
+"""Islands of a divided federation: none runs ahead of a quorum, and after the cuts all train together again."""
 
 import asyncio
 import math
@@ -22,8 +22,8 @@ CHUNKS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(4, range(CHUNKS)))
-def test_nothing_goes_wrong_among_islands(chunk):
+@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+def test_the_invariants_hold_among_islands(chunk):
     for seed in range(chunk, ISLANDS, CHUNKS):
         scenario = generate_islands(seed)
         if problem := why(scenario):
@@ -31,7 +31,7 @@ def test_nothing_goes_wrong_among_islands(chunk):
 
 
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 40.0, 120.0])
-def test_a_site_whose_line_drops_pauses_and_trains_with_the_others_again(seconds):
+def test_a_peer_that_is_cut_off_pauses_and_trains_with_the_others_again(seconds):
     """One of four, rounds of half a second: before, most rounds had no exchange anywhere after the cut."""
     world = World(Scenario(1, "ring", 4, 120, pace=0.5, faults=(Fault("part", (3,), 10.0, seconds),))).run()
     nothing = [(rank, number) for (rank, number), heard in world.used.items() if not heard]
@@ -49,7 +49,7 @@ def with_an_island(size):
     return world, {rank for rank, _ in world.sat_out}
 
 
-@pytest.mark.parametrize("size", range(1, 8))
+@pytest.mark.parametrize("size", every(3, range(1, 8)))
 def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_back(size):
     world, caught_up = with_an_island(size)
     assert all(life.outcome.status == "done" for life in world.present)
@@ -57,14 +57,14 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
     assert all(len(world.used[rank, 59]) == 2 for rank in range(8))
 
 
-def test_who_is_merely_slow_is_waited_for_and_nobody_ends():
-    """One round of an hour: what rose lately says nothing of who is cut off."""
-    slow = Fault("slow", (2,), 5.0, 3600.0, times=3600.0)
+def test_a_slow_peer_is_waited_for_and_none_ends():
+    """One round of a quarter of an hour: a peer without progress is not a peer that is cut off."""
+    slow = Fault("slow", (2,), 5.0, 900.0, times=900.0)
     world = World(Scenario(4, "ring", 5, 6, pace=1.0, faults=(slow,))).run()
     assert all(life.outcome.status == "done" for life in world.present)
     assert world.sat_out == set()
     assert all(len(heard) == 2 for heard in world.used.values())
-    assert max(world.ended.values()) > 3600
+    assert max(world.ended.values()) > 900
 
 
 def test_three_and_three_of_eight_that_have_lost_two_end_with_their_models():
@@ -90,7 +90,7 @@ def alone_it_may_go_on(patch):
     )
 
 
-def only_who_is_alone_pauses(patch):
+def only_a_lone_peer_pauses(patch):
     """A pair runs ahead."""
     held = Waiting._held
     patch.setattr(
@@ -99,7 +99,7 @@ def only_who_is_alone_pauses(patch):
 
 
 def presence_expires(patch):
-    """Who has not been heard of for some rounds is no member any more."""
+    """A peer without news for some rounds is no member any more."""
     find = RoundClock._find
 
     def forgetful(self):
@@ -114,7 +114,7 @@ def presence_expires(patch):
 
 
 def hearsay_is_renewed(patch):
-    """Who is mentioned is there, and as far as who mentions it."""
+    """A peer that is mentioned is there, and as far as the peer that mentions it."""
     note = Core.note
 
     def echo(self, neighbor, number, table, now):
@@ -127,7 +127,7 @@ def hearsay_is_renewed(patch):
 
 
 def a_goodbye_lowers_the_quorum(patch):
-    """Who has left counts as done."""
+    """A peer that has left counts as done."""
     goodbye = Membership.goodbye
 
     def final(self, neighbor, reason, now):
@@ -137,7 +137,7 @@ def a_goodbye_lowers_the_quorum(patch):
     patch.setattr(Membership, "goodbye", final)
 
 
-def whoever_is_behind_gives_way(patch):
+def a_peer_that_is_behind_gives_way(patch):
     """As before: the rounds of a minority that has run ahead are the federation's."""
     patch.setattr(RoundClock, "passed", lambda self, number: True)
 
@@ -153,12 +153,12 @@ def each_half_is_a_quorum(patch):
 
 
 def only_neighbors_count(patch):
-    """What others have heard is not taken in."""
+    """News of other peers' neighbors is not taken in."""
     patch.setattr(RoundClock, "merge", lambda self, table: False)
 
 
-def who_has_not_advanced_lately_is_no_member(patch):
-    """A timer enters the rule: who has completed no round for 15 seconds does not count."""
+def a_peer_without_progress_is_no_member(patch):
+    """A timer enters the rule: a peer that has completed no round for 15 seconds does not count."""
     find, rose = RoundClock._find, {}
 
     def lately(self):
@@ -181,7 +181,7 @@ def further_ahead_than_the_slack(patch):
 
 
 def pauses_last(patch, news_at):
-    """What `--wait` is counted from."""
+    """The begin of `--wait` is another."""
     pause = Waiting.pause
 
     def begin(self, number, now):
@@ -195,26 +195,26 @@ def pauses_never_end(patch):
     pauses_last(patch, math.inf)
 
 
-def who_is_cut_off_ends_at_once(patch):
+def a_peer_that_is_cut_off_ends_at_once(patch):
     pauses_last(patch, -math.inf)
 
 
 MUTATIONS = {
     each_half_is_a_quorum: 32,
-    only_neighbors_count: 6,
-    who_has_not_advanced_lately_is_no_member: 5,
+    only_neighbors_count: 14,
+    a_peer_without_progress_is_no_member: 5,
     further_ahead_than_the_slack: 14,
     pauses_never_end: 17,
-    who_is_cut_off_ends_at_once: 0,
+    a_peer_that_is_cut_off_ends_at_once: 0,
     an_island_may_advance: 0,
     alone_it_may_go_on: 0,
-    only_who_is_alone_pauses: 5,
+    only_a_lone_peer_pauses: 5,
     presence_expires: 5,
     hearsay_is_renewed: 5,
     a_goodbye_lowers_the_quorum: 18,
-    whoever_is_behind_gives_way: 14,
+    a_peer_that_is_behind_gives_way: 14,
 }
-"""And the seed that found each when this was written, which is played first."""
+"""Mutations, and the seed that found each when this was written, which is played first."""
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_a_mutation_is_found(mutation, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [3, 4])
-def test_that_the_inside_of_an_island_trains_is_found(size, monkeypatch):
+def test_an_island_whose_inside_trains_is_found(size, monkeypatch):
     """It would hold up those that catch up; the drawn schedules do not show it, for all end well."""
     monkeypatch.setattr(Exchange, "_leads", lambda self, number, neighbor: False)
     _, caught_up = with_an_island(size)

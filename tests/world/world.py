@@ -1,4 +1,4 @@
-"""A federation of whole peers in virtual time, on a network that has accidents; and what must be true all the while."""
+"""A federation of whole peers in virtual time, on a network with faults, and the invariants that hold all the while."""
 
 import asyncio
 import contextlib
@@ -15,20 +15,20 @@ from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants
-from tests.world.director import Director
 from tests.world.disk import Disk, Files
+from tests.world.faults import Director
 from tests.world.learner import WorldLearner
 from tests.world.scenario import Scenario
 
 LIVENESS = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
 
 
-class Violation(AssertionError):  # noqa: N818 - reads as what happened
-    """Something happened that must never happen."""
+class Violation(AssertionError):  # noqa: N818 - it names the event
+    """An invariant does not hold."""
 
 
 class Costs:
-    """Jobs take what they owe; what is saved is on disk some time after the round has ended."""
+    """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
 
     def __init__(self, rng):
         self._rng = rng
@@ -64,9 +64,9 @@ class Life:
 
 
 class World:
-    """Plays a scenario. `run` raises `Violation` with what is wrong first."""
+    """Plays a scenario. `run` raises the first `Violation`."""
 
-    def __init__(self, scenario: Scenario, *, trace: bool = False, talk: bool = False):
+    def __init__(self, scenario: Scenario, *, trace: bool = False, log: bool = False):
         self.scenario = scenario
         self.size = scenario.size
         self.graphs = scenario.graphs
@@ -82,7 +82,7 @@ class World:
         self._mixed: set[tuple[Life, int]] = set()
         self.sat_out: set[tuple[int, int]] = set()
         self.violations: list[str] = []
-        self.said: deque[str] | None = deque(maxlen=2000) if talk else None
+        self.log: deque[str] | None = deque(maxlen=2000) if log else None
         self.trace = hashlib.sha256() if trace else None
         self.addresses = {rank: f"sim://{rank}" for rank in range(self.size) if rank not in scenario.hidden}
 
@@ -95,11 +95,11 @@ class World:
             runner.run(self._play())
         return self
 
-    def tell(self):
-        """Play the scenario, and print what everybody says, and what is wrong."""
+    def print_log(self):
+        """Play the scenario, and print the peers' logs and the violations."""
         with contextlib.suppress(Violation):
             self.run()
-        print(*self.said or (), *self.violations, sep="\n")
+        print(*self.log or (), *self.violations, sep="\n")
 
     async def _play(self):
         self.loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class World:
             async with asyncio.timeout(limit):
                 await asyncio.sleep(self.scenario.over_at + 0.001)
                 while running := [life.task for lives in self.lives for life in lives if not life.task.done()]:
-                    await asyncio.wait(running)  # which, unlike a gathering, ends none of them
+                    await asyncio.wait(running)  # unlike gather it ends none of them
         except TimeoutError:
             late = [f"{life.rank} (round {life.began[-1:]})" for life in self.present if not life.task.done()]
             self.fail(f"still at it after {limit:.0f} s: ranks {', '.join(late)}")
@@ -162,7 +162,7 @@ class World:
             if not life.process.dead:
                 life.transport.end(notice=True)
 
-    # -- what the director wants ---------------------------------------------------------------------------
+    # -- for the director ----------------------------------------------------------------------------------
 
     def process(self, rank):
         return self.lives[rank][-1].process
@@ -201,7 +201,7 @@ class World:
             for rank in range(self.size):
                 self._begin(rank, resume=True)
 
-    # -- what happens --------------------------------------------------------------------------------------
+    # -- for the learner -----------------------------------------------------------------------------------
 
     def fail(self, text):
         now = self.loop.time()
@@ -212,8 +212,8 @@ class World:
             self.fail(text)
 
     def say(self, rank, text):
-        if self.said is not None:
-            self.said.append(f"{self.loop.time():9.3f} rank {rank}: {text}")
+        if self.log is not None:
+            self.log.append(f"{self.loop.time():9.3f} rank {rank}: {text}")
 
     def begins(self, life, number, due, *, trains):
         """A round begins, which must be the one after the last one, here or in the checkpoint."""
@@ -228,12 +228,12 @@ class World:
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
         self.director.begun(life.rank, number)
 
-    def mixes(self, life, number, rank, raw, said):
-        """A body is mixed: it must be what that rank released in that round, and of a neighbor's."""
+    def mixes(self, life, number, rank, raw, named):
+        """A body is mixed: it must be a neighbor's, as released in that round."""
         self.check(
-            said[:2] == (rank, number), f"rank {life.rank} mixes in round {number} for rank {rank} a body {said}"
+            named[:2] == (rank, number), f"rank {life.rank} mixes in round {number} for rank {rank} a body {named}"
         )
-        self.check(self.released.get(said) == raw, f"rank {life.rank} mixes what nobody released: {said}")
+        self.check(self.released.get(named) == raw, f"rank {life.rank} mixes a body that was never released: {named}")
         senders = self.graphs.at(number, life.rank).in_neighbors
         self.check(
             rank in senders, f"rank {life.rank} mixes rank {rank}, from which it hears nothing in round {number}"
@@ -257,7 +257,7 @@ class World:
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         header = bytes(frames[0])
-        if b"body" in header and header[:1] != b"\xc1":  # which begins a piece
+        if b"body" in header and header[:1] != b"\xc1":  # the first byte of a chunk
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}
             self.check(fields["rank"] == source, f"rank {source} sends a body of rank {fields['rank']}")
@@ -270,7 +270,7 @@ class World:
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
 
     def _peer(self, life, config, learner, worker):
-        """The real thing, on a network, a disk and a clock that are not."""
+        """A real peer, on a simulated network, disk and clock."""
         life.files = Files(self.disks[life.rank], config, learner)
         peer = Peer(
             config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
@@ -283,4 +283,4 @@ class World:
             self.say(rank, entry["message"])
             return True
 
-        return peer_logger(rank, None, "error" if self.said is None else "debug", say)
+        return peer_logger(rank, None, "error" if self.log is None else "debug", say)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
-from dpeer.training.predictor_values import Predicted
 from dpeer.training.settings import Hyperparameters
+from dpeer.training.snapshots import Predicted
 from dpeer.training.trainer import Trainer
 
 

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import AlgorithmError
-from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import Algorithm, facts_of
 from dpeer.training.algorithms.options import check_options, make_options
 from dpeer.training.errors import blame
-from dpeer.training.extras import check_extras
+from dpeer.training.flat import check_extras
 from dpeer.training.randomness import LOCK
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split

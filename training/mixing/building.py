@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard

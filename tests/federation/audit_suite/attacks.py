@@ -38,13 +38,7 @@ _WIDE = 200_003
 
 
 def examine(guarantee: Guarantee, rounds: int, runs: int) -> list[Check]:
-    """The checks of a mechanism, as a neighbor makes them that knows all but the noise.
-
-    Args:
-        guarantee: The claim, against a neighbor.
-        rounds: T of each run.
-        runs: The number of runs of each of two data sets.
-    """
+    """The checks of a mechanism, as a neighbor makes them that knows all but the noise."""
     setting = Setting(guarantee)
     apart = {"replace": -1.0, "zero-out": 0.0}[guarantee.adjacency]
     update = _FAR * guarantee.clip_norm * _EVERYWHERE

@@ -37,15 +37,7 @@ BAD = (math.inf, -math.inf, math.nan)
 
 
 def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joint", units: int = _UNITS) -> Setting:
-    """The mechanism with next to no noise.
-
-    Args:
-        guarantee: Whose clip norm and delta it has.
-        rate: q.
-        steps: Of a round.
-        head: How the head is trained; with `alternate` in half as many steps.
-        units: N.
-    """
+    """The mechanism with next to no noise."""
     head_steps = max(1, steps // 2) if head == "alternate" else 0
     made = dataclasses.replace(
         guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, phases=phases_of(steps, head_steps), head=head
@@ -54,16 +46,7 @@ def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joi
 
 
 def replayed(setting: Setting, records: Records, seen: View) -> tuple[Draws, float]:
-    """Which records each step drew, and how far its sum is from that of their clipped gradients.
-
-    Args:
-        setting: A mechanism with next to no noise.
-        records: The peer's data.
-        seen: One run of one round.
-
-    Returns:
-        As `step_checks.drawn`.
-    """
+    """Which records each step drew, and how far its sum is from that of their clipped gradients."""
     clip_norm, body, head = setting.guarantee.clip_norm, np.zeros(BODY), np.zeros(HEAD)
     sums, gradients = [], []
     for part, row, total in zip(setting.planned, seen.released[0].astype(np.float64), seen.sums[0], strict=True):
@@ -80,12 +63,7 @@ def replayed(setting: Setting, records: Records, seen: View) -> tuple[Draws, flo
 
 
 def steps_by_hand(guarantee: SampleGuarantee, steps: int) -> list[Check]:
-    """Replay steps with each way to train a head, and with each way to compute gradients.
-
-    Args:
-        guarantee: Whose clip norm and delta they have.
-        steps: Of each replay.
-    """
+    """Replay steps with each way to train a head, and with each way to compute gradients."""
     records = of_all_lengths(guarantee.clip_norm, _RECORDS)
     fewer = of_all_lengths(guarantee.clip_norm, 5, offset=3)
     joint = exact(guarantee, 0.3, steps)
@@ -118,13 +96,7 @@ def _grouped(records: Records) -> Records:
 
 
 def draws_by_hand(guarantee: SampleGuarantee, steps: int, peers: int = 2) -> list[Check]:
-    """Check who is drawn, at the rate that is claimed.
-
-    Args:
-        guarantee: The guarantee that is claimed.
-        steps: Of each peer.
-        peers: How many there are, with the same data and the same public seed.
-    """
+    """Check who is drawn, at the rate that is claimed."""
     setting = exact(guarantee, guarantee.sampling_rate, steps)
     # About one of them is in a batch, and so many batches are empty.
     records = of_all_lengths(guarantee.clip_norm, min(_RECORDS, max(2, round(1 / guarantee.sampling_rate))))

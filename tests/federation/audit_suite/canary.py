@@ -107,13 +107,7 @@ def task(update: Array) -> Task:
 
 
 def view(setting: Setting, rounds: int, update: Array) -> View:
-    """Run the mechanism once, with noise of its own.
-
-    Args:
-        setting: The mechanism.
-        rounds: T.
-        update: The change of the body by training in each round, before clipping.
-    """
+    """Run the mechanism once, with noise of its own."""
     h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0, wire_dtype=setting.dtype)
     moved, released, strayed = (np.empty((rounds, COORDINATES)) for _ in range(3))
     # Ledgers are flushed to disk; one in memory is as good here, and a hundred times faster.

@@ -64,12 +64,7 @@ class Records:
         )  # fmt: skip
 
     def gradients(self, body: Array, head: Array) -> Array:
-        """What each record would move the model by, shape (records, WIDTH), before clipping.
-
-        Args:
-            body: Its values, shape (BODY,).
-            head: Its values, shape (HEAD,).
-        """
+        """What each record would move the model by, shape (records, WIDTH), before clipping."""
         x, ear = self.inputs, COORDINATES
         message = x[:, BODY:] @ head
         spoken = x[:, BODY:] * (1.0 + body[ear] * x[:, ear])[:, None]
@@ -98,13 +93,7 @@ def silent() -> NDArray[np.bool_]:
 
 
 def of_all_lengths(clip_norm: float, count: int, offset: int = 0) -> Records:
-    """Records from far too short to far too long, whose gradients lie across each other in the body and in the head.
-
-    Args:
-        clip_norm: C.
-        count: How many, at most HEAD.
-        offset: With another one, lengths and directions are others.
-    """
+    """Records from far too short to far too long, whose gradients lie across each other in the body and in the head."""
     lengths = np.resize(np.roll([0.2, 0.5, 0.9, 1.1, 1.5, 3.0, 30.0, 1000.0], offset), count) * clip_norm
     body, head = (
         np.linalg.qr(np.vander(np.linspace(-1.0, 1.0, size)))[0][:count] for size in (COORDINATES, HEAD)

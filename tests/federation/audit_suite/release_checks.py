@@ -41,22 +41,13 @@ class Check:
 
 
 def on_grid(released: Array, step: float) -> Check:
-    """Check that every value is a multiple of the grid, so that the possible values do not depend on the update.
-
-    Args:
-        released: Values as neighbors got them, any shape.
-        step: The grid.
-    """
+    """Check that every value is a multiple of the grid, so that the possible values do not depend on the update."""
     off = int((np.rint(released / step) * step != released).sum())
     return Check("grid", off == 0, f"{off:,} of {released.size:,} values are not on it")
 
 
 def even_digits(steps: Sequence[Array]) -> Check:
-    """Check that the last digits are equally likely on each coordinate: they tell nothing about the update.
-
-    Args:
-        steps: For each data set, values in units of the grid, shape (releases, coordinates).
-    """
+    """Check that the last digits are equally likely on each coordinate: they tell nothing about the update."""
     every = np.concatenate([one.ravel() for one in steps]).astype(np.int64)
     expected = every.size / _DIGITS
     statistic = float(((np.bincount(every % _DIGITS, minlength=_DIGITS) - expected) ** 2 / expected).sum())
@@ -70,14 +61,7 @@ def even_digits(steps: Sequence[Array]) -> Check:
 
 
 def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
-    """Check that an update longer than the clip norm moves the release by the clip norm and no more.
-
-    Args:
-        name: What the update was like.
-        along: How far each release is from its base in the update's direction, shape (releases,).
-        clip_norm: C.
-        std: The standard deviation of the noise on these lengths.
-    """
+    """Check that an update longer than the clip norm moves the release by the clip norm and no more."""
     mean, error = float(along.mean()), std / math.sqrt(along.size)
     return Check(
         f"clipping, {name}",
@@ -87,12 +71,7 @@ def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
 
 
 def clipped_exactly(moved: Array, clip_norm: float) -> Check:
-    """Check that with next to no noise all releases are finite, and none is further from its base than the clip norm.
-
-    Args:
-        moved: Releases less their bases, shape (releases, coordinates).
-        clip_norm: C.
-    """
+    """Check that with next to no noise all releases are finite, and no further from their base than the clip norm."""
     finite = bool(np.isfinite(moved).all())
     longest = float(np.linalg.norm(moved, axis=1).max()) / clip_norm if finite else math.inf
     return Check(
@@ -101,24 +80,13 @@ def clipped_exactly(moved: Array, clip_norm: float) -> Check:
 
 
 def from_released(differences: Array) -> Check:
-    """Check that updates start from what follows from releases alone; a peer that keeps its own body would leak it.
-
-    Args:
-        differences: Between the bases that the peer has and those that a neighbor computes, any shape.
-    """
+    """Check that updates start from what follows from releases alone; a peer that keeps its own body would leak it."""
     apart = float(np.abs(differences).max())
     return Check("base", apart == 0.0, f"{apart:g} from what neighbors can compute")
 
 
 def charged(guarantee: Guarantee, seen: int, counted: Sequence[int], epsilons: Sequence[float]) -> Check:
-    """Check that the ledger counts each message, and says no smaller epsilon than the messages cost.
-
-    Args:
-        guarantee: What is claimed.
-        seen: How many different messages the neighbor got in each run.
-        counted: How many the ledger of each run has.
-        epsilons: What each run says that it has spent.
-    """
+    """Check that the ledger counts each message, and says no smaller epsilon than the messages cost."""
     cost = epsilon_of(guarantee.mu(seen), guarantee.delta)
     held = min(counted) >= seen and min(epsilons) >= cost * (1 - 1e-9)
     return Check(

@@ -18,21 +18,13 @@ Array = NDArray[np.float64]
 
 
 def never_twice(noise: Array) -> Check:
-    """Check that no release has the noise of another one, which a seed that is used again would give.
-
-    Args:
-        noise: Shape (releases, coordinates).
-    """
+    """Check that no release has the noise of another one, which a seed that is used again would give."""
     distinct = len(np.unique(np.round(noise, 3), axis=0))
     return Check("fresh noise", distinct == len(noise), f"{distinct:,} different of {len(noise):,} releases")
 
 
 def enough(noise: Array) -> Check:
-    """Check that the noise is strong enough on each coordinate, and on all together.
-
-    Args:
-        noise: Shape (releases, coordinates).
-    """
+    """Check that the noise is strong enough on each coordinate, and on all together."""
     squares = noise**2
     weakest, all_ = float(squares.mean(axis=0).min()), float(squares.mean())
     held = all(
@@ -43,12 +35,7 @@ def enough(noise: Array) -> Check:
 
 
 def by_round(noise: Array, rounds: int) -> Check:
-    """Check that the noise is as strong in each round as in the others.
-
-    Args:
-        noise: Shape (releases, coordinates), releases in their order, runs of so many rounds one after the other.
-        rounds: Of each run.
-    """
+    """Check that the noise is as strong in each round as in the others."""
     squares = (noise**2).reshape(-1, rounds, noise.shape[1])
     weakest = float(squares.mean(axis=(0, 2)).min())
     least = 1 - ERRORS * math.sqrt(2 * rounds / noise.size)
@@ -56,11 +43,7 @@ def by_round(noise: Array, rounds: int) -> Check:
 
 
 def normal(noise: Array) -> Check:
-    """Check that single values are normally distributed, in the middle and in the tails.
-
-    Args:
-        noise: Any shape.
-    """
+    """Check that single values are normally distributed, in the middle and in the tails."""
     body = float(stats.kstest(noise.ravel(), "norm").pvalue)
     count = [int((np.abs(noise) > edge).sum()) for edge in (3.0, 4.0)]
     expected = [2 * stats.norm.sf(edge) * noise.size for edge in (3.0, 4.0)]
@@ -73,21 +56,13 @@ def normal(noise: Array) -> Check:
 
 
 def lengths(noise: Array) -> Check:
-    """Check that all releases are equally noisy: their squared lengths have a chi-square distribution.
-
-    Args:
-        noise: Shape (releases, coordinates).
-    """
+    """Check that all releases are equally noisy: their squared lengths have a chi-square distribution."""
     chance = float(stats.kstest((noise**2).sum(axis=1), stats.chi2(noise.shape[1]).cdf).pvalue)
     return Check("noise by release", chance > RARE, f"p {chance:.2g}")
 
 
 def unrelated(noise: Array) -> Check:
-    """Check that the noise of a coordinate tells nothing about another's noise, nor about its strength.
-
-    Args:
-        noise: Shape (releases, coordinates), two coordinates or more.
-    """
+    """Check that the noise of a coordinate tells nothing about another's noise, nor about its strength."""
     found = []
     for values in (noise, (noise**2 - 1) / math.sqrt(2)):
         products = values.T @ values / len(noise)
@@ -100,11 +75,7 @@ def unrelated(noise: Array) -> Check:
 
 
 def forgotten(noise: Array) -> Check:
-    """Check that no noise comes again later, moved or turned around: values do not correlate with earlier ones.
-
-    Args:
-        noise: Any shape; in the order in which it was drawn.
-    """
+    """Check that no noise comes again later, moved or turned around: values do not correlate with earlier ones."""
     values = noise.ravel()
     size, lags = values.size, np.arange(1, values.size // 2 + 1)
     padded = fft.next_fast_len(2 * size)

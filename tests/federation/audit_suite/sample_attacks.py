@@ -34,13 +34,7 @@ _WIDE = 200_003
 
 
 def examine(guarantee: SampleGuarantee, rounds: int, runs: int) -> list[Check]:
-    """The checks of steps, as a neighbor makes them that knows all but the noise and the draws.
-
-    Args:
-        guarantee: The claim.
-        rounds: T of each run.
-        runs: The number of runs without one record, and of those with it.
-    """
+    """The checks of steps, as a neighbor makes them that knows all but the noise and the draws."""
     setting = Setting(guarantee)
     known = others(guarantee.clip_norm)
     more = np.vstack([known, FAR * guarantee.clip_norm * canary()])

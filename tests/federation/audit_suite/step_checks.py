@@ -27,13 +27,7 @@ _APART = 1e-4
 
 
 def on_grid_after_division(released: NDArray[np.float32], step: float, divisor: float) -> Check:
-    """Check that each value is a multiple of the grid over the public divisor, rounded to float32.
-
-    Args:
-        released: Gradients as neighbors got them, any shape.
-        step: The grid of the noised sum.
-        divisor: What the sum is divided by.
-    """
+    """Check that each value is a multiple of the grid over the public divisor, rounded to float32."""
     unit = step / divisor
     nearest = (np.rint(released.astype(np.float64) / unit) * unit).astype(np.float32)
     off = int((nearest != released).sum())
@@ -43,15 +37,7 @@ def on_grid_after_division(released: NDArray[np.float32], step: float, divisor: 
 def charged(
     charge: Charge, seen: Sequence[int], charges: Sequence[Sequence[Charge]], delta: float, message: float
 ) -> Check:
-    """Check that the ledger has each step, with no more noise and no lower rate, and says no smaller epsilon than all.
-
-    Args:
-        charge: What a step has to be charged for.
-        seen: How many steps the neighbor saw in each run.
-        charges: What the ledger has of each run.
-        delta: With which the peer states its epsilon.
-        said: The epsilon that the peer says it has spent after the first run.
-    """
+    """Check that the ledger has each step, no more noise and no lower rate, and no smaller epsilon than all."""
     counted = [_counted(charge, found) for found in charges]
     cost = accounting.total_epsilon([Charge(charge.sampling_rate, charge.noise_multiplier, seen[0])], delta)
     held = all(has >= is_seen for has, is_seen in zip(counted, seen, strict=True)) and message >= cost * (1 - 1e-9)
@@ -76,17 +62,7 @@ def _counted(charge: Charge, charges: Iterable[Charge]) -> int:
 
 
 def drawn(sums: Array, gradients: Array) -> tuple[Draws, float]:
-    """Which gradients are in each sum, and how far the sums are from such ones.
-
-    Args:
-        sums: With next to no noise, over the clip norm, shape (steps, values).
-        gradients: Those of each step, clipped, over the clip norm, independent of each other; shape (steps, units,
-            values).
-
-    Returns:
-        Which are in, shape (steps, units), and the largest distance; infinite where some gradient was counted neither
-        once nor not at all.
-    """
+    """Which gradients are in each sum, and how far the sums are from such ones."""
     times = np.stack([np.linalg.lstsq(one.T, total, rcond=None)[0] for total, one in zip(sums, gradients, strict=True)])
     found = np.rint(times) == 1.0
     once = np.where(found, (times >= _SHORT) & (times <= _LONG), np.abs(times) <= _APART / 0.1)
@@ -100,12 +76,7 @@ def by_hand(name: str, apart: float, steps: int) -> Check:
 
 
 def sampled(draws: Sequence[Draws], rate: float) -> list[Check]:
-    """Check that each unit is drawn at the rate, and neither with the others nor in turns.
-
-    Args:
-        draws: Of several peers with the same data, each of shape (steps, units).
-        rate: q.
-    """
+    """Check that each unit is drawn at the rate, and neither with the others nor in turns."""
     together = np.concatenate(draws)
     steps, units = together.shape
     each = _rarest(together.sum(axis=0), steps, rate) * units

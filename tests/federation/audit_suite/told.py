@@ -157,13 +157,6 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
 
     What a run shows does not depend on the runs before it, but for the values that body and head begin it with; where
     the records have nothing at the ear, gradients do not depend on them.
-
-    Args:
-        setting: The mechanism.
-        records: The peer's data.
-        rounds: T, of each run.
-        runs: How many there are.
-        ask: Whether the peer is asked what it has spent, which takes a second.
     """
     parts = setting.planned
     released = np.zeros((runs, rounds, len(parts), WIDTH), dtype=np.float32)
@@ -213,16 +206,7 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
 
 
 def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
-    """What a peer does when its budget has ended.
-
-    Args:
-        setting: The mechanism, with a head that is trained then.
-        records: The peer's data.
-
-    Returns:
-        Whether it sends the same body as before, and beside it what mixing has left; and whether its head has been
-        trained.
-    """
+    """What a peer does when its budget has ended."""
     task = records.task()
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-") as folder:
         victim = learner(setting, records, task, Path(folder), 2)

@@ -150,16 +150,6 @@ def test_the_time_in_which_a_peer_waits_for_a_thread_is_not_the_runs(clock: Cloc
     assert beside.why is not None
 
 
-def test_a_run_that_never_waits_tries_before_it_tells(clock: Clock) -> None:
-    copy = Copy(clock)
-    beside = BaselineTraining(copy, share=0.25)
-    clock.now = 60.0
-    assert finish(beside) == []
-    assert copy.made == 1
-    assert beside.why is not None
-    assert "about 39.0 s" in beside.why
-
-
 def test_always_is_always_and_ctrl_c_ends_it(clock: Clock) -> None:
     copy = Copy(clock)
     beside = BaselineTraining(copy, mode="always", share=0.0, free=False)

@@ -1,0 +1,288 @@
+"""Algorithms of a user's own: how they are found, and what is said where they cannot be used."""
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Literal
+
+import pytest
+
+from dpeer.exceptions import AlgorithmError
+from dpeer.plugins import check_source
+from dpeer.sections import Mark
+from dpeer.training import (
+    ALGORITHMS,
+    Algorithm,
+    Task,
+    Trainer,
+    build_learner,
+    find_algorithm,
+    make_options,
+    option,
+    options_among,
+    shared_options,
+    source_hash,
+)
+from dpeer.training.algorithms.options import about_options
+from dpeer.training.settings import OptionSettings
+
+GOOD = """
+    from dpeer.training import Algorithm
+    from beside import EPOCHS
+
+    class Mine(Algorithm):
+        '''Trains the body.
+
+        And more.
+        '''
+
+        shares = "body"
+
+        def train(self, peer):
+            peer.fit(peer.body, epochs=EPOCHS, lr=0.1)
+
+    class Quiet(Mine):
+        shares = "nothing"
+
+        def train(self, peer):
+            peer.fit(peer.head, epochs=1, lr=0.1)
+"""
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> str:
+    (tmp_path / "beside.py").write_text("EPOCHS = 2\n")
+    path = tmp_path / "folder.of" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(dedent(GOOD))
+    (path.parent / "beside.py").write_text("EPOCHS = 2\n")
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+
+
+def test_a_class_of_a_file_is_imported_once_and_described(where: str, make_task: Callable[..., Task]) -> None:
+    found = find_algorithm(f"{where}:Mine")
+    assert find_algorithm(f"{where}:Mine") is found
+    assert (found.name, found.summary, found.paper, found.leaves) == ("Mine", "Trains the body.", "", "the body")
+    quiet = find_algorithm(f"{where}:Quiet")
+    assert (quiet.name, quiet.summary, quiet.leaves) == ("Quiet", "", "nothing")
+    assert issubclass(quiet, found)
+    learner = build_learner(make_task(), f"{where}:Mine", rank=0, seed=0)
+    before = learner.body
+    learner.train(0)
+    assert (learner.body != before).any()
+    assert not build_learner(make_task(), quiet, rank=0, seed=0).shares
+
+
+def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(where).parent)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    assert find_algorithm("mine:Mine").__module__ == "mine"
+    monkeypatch.delitem(sys.modules, "mine")
+
+
+def test_built_in_names_and_classes() -> None:
+    for name, algorithm in ALGORITHMS.items():
+        assert find_algorithm(name) is algorithm is find_algorithm(algorithm)
+        assert algorithm.name == name
+
+
+def test_a_class_can_be_given_as_it_is(make_task: Callable[..., Task]) -> None:
+    class Here(Algorithm):
+        shares = "model"
+
+        def train(self, peer: Trainer) -> None:
+            peer.fit(peer.model, epochs=1, lr=0.1)
+
+    assert find_algorithm(Here) is Here
+    assert build_learner(make_task(), Here, rank=0, seed=0).train(0) is not None
+
+
+# The hash of the source of an algorithm of a user's own: other code gives another one, wherever it stands.
+
+
+TRAIN = "def train(self, peer): peer.fit(peer.body, epochs=1, lr=RATE)\n"
+MIXIN = "class Mix:\n    " + TRAIN
+FILES = {
+    "mixin": "from mixin import Mix\nclass Mine(Mix, Algorithm):\n    shares = 'body'\n",
+    "plain": "class Mine(Algorithm):\n    shares = 'body'\n    " + TRAIN,
+}
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write `mine.py`, and `mixin.py` beside it, into a folder; gives what --algorithm takes."""
+
+    def write(folder: str, kind: str, rate: str) -> str:
+        monkeypatch.delitem(sys.modules, "mixin", raising=False)
+        here = tmp_path / folder
+        here.mkdir(exist_ok=True)
+        (here / "mixin.py").write_text(MIXIN.replace("RATE", rate))
+        text = "from dpeer.training import Algorithm\n" + FILES[kind].replace("RATE", rate)
+        (here / "mine.py").write_text(text)
+        return f"{here / 'mine.py'}:Mine"
+
+    yield write
+    sys.modules.pop("mixin", None)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_other_code_has_another_hash_and_equal_code_elsewhere_the_same(kind: str, write: Write) -> None:
+    hashes = [
+        source_hash(find_algorithm(write(folder, kind, rate)))
+        for folder, rate in (("a", "0.1"), ("b", "0.1"), ("c", "0.2"))
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert None not in hashes
+
+
+def test_the_hash_is_of_the_files_of_the_class_and_its_bases(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        dedent(
+            """
+            import functools
+            import torch
+            from abc import ABC
+            from dataclasses import dataclass
+            from typing import Generic, TypeVar
+            from dpeer.training import Algorithm
+
+            T = TypeVar("T")
+
+            class Base(Algorithm):
+                shares = "body"
+
+                @torch.no_grad()
+                def train(self, peer): ...
+
+                @functools.cached_property
+                def number(self): return 3
+
+            class Mine(Base, Generic[T], ABC):
+                @property
+                def other(self): return 4
+            """
+        )
+    )
+    once = path.read_bytes()
+    assert source_hash(find_algorithm(f"{path}:Base")) == hashlib.sha256(once).hexdigest()
+    assert source_hash(find_algorithm(f"{path}:Mine")) == hashlib.sha256(once).hexdigest()
+
+
+def test_the_hash_is_of_what_was_imported(write: Write) -> None:
+    where = write("a", "plain", "0.1")
+    found = find_algorithm(where)
+    before = source_hash(found)
+    write("a", "plain", "0.2")
+    assert source_hash(found) == before != source_hash(find_algorithm(write("b", "plain", "0.2")))
+
+
+def test_a_class_of_which_no_file_is_known_is_for_one_process_alone(write: Write) -> None:
+    space = {"__name__": "nowhere"}
+    exec("from dpeer.training import Algorithm\n" + FILES["plain"].replace("RATE", "0.1"), space)
+    typed = space["Mine"]
+    assert source_hash(typed) is None
+    with pytest.raises(AlgorithmError):
+        check_source("algorithm Mine", typed, AlgorithmError)
+    check_source("algorithm Mine", find_algorithm(write("a", "mixin", "0.1")), AlgorithmError)
+
+
+# Options: what is taken, what is refused and how, and which of them peers compare.
+
+
+class Mine(Algorithm):
+    """Mine."""
+
+    shares = "body"
+
+    @dataclass(frozen=True)
+    class Options:
+        mu: float = option(0.1, "a pull", ge=0, lt=10)
+        k: int = 3
+        kind: Literal["near", "far"] = "near"
+        on: bool = False
+        own: int = option(1, "a peer's own", shared=False, ge=1)
+        many: tuple[int, ...] = option(lambda: (1, 2), "some numbers")
+
+        def __post_init__(self) -> None:
+            if self.k == 13:
+                raise ValueError("k must not be 13")
+
+    def train(self, peer: Trainer) -> None:
+        """Nothing."""
+
+
+def test_defaults_and_values() -> None:
+    assert make_options(Mine, {}) == Mine.Options() == Mine().options
+    made = make_options(Mine, {"mu": 2, "kind": "far", "own": 4})
+    assert made == Mine.Options(mu=2.0, kind="far", own=4)
+    assert type(made.mu) is float, "a whole number will do for a float, and becomes one"
+
+
+def test_what_peers_compare_are_the_shared_ones_as_plain_values() -> None:
+    assert shared_options(make_options(Mine, {"k": 5})) == {
+        "mu": 0.1, "k": 5, "kind": "near", "on": False, "many": [1, 2],
+    }  # fmt: skip
+    assert about_options(Mine)["own"].mark is Mark.OWN
+    assert about_options(Mine)["k"].mark is Mark.SHARED
+    assert shared_options(find_algorithm("fedbabu")().options) == {}
+    assert shared_options(find_algorithm("dfedsmdc")().options) == {"rho": 0.05, "sam": "body"}
+
+
+WITHOUT_FLAG = {
+    "fedrod": {"personal", "hidden"},
+    "fedavg-ls": {"smoothing"},
+    "fedopt": {"server_optimizer", "server_lr", "tau", "beta1", "beta2"},
+    "fafed": {"corrected", "alpha", "beta2", "floor"},
+    "fedlada": {"alpha", "beta2", "floor"},
+    "fedadamw": {"aggregate", "blocks", "correct", "floor", "gamma"},
+}
+
+
+def test_built_in_options_that_have_a_flag_are_the_settings_of_that_name() -> None:
+    stated = set()
+    defaults = OptionSettings().model_dump()
+    for algorithm in ALGORITHMS.values():
+        for name, about in about_options(algorithm).items():
+            if not about.has_flag:
+                assert name in WITHOUT_FLAG[algorithm.name]
+                assert about.words
+                continue
+            stated.add(name)
+            assert getattr(algorithm().options, name) == defaults[name]
+            assert about.words == OptionSettings.model_fields[name].description
+    assert stated == set(OptionSettings.model_fields)
+    beyond = {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1, "finetune_epochs": 0}
+    for name, bad in beyond.items():
+        algorithm = next(a for a in ALGORITHMS.values() if name in about_options(a))
+        with pytest.raises(AlgorithmError):
+            make_options(algorithm, {name: bad})
+
+
+def test_of_all_settings_those_that_are_its_options() -> None:
+    values = OptionSettings().model_dump() | {"body_lr": 1.0}
+    assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
+    assert options_among(find_algorithm("dfedavgm"), values) == {}
+    assert find_algorithm("dfedsmdc").settings() == ("head_lr", "head_epochs", "rho", "sam")
+
+
+def test_a_name_alone_does_not_make_an_option_a_setting() -> None:
+    class Named(Mine):
+        @dataclass(frozen=True)
+        class Options:
+            rho: float = 0.7
+            size: int = 1
+
+    assert options_among(Named, OptionSettings().model_dump() | {"size": 8}) == {}
+    assert Named.settings() == ()
+    assert list(about_options(Named)) == ["rho", "size"]
