@@ -1,4 +1,4 @@
-"""Preload module of the fork server: imports torch once, so that all peers share its memory. Runs nothing else.
+"""Preload module of the fork server: imports torch once, so that all peers share its memory; runs nothing else.
 
 The garbage collector skips the objects that are imported here, so that their memory stays shared.
 """

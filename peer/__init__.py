@@ -1,4 +1,4 @@
-"""Daemon of a peer: wire format, transports, round loop, liveness, checkpoints and metrics. Imports no torch."""
+"""Daemon of a peer: wire format, transports, round loop, liveness, checkpoints and metrics; imports no torch."""
 
 from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.core.limits import Limits

@@ -73,7 +73,7 @@ class AsyncWriter:
             self._add(job)
 
     def flush(self, patience: float | None = None) -> bool:
-        """Wait until what was handed over is written, at most so many seconds if a number is given.
+        """Wait until the lines so far are written, at most `patience` seconds if given.
 
         Returns:
             Whether it is.
@@ -119,5 +119,5 @@ class AsyncWriter:
             if not isinstance(item, _Gap):
                 return item
             if self._gaps.get(item.target) is item:
-                del self._gaps[item.target]  # what is dropped from here on is another gap
+                del self._gaps[item.target]  # lines dropped from here on are another gap
             return partial(item.target.skipped, item.lines)

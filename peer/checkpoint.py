@@ -1,6 +1,6 @@
 """Atomic checkpoints: a run that was stopped or killed goes on from its last completed round.
 
-    checkpoint/round-00000007/state.json         round, fingerprint, what was released, checksums (of itself, too)
+    checkpoint/round-00000007/state.json         round, fingerprint, released body, checksums (of itself, too)
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
 
@@ -27,7 +27,7 @@ FOLDER = "checkpoint"
 """In a rank's folder: its checkpoints."""
 
 STATE = "state.json"
-"""In a checkpoint: what the peer itself takes up."""
+"""In a checkpoint: the peer's own part."""
 
 _PREFIX = "round-"
 _LEARNER = "learner"
@@ -37,7 +37,7 @@ _KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "
 
 @dataclass(frozen=True)
 class State:
-    """What a peer itself (not its learner) takes up when it resumes."""
+    """A peer's own part of a checkpoint (not its learner's), taken up on resume."""
 
     next_round: int
     """The peer's current round: the first that is not completed."""
@@ -155,10 +155,10 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
 
 
 def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
-    """Check that state.json is what was written.
+    """Check state.json against its checksum.
 
     Raises:
-        CheckpointError: It is not.
+        CheckpointError: it is damaged.
     """
     written = described.pop(_CHECKSUM, None)
     number = int(checkpoint.name.removeprefix(_PREFIX))

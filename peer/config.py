@@ -77,7 +77,7 @@ class PeerConfig:
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
-    ahead by itself, and loses what the others do meanwhile. Without heartbeats no peer can be cut off: "any"."""
+    ahead by itself, and loses the others' rounds meanwhile. Without heartbeats no peer can be cut off: "any"."""
 
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
@@ -91,8 +91,8 @@ class PeerConfig:
     """Continue from the checkpoint in `out` instead of starting."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What each checkpoint keeps besides, for readers without this peer's settings: plain JSON values."""
+    """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By field of the fingerprint that has hashes of names, what they stand for here: for messages to this peer's user.
+    """By field of the fingerprint that has hashes of names, these names: for messages to this peer's user.
     They never leave this peer."""

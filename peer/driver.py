@@ -111,7 +111,7 @@ class Driver:
         return found
 
     def begin(self, number: int) -> None:
-        """Make round `number` this peer's current round: what came before is on disk."""
+        """Make round `number` this peer's current round: the rounds before are on disk."""
         self._do(self.core.begin(number, self._now()))
 
     def send(self, number: int, payload: Payload | None) -> None:
@@ -158,14 +158,14 @@ class Driver:
         try:
             while True:
                 event = await self._transport.receive()
-                self._do(self._tell(event, self._now()))
+                self._do(self._pass_on(event, self._now()))
                 if self._excess >= REST_AFTER:
                     self._excess = 0
                     await asyncio.sleep(REST)
         except Exception as error:  # whatever it is, the peer must not go on deaf
             self._break(error)
 
-    def _tell(self, event: Event, now: float) -> list[Effect]:
+    def _pass_on(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Arrival(link, frames, identity):
                 return self.core.receive(link, frames, now, identity)
@@ -192,31 +192,28 @@ class Driver:
         self._doing = True
         try:
             while self._todo:
-                self._do_one(self._todo.popleft())
+                match effect := self._todo.popleft():
+                    case Write(link):
+                        self._write(link)
+                    case Dial(rank):
+                        link = self._transport.dial(self._addresses[rank], rank)
+                        self._todo.extend(self.core.dialled(rank, link, self._now()))
+                    case Close(link):
+                        self._transport.drop(link)
+                    case Deliver() | Wake():
+                        if self._waiting is not None and not self._waiting.done():
+                            self._waiting.set_result(effect)
+                    case Fail(error):
+                        if self._waiting is not None and not self._waiting.done():
+                            self._waiting.set_exception(error)
+                    case LogEvent():
+                        self._log(effect)
+                    case Throttle():
+                        self._excess += 1
         finally:
             self._doing = False
         self._set_timer()
         self._idle.set()
-
-    def _do_one(self, effect: Effect) -> None:
-        match effect:
-            case Write(link):
-                self._write(link)
-            case Dial(rank):
-                link = self._transport.dial(self._addresses[rank], rank)
-                self._todo.extend(self.core.dialled(rank, link, self._now()))
-            case Close(link):
-                self._transport.drop(link)
-            case Deliver() | Wake():
-                if self._waiting is not None and not self._waiting.done():
-                    self._waiting.set_result(effect)
-            case Fail(error):
-                if self._waiting is not None and not self._waiting.done():
-                    self._waiting.set_exception(error)
-            case LogEvent():
-                self._log(effect)
-            case Throttle():
-                self._excess += 1
 
     def _write(self, link: Link) -> None:
         while (frames := self.core.outgoing(link)) is not None:

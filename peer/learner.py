@@ -31,7 +31,7 @@ class Learner(Protocol):
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """What a payload holds (names, shapes, dtype, offsets): plain JSON values, equal on all peers."""
+        """Layout of a payload (names, shapes, dtype, offsets): plain JSON values, equal on all peers."""
 
     @property
     def digest(self) -> str:
@@ -69,7 +69,7 @@ class Learner(Protocol):
 
     @property
     def privacy(self) -> Mapping[str, Any] | None:
-        """What the releases have cost so far, with "epsilon" and "delta", for this peer's files; None without DP."""
+        """Privacy cost of the releases so far, with "epsilon" and "delta", for this peer's files; None without DP."""
 
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
@@ -89,7 +89,7 @@ class Learner(Protocol):
     ) -> Mapping[int, str]:
         """Replace the body by the weighted sum of this peer's released one and those received that may be mixed.
 
-        Where nothing was released in the round, the own part is what the last mixing gave.
+        Where nothing was released in the round, the own part is the result of the last mixing.
 
         Args:
             received: The neighbors' payloads by rank, as they came.
@@ -103,7 +103,7 @@ class Learner(Protocol):
         """Let round `number` go by, in which the learner neither trains nor releases."""
 
     def finish(self, number: int) -> float | None:
-        """Do what an algorithm leaves for the end, after round `number`, the last, has been mixed; nothing is sent.
+        """Do the algorithm's final work, after round `number`, the last, has been mixed; nothing is sent.
 
         Returns its training loss (None if nothing was trained).
 

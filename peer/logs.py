@@ -41,7 +41,7 @@ class PeerLog(BoundLoggerBase):
     """A structlog logger of one peer's own, with its rank bound; nothing of it is known to other loggers."""
 
     def debug(self, event: str, *, message: str, **fields: Any) -> None:
-        """Log what helps to find a mistake."""
+        """Log a detail that helps to find a mistake."""
         self._log("debug", event, message, fields)
 
     def info(self, event: str, *, message: str, **fields: Any) -> None:
@@ -58,7 +58,7 @@ class PeerLog(BoundLoggerBase):
 
     @property
     def dropped(self) -> int:
-        """How many lines were not written so far: a queue was full, or a disk."""
+        """Lines that were not written so far: a queue was full, or a disk."""
         lines: _Lines = self._logger
         return lines.dropped
 
@@ -68,7 +68,7 @@ class PeerLog(BoundLoggerBase):
         lines.sinks = ()
 
     def close(self) -> None:
-        """Write what is on its way to the file, and close it."""
+        """Write the lines on their way to the file, and close it."""
         lines: _Lines = self._logger
         lines.close()
 
@@ -80,7 +80,7 @@ class PeerLog(BoundLoggerBase):
 
 
 class _Lines:
-    """What a peer's logger wraps: hands each entry to the file and to the sinks."""
+    """Hands each entry of a peer's logger to the file and to the sinks."""
 
     def __init__(self, file: _File | None, level: str, sinks: tuple[Sink, ...]) -> None:
         self.level, self.sinks = _LEVELS.index(level), sinks
@@ -99,7 +99,7 @@ class _Lines:
         self._dropped += sum(not sink(entry) for sink in self.sinks)
 
     def close(self) -> None:
-        """Write what is on its way to the file, and close it."""
+        """Write the lines on their way to the file, and close it."""
         if self._file:
             FILES.close()
             self._file.close()
@@ -132,7 +132,7 @@ class _File:
         self.write(self._gap(lines, "the disk was too slow for them: log less (--log-level)"))
 
     def close(self) -> None:
-        """Close the file, with a last word on what is missing."""
+        """Close the file, with a last line on missing ones."""
         if self._missing:
             self._append(self._gap(self._missing, "the disk was full, or could not be written to"))
         self._file.close()
@@ -174,7 +174,7 @@ def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink, most: in
     Args:
         rank: The peer.
         path: Its log.jsonl, which is appended to; None for none.
-        level: debug, info, warning or error: what is less is not logged.
+        level: debug, info, warning or error: lower levels are not logged.
         sinks: Where entries go besides.
         most: Bytes of log.jsonl from which on it is renamed to log.jsonl.1 and begun anew; None for no limit.
     """
@@ -184,7 +184,7 @@ def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink, most: in
 
 
 def _in_order(logger: Any, method: str, event: EventDict) -> EventDict:
-    """What every line has comes first, a traceback last."""
+    """Sort a line's fields: those that every line has first, a traceback last."""
     event["time"] = round(event["time"], 3)
     traceback = {"traceback": event.pop("exception")} if "exception" in event else {}
     return {key: event[key] for key in _FIRST} | {key: event[key] for key in event if key not in _FIRST} | traceback

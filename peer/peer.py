@@ -1,4 +1,4 @@
-"""Peer: one member of a federation, from listening to its goodbye. `Peer.serve` is the table of contents."""
+"""Peer: one member of a federation, from listening to its goodbye; `Peer.serve` is the table of contents."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Peer:
         watch: Looks for such alerts; None for those that need to know nothing of the data.
         background: What the peer does while it waits for its neighbors.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
-            there again, while neighbors get what they may still need.
+            there again, while neighbors get the bodies that they may still need.
         files: Keeps the peer's files; by default in the folder that `config` names.
 
     Attributes:
@@ -183,7 +183,7 @@ class Peer:
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self.config.rounds:
-                outcome = await self._conclude("done")  # at once: neighbors are met only for what they may still need
+                outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
             self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
@@ -274,11 +274,11 @@ class Peer:
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
-        """Write model, card and summary of what is completed, although the run ends with an error."""
+        """Write model, card and summary of the completed rounds, although the run ends with an error."""
         if not self._files.kept or not self._files.completed:
             return
         if self._files.completed == self._start and self._files.concluded.get("status") == "done":
-            return  # what an ended run has left stays as it is
+            return  # the files of an ended run stay as they are
         try:
             completed = (await self._conclude(status)).completed_rounds
         except Exception as error:  # the first error is the one to raise
@@ -318,7 +318,7 @@ _SHOWN = (
     ("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained"),
     ("finished", "accuracy_finished"),
 )  # fmt: skip
-"""What a round's line shows, and the key it is under in metrics.jsonl."""
+"""Figures of a round's line, and their keys in metrics.jsonl."""
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:

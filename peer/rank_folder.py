@@ -58,7 +58,7 @@ class _Completed:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """What a peer's process counts for its summary.
+    """Counts of a peer's process for its summary.
 
     Attributes:
         dropped: Messages that were not used, by reason.
@@ -95,7 +95,7 @@ class RankFolder:
     """One rank's folder in a run folder.
 
     Args:
-        config: Where it is, and what must not have changed since a checkpoint was written.
+        config: The folder, and the settings that must be those of its checkpoint.
         learner: Saved, loaded, and asked for the model.
         outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
@@ -143,7 +143,7 @@ class RankFolder:
 
     @property
     def completed(self) -> int:
-        """How many rounds are completed."""
+        """The number of completed rounds."""
         return 0 if self.last is None else int(self.last["round"]) + 1
 
     @property
@@ -158,7 +158,7 @@ class RankFolder:
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
-        Damaged or missing lines of metrics.jsonl cost a warning: the checkpoint has what the run needs of them.
+        Damaged or missing lines of metrics.jsonl cost a warning: the checkpoint has all that the run needs of them.
 
         Raises:
             CheckpointError: it is damaged or of another run.
@@ -168,7 +168,7 @@ class RankFolder:
         out = self._config.out
         metrics = out / METRICS if out else None
         if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
-            # One line is what a process leaves that was killed while it saved its first round.
+            # A process that was killed while it saved its first round leaves one line.
             raise CheckpointError(
                 f"{str(metrics)!r} has completed rounds but no checkpoint exists: "
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
@@ -264,7 +264,7 @@ class RankFolder:
         self._completed = None
 
     def _warn_of_change(self, changed: str | None) -> None:
-        """Warn once of what another program has done to metrics.jsonl."""
+        """Warn once of another program's change to metrics.jsonl."""
         if changed is not None and not self._warned and self._config.out is not None:
             self._warned = True
             self._warn(
@@ -342,7 +342,7 @@ class RankFolder:
             self._metrics = self._lines(state)
 
     def _finish(self) -> None:
-        """Train on at home, as after the last round; what that comes to is in the summary alone."""
+        """Fine-tune on local data, as after the last round; the result is in the summary alone."""
         entry = self.last
         try:
             found = self._learner.fine_tune(self.completed - 1)

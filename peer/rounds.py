@@ -128,7 +128,7 @@ def train_and_release(
 
 
 def sit_out(learner: Learner, number: int, watch: Stopwatch, saver: Saver) -> tuple[None, None, float]:
-    """Let a round go by; returns what `train_and_release` does."""
+    """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)
     return None, None, watch.lap()
 

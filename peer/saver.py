@@ -70,16 +70,16 @@ class Saver:
             self._held_back.append(call)
 
     async def saved(self) -> None:
-        """Wait until all completed rounds are saved, and what was held back is called.
+        """Wait until all completed rounds are saved, and the calls held back are made.
 
         Raises:
-            OSError: The disk refused; nothing that was held back is called.
+            OSError: The disk refused; no call that was held back is made.
         """
         if self._writing is not None:
             await asyncio.shield(self._writing)
 
     async def close(self) -> BaseException | None:
-        """When no round is running any more: wait for what is being written, and write what is not on disk yet.
+        """When no round is running any more: wait for the present write, and write the rest.
 
         That is a checkpoint of the last completed round, if it lacks one. Messages held back never leave.
 

@@ -1,4 +1,4 @@
-"""Transport: the interface that carries messages over links. It knows nothing of rounds, ranks or gossip.
+"""Transport: the interface that carries messages over links; it knows nothing of rounds, ranks or gossip.
 
 `dpeer.peer.transports` has the built-in ones, and takes others by address scheme.
 """
@@ -56,7 +56,7 @@ class Unreachable(NamedTuple):
 
 
 class Slower(NamedTuple):
-    """A link works, but without what makes it fast, for this reason."""
+    """A link works without its fast second connection, for this reason."""
 
     link: Link
     reason: str
@@ -87,7 +87,7 @@ Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway
 
 
 class Sent(enum.Enum):
-    """What became of a message."""
+    """Outcome of a `send`."""
 
     TAKEN = "taken"  # it is on its way
     FULL = "full"  # the other side does not keep up; to be tried again after a `Writable`
@@ -125,7 +125,7 @@ class Transport(Protocol):
         """
 
     def drop(self, link: Link) -> None:
-        """Give up a dialled link for good; what has not been sent is lost."""
+        """Give up a dialled link for good; unsent messages are lost."""
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Send a message without waiting. Buffers must not change."""

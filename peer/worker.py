@@ -74,7 +74,7 @@ class BackgroundRunner:
         self._worker, self._work = worker, work
 
     async def during(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Await something, and work meanwhile; what is ready at once is not held up."""
+        """Await something, and work meanwhile; a result that is ready at once is not held up."""
         if self._work is None or not self._work.left:
             return await waiting
         awaited = asyncio.create_task(waiting)

@@ -1,4 +1,4 @@
-"""Differential privacy: `open` gives a peer's session; mechanisms, ledger, accounting. No network, no training loop."""
+"""Differential privacy: `open` gives a peer's session; mechanisms, ledger, accounting; no network, no training loop."""
 
 from __future__ import annotations
 

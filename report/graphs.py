@@ -1,4 +1,4 @@
-"""Drawings of graphs: one tile, and the panel of the graphs that the runs gossiped on. Imports matplotlib."""
+"""Drawings of graphs: one tile, and the panel of the graphs that the runs gossiped on; imports matplotlib."""
 
 from __future__ import annotations
 

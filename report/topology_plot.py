@@ -1,4 +1,4 @@
-"""The picture of `dpeer topology plot`: graphs, their spectra, and their disagreement. Imports matplotlib."""
+"""The picture of `dpeer topology plot`: graphs, their spectra, and their disagreement; imports matplotlib."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Files of a run folder: records, readers, writers and units of their numbers. Imports no other dpeer package."""
+"""Files of a run folder: records, readers, writers and units of their numbers; imports no other dpeer package."""

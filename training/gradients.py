@@ -1,4 +1,4 @@
-"""Gradients that steps are made with: that of a minibatch's loss, or changed ones. They can be composed.
+"""Gradients that steps are made with: that of a minibatch's loss, or changed ones; they can be composed.
 
 A gradient is called with the trainer, the part that is trained, and a minibatch. It leaves the
 gradient in ``part.grad`` and returns the (unperturbed) loss, a scalar. Any function that does the same can be given to

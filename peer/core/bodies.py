@@ -1,4 +1,4 @@
-"""Inbox and outbox: the bodies that were received and released, by round. No I/O.
+"""Inbox and outbox: the bodies that were received and released, by round; no I/O.
 
 Two rounds are enough in each. A peer completes a round only once every receiver of the body of the round before has
 used it. So after a stop only the last completed round's body can still be needed; the checkpoint keeps it.
@@ -55,7 +55,7 @@ class PayloadFingerprint:
         self._hash.update(b"".join([view[max(start, 0) : start + WIDTH] for start in starts]))
 
     def digest(self) -> bytes:
-        """The fingerprint of what has come so far."""
+        """The fingerprint of the bytes so far."""
         return self._hash.digest()
 
 
@@ -169,7 +169,7 @@ class Inbox:
         return {rank: here[rank] for rank in sorted(ranks) if rank in here}
 
     def __len__(self) -> int:
-        """How many bodies are here."""
+        """The number of bodies here."""
         return sum(len(bodies) for bodies in self._rounds.values())
 
     def _first(self, rank: int, number: int) -> _First | None:
@@ -205,7 +205,7 @@ class Outbox:
                 del table[old]
 
     def ask(self, rank: int, current_round: int) -> None:
-        """Plan to send (again) what is of use to a rank that has shaken hands and works on `current_round`."""
+        """Plan to send (again) the bodies of use to a rank that has shaken hands and works on `current_round`."""
         for number, receivers in self.receivers.items():
             if number >= current_round and rank in receivers:
                 self.unsent[number].add(rank)

@@ -1,4 +1,4 @@
-"""Bodies as chunks: cut for a link, and put together again at its other end. The format is `wire`'s; no I/O.
+"""Bodies as chunks: cut for a link, and put together again at its other end; the format is `wire`'s; no I/O.
 
 Between two chunks other messages have their turn, and a neighbor whose chunk is on its way cannot be heard. So the line
 decides how long a chunk may be. A sender begins with the shortest ones. The receiver measures how fast they come, and
@@ -25,7 +25,7 @@ _PARTS = 200
 
 
 def chunk_length(nbytes: int, seconds: float, dead_after: float, most: int) -> int:
-    """How many bytes a chunk should have on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
+    """Bytes of a chunk on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
 
     Args:
         nbytes: Bytes of a body.
@@ -130,7 +130,7 @@ class PartialBody:
         return self.fingerprint is None
 
     def buffers_that_end_within(self, start: int, end: int) -> int:
-        """How many of the body's buffers end after `start` and before `end`."""
+        """The number of the body's buffers that end after `start` and before `end`."""
         return sum(start < ends < end for ends in accumulate(self.body.sizes))
 
     @property
@@ -204,7 +204,7 @@ class Reassembly:
         return partial
 
     def __len__(self) -> int:
-        """How many bodies are on their way."""
+        """The number of bodies on their way."""
         return len(self._partial)
 
     def forget(self, link: Link) -> None:

@@ -1,4 +1,4 @@
-"""Connection setup: which rank speaks on which link. Hellos, refusals, impostors, and links to dial anew. No I/O."""
+"""Connection setup: which rank speaks on which link; hellos, refusals, impostors, and links to dial anew; no I/O."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class ConnectionSetup:
             if not self._waiting.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
             self._handshake.part(hello, self._members.current_round, expected)
-            self._tell_parting()
+            self._send_parting()
             return
         neighbor = self._members[rank]
         if hello.apart_from is not None:
@@ -235,7 +235,7 @@ class ConnectionSetup:
             )  # fmt: skip
         neighbor.trouble = trouble
 
-    def _tell_parting(self) -> None:
+    def _send_parting(self) -> None:
         """Tell the neighbors that are there that this peer is about to leave."""
         for neighbor in self._members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
@@ -246,7 +246,7 @@ class ConnectionSetup:
         if self._members.heard(neighbor, number, now):
             self._log_back(neighbor)
             # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
-            # sides send again what the other lacks.
+            # sides send again the bodies that the other lacks.
             self._hello(neighbor.link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
@@ -339,7 +339,7 @@ class ConnectionSetup:
     # -- links -------------------------------------------------------------------------------------------------
 
     def part(self, link: Link) -> int | None:
-        """Forget what depended on a link that is broken; returns the rank that spoke on it."""
+        """Forget the state of a link that is broken; returns the rank that spoke on it."""
         self._reassembly.forget(link)
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)

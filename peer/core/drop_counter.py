@@ -1,4 +1,4 @@
-"""Dropped messages: counted by reason, and logged once for each sender and reason. No I/O."""
+"""Dropped messages: counted by reason, and logged once for each sender and reason; no I/O."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ADVICE: Mapping[str, str] = {
     **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
     **dict.fromkeys(("too-many", "endless"), _FLOOD),
 }
-"""What to do, by reason; the other reasons are of bodies that arrived whole."""
+"""The remedy, by reason; the other reasons are of bodies that arrived whole."""
 
 
 class DropCounter:

@@ -1,4 +1,4 @@
-"""Effects: the orders of a peer's core. `Core` returns them, and its driver carries them out, in this order.
+"""Effects: the orders of a peer's core; `Core` returns them, and its driver carries them out, in this order.
 
 An effect names the action, never its means: the core knows no sockets, clocks, tasks or logs.
 """
@@ -64,7 +64,7 @@ class LogEvent:
     Attributes:
         level: How much it matters.
         event: A short name that stays the same from version to version.
-        message: The whole sentence: who, why and what to do.
+        message: The whole sentence: peer, reason and remedy.
         fields: For programs that read the log: "neighbor", "round", "reason".
     """
 

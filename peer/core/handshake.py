@@ -1,4 +1,4 @@
-"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs. No I/O."""
+"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs; no I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADVICE = {
     "initial weights": "give both the same file with --init-from",
     "order of the classes": "give classes= in the same order on both",
 }
-"""By field, what to do where peers differ in it."""
+"""The remedy where peers differ, by field."""
 
 
 def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProxyType({})) -> str | None:

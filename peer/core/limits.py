@@ -1,6 +1,6 @@
-"""Limits: every bound on what others may ask of a peer, with its reason; and the token bucket that holds rates.
+"""Limits: every bound on the cost that others may cause, with its reason; and the token bucket that holds rates.
 
-A bound is beyond what an honest peer comes to. What is beyond it is dropped and counted, or not kept.
+A bound is beyond an honest peer's needs. Anything beyond it is dropped and counted, or not kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER_CONTAINERS = 2**16
 thousand of these. One byte can stand for an empty list: without a bound, 1 MiB takes a second, and 80 MB."""
 
 HEADER_DEPTH = 16
-"""How many of them may be within each other: five in the manifest."""
+"""Nesting of lists and tables, at most: the manifest has five levels."""
 
 HEADER_FIELDS = 32
 """Of a header: a hello has eleven, and later versions may add some. Each unknown one is an error by itself."""
@@ -46,15 +46,15 @@ show less often that a neighbor is alive."""
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 
 EACH_SECOND = 100.0
-"""What a neighbor, or a stranger's link, may spend a second on messages that are of no use: one for each, and more for
+"""Tokens a second of a neighbor, or of a stranger's link, for messages of no use: one for each, and more for
 large ones (below). A heartbeat a second is usual; a body that is used pays for eight messages, so that rounds may be as
 quick as they like."""
 
 AT_ONCE = 1000.0
-"""What may be spent at once: all that has waited while this peer stood still, or a large hello from every peer."""
+"""Tokens to spend at once: on all that has waited while this peer stood still, or a large hello from every peer."""
 
 FOR_A_BODY = 8.0
-"""What a body that is used pays back: its header, and heartbeats on account of it."""
+"""Tokens that a body in use pays back: for its header, and heartbeats on account of it."""
 
 HEADER_UNIT = 2**12
 """For each so many bytes of a header one more is spent: they take about as long as another message."""
@@ -67,7 +67,7 @@ HELLO_AGAIN = 100.0
 its hello after a silence of `dead_after`."""
 
 USELESS_BODIES = 4.0
-"""How many bodies of no use one neighbor may send in chunks at once: after a broken link one or two come again."""
+"""Bodies of no use that one neighbor may send in chunks at once: after a broken link one or two come again."""
 
 USELESS_BODIES_A_SECOND = 0.2
 """The same in the long run. Those beyond it come as late as other messages (`REST`)."""
@@ -80,19 +80,19 @@ are left out."""
 REST = 0.001
 REST_AFTER = 2
 """After so many messages for which nothing was left, nothing is read for so many seconds: small ones are late then, and
-lost is only what is dear. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
+only costly ones are lost. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
 their turns meanwhile: beside a flood 2000 chunks a second, 130 MB of the shortest and 8 GB of the longest."""
 
 # -- a message whose end has not come ------------------------------------------------------------------------------
 
 AROUND = 2**18
-"""What a message takes on the wire beside its header and its buffers, at most: the lengths of 4096 buffers, their
+"""Bytes of a message on the wire beside its header and its buffers, at most: the lengths of 4096 buffers, their
 seals, the handshake, and the bytes that libzmq reads at once."""
 
 LOOK = 0.05
-"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection is ended on which
-that is more than all whole messages that may wait (`UNREAD`) and two more. Beside these its sender can fill what its
-line carries in this time: 60 MB at 10 Gbit/s. A look takes some microseconds."""
+"""Seconds between two looks at the bytes that libzmq holds of a message whose end has not come. A connection is ended
+whose bytes are more than all whole messages that may wait (`UNREAD`) and two more. Beside these its sender can fill the
+bytes of its line in this time: 60 MB at 10 Gbit/s. A look takes some microseconds."""
 
 # -- connections, where keys are used ----------------------------------------------------------------------------------
 
@@ -110,15 +110,15 @@ KEEPALIVE_IDLE = 30
 """Seconds without a word on a connection after which the operating system asks whether the other end is there."""
 
 UNREPORTED = 8
-"""How many events of refused connections may wait to be read; what else happens is added to the next one."""
+"""How many events of refused connections may wait to be read; further ones are added to the next one."""
 
-# -- what is kept ----------------------------------------------------------------------------------------------------
+# -- kept state ------------------------------------------------------------------------------------------------------
 
 PAYLOAD_FINGERPRINTS = 4
-"""How many payload fingerprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
+"""Payload fingerprints of each neighbor's bodies that are kept when a round begins: 16 bytes each."""
 
 SEND_QUEUES = 1024
-"""How many links may have a send queue. A neighbor has one; the others are strangers who do not read."""
+"""Links that may have a send queue. A neighbor has one; the others are strangers that do not read."""
 
 STRANGERS = 4096
 """Links of strangers that are remembered: anybody can open any number of links."""
@@ -133,13 +133,13 @@ PAUSE = 5.0
 """Seconds of that."""
 
 ASKED = 1024
-"""How many strangers are remembered that were asked for a hello; one is asked once in `ASK_AGAIN` seconds."""
+"""Strangers that are remembered because they were asked for a hello; one is asked once in `ASK_AGAIN` seconds."""
 
 ASK_AGAIN = 5.0
 """Seconds after which a sender without a hello is asked for it again."""
 
 UNREAD = 8
-"""How many messages may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
+"""Messages that may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
 before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
@@ -152,7 +152,7 @@ LONG = LEAST_CHUNK
 """Bytes of buffers from which on a message uses the second connection."""
 
 HELD = 1024
-"""How many messages of a link may wait for one that was announced and is on its way: about as many of the shortest as
+"""Messages of a link that may wait for one that was announced and is on its way: about as many of the shortest as
 the operating system buffers."""
 
 HELD_BYTES = 2**23

@@ -1,4 +1,4 @@
-"""Membership: which neighbors are alive, suspect, dead or gone. The time is passed in; no I/O.
+"""Membership: which neighbors are alive, suspect, dead or gone; the time is passed in; no I/O.
 
 A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
 after its goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other

@@ -1,4 +1,4 @@
-"""Core: one peer's protocol as a state machine; inputs come with their time, effects go out. No I/O.
+"""Core: one peer's protocol as a state machine; inputs come with their time, effects go out; no I/O.
 
 Events from outside are calls of `Core`, with their clock time; each returns the effects to be done (`effects`). The
 driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.
@@ -112,7 +112,7 @@ class Core:
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
-    # -- the start, and what links do --------------------------------------------------------------------------
+    # -- the start, and events of links ------------------------------------------------------------------------
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
@@ -137,7 +137,7 @@ class Core:
         return self._after(now)
 
     def disconnected(self, link: Link, now: float) -> list[Effect]:
-        """A link is broken: what was not written is lost."""
+        """A link is broken: its unwritten messages are lost."""
         contender = self.connection_setup.contender(self.connection_setup.part(link))
         if contender is not None and contender[0] != link:
             with self._dropping(contender[0]):
@@ -200,7 +200,7 @@ class Core:
         return self._after(now)
 
     def begin(self, number: int, now: float) -> list[Effect]:
-        """Round `number` is this peer's current round: what came before is on disk."""
+        """Round `number` is this peer's current round: the rounds before are on disk."""
         self.exchange.begin(number)
         return self._after(now)
 
@@ -286,7 +286,7 @@ class Core:
             queue.taken()
 
     def full(self, link: Link) -> None:
-        """The link takes nothing more at present: for a stranger who does not read, nothing is kept."""
+        """The link takes nothing more at present: for a stranger that does not read, nothing is kept."""
         if self.members.by_link(link) is None and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
 
@@ -296,11 +296,11 @@ class Core:
         send_queues = (self.send_queues.get(one.link) for one in self.members.all() if one.link is not None)
         return all(queue is None or queue.empty for queue in send_queues)
 
-    # -- what arrives ------------------------------------------------------------------------------------------
+    # -- arrivals ----------------------------------------------------------------------------------------------
 
     def _handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
         if self._config.authenticated and identity is None:
-            raise ProtocolError("stranger", "it has not proved who it is")
+            raise ProtocolError("stranger", "it has not proved its rank")
         neighbor = self.members.by_link(link)
         if neighbor is None and self.drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
@@ -371,7 +371,7 @@ class Core:
                 self._on_goodbye(neighbor, message.reason, now)
 
     def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
-        """Take in the rounds that a neighbor and others have completed; pass news on to those who pause."""
+        """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
         news = self.round_clock.merge(table)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
@@ -461,7 +461,7 @@ class Core:
     # -- time passes -------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
-        """See what has become possible."""
+        """Check whether the wait is over."""
         return self._after(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -499,7 +499,7 @@ class Core:
         self._effects.append(LogEvent(level, event, message, fields))
 
     def _after(self, now: float) -> list[Effect]:
-        """See what has become possible, and give out all effects."""
+        """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         self._effects += self.waiting.look(now)
         self._effects += [Write(link) for link in self.send_queues.fresh]

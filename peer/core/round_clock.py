@@ -1,4 +1,4 @@
-"""Round clock: the presence table of rounds that each rank has completed, and the quorum. No wall time, no I/O.
+"""Round clock: the presence table of rounds that each rank has completed, and the quorum; no wall time, no I/O.
 
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
 others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot
@@ -47,7 +47,7 @@ class RoundClock:
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
     def __getitem__(self, rank: int) -> int:
-        """How many rounds the rank has completed at least."""
+        """Rounds that the rank has completed, at least."""
         return int(self._completed[rank])
 
     def passed(self, number: int) -> bool:

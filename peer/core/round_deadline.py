@@ -1,4 +1,4 @@
-"""Round deadline (`--deadline`) and transfer progress: how long a round waits for a body, how far it is. No I/O."""
+"""Round deadline (`--deadline`) and transfer progress: how long a round waits for a body, how far it is; no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpeer.peer.core.send_queue import SendQueues
 from dpeer.results.units import duration, size
 
 _WINDOW = 64
-"""How many rounds count: the last ones."""
+"""Rounds that count: the last ones."""
 
 _ENOUGH = 3
 """After how many rounds a deadline is found from them."""
@@ -24,7 +24,7 @@ _FIRST = 3600.0
 
 _TIMES = 10
 _LEAST = 60.0
-"""The deadline found has so many median rounds, and so many seconds, at least: what is merely slow is waited for."""
+"""The deadline found has so many median rounds, and so many seconds, at least: merely slow neighbors are waited for."""
 
 
 class RoundDeadline:
@@ -53,7 +53,7 @@ class RoundDeadline:
 
     @property
     def seconds(self) -> float:
-        """How long a round waits; infinity for as long as it takes.
+        """Seconds that a round waits; infinity for as long as it takes.
 
         With "auto" this is the largest of 60 s, ten times the median round, and the median wait and ten times its
         median absolute deviation; an hour in the first rounds.

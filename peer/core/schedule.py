@@ -1,4 +1,4 @@
-"""Schedule of a run's graphs: the neighbors of each round, and how far apart two peers may be. No I/O."""
+"""Schedule of a run's graphs: the neighbors of each round, and how far apart two peers may be; no I/O."""
 
 from __future__ import annotations
 

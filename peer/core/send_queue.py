@@ -1,4 +1,4 @@
-"""Send queues: the messages that wait to be written on each link. No I/O.
+"""Send queues: the messages that wait to be written on each link; no I/O.
 
 A link takes messages only as fast as the other side reads. The others wait here, within bounds: one message of each
 small kind, where a new one takes the place of the old one, and the bodies that are still of use.
@@ -132,13 +132,13 @@ class SendQueues:
         return rounds
 
     def forget(self, link: Link) -> list[int]:
-        """Forget what waits on a link that is broken; returns the rounds whose bodies were not written whole."""
+        """Forget the messages for a link that is broken; returns the rounds whose bodies were not written whole."""
         self.fresh.pop(link, None)
         queue = self._send_queues.pop(link, None)
         return [] if queue is None else sorted(queue.bodies)
 
     def __len__(self) -> int:
-        """How many bodies wait."""
+        """The number of bodies that wait."""
         return sum(len(queue.bodies) for queue in self._send_queues.values())
 
     def _forget_a_stranger(self) -> None:

@@ -1,4 +1,4 @@
-"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum. No I/O."""
+"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum; no I/O."""
 
 from __future__ import annotations
 
@@ -401,6 +401,6 @@ class Waiting:
                 continue
             if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
                 continue
-            what = "sent nothing within" if transfer is None else "its body comes too slowly for"
-            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._round_deadline})"
+            fault = "sent nothing within" if transfer is None else "its body comes too slowly for"
+            neighbor.overdue = f"{fault} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._round_deadline})"
             neighbor.overdue_in = neighbor.current_round

@@ -1,4 +1,4 @@
-"""Wire format: messages to frames and back. No I/O.
+"""Wire format: messages to frames and back; no I/O.
 
 A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
 
@@ -116,9 +116,9 @@ class Heartbeat(_Message):
     hops: _Rank = 0
     """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
     got: Annotated[int, Field(ge=0)] = 0
-    """How many bytes have come of the receiver's body that is on its way to the sender; 0 if none is."""
+    """Bytes that have come of the receiver's body on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0
-    """How many bytes a chunk for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
+    """The most bytes of a chunk for the sender, as fast as bodies came from the receiver so far; 0 if
     none came yet."""
 
 
@@ -251,7 +251,7 @@ def size(frames: Frames) -> int:
 
 
 def cost(frames: Frames) -> float:
-    """How many small messages take as long to decode as this one may; a chunk is small."""
+    """Small messages that take as long to decode as this one may; a chunk is small."""
     if not frames or is_chunk(frames):
         return 1
     return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
@@ -261,11 +261,11 @@ def _validated(fields: dict[str, Any]) -> Message:
     try:
         return _HEADER.validate_python(fields)
     except (ValidationError, RecursionError) as error:
-        where, what = "", "too deep"
+        where, fault = "", "too deep"
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where, what = ".".join(str(part) for part in first["loc"]), first["msg"]
-        raise ProtocolError("malformed", f"header {where[:60]}: {what[:100]}") from error
+            where, fault = ".".join(str(part) for part in first["loc"]), first["msg"]
+        raise ProtocolError("malformed", f"header {where[:60]}: {fault[:100]}") from error
 
 
 def unpack(header: Buffer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round. No I/O.
+"""AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round; no I/O.
 
 A record holds at most `RECORD` bytes, and is `TAG` bytes longer than these. Each direction of a connection has a key of
 its own: 32 random bytes, which the sender passes over CURVE and uses for nothing else. The nonce of a record is its
@@ -18,7 +18,7 @@ RECORD = 2**19
 """Bytes of the longest record before it is encrypted: it stays in the processor's cache on its way to the socket."""
 
 TAG = 16
-"""Bytes by which a record is longer than what it holds."""
+"""Bytes by which a record is longer than its content."""
 
 
 def new_key() -> bytes:

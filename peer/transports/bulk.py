@@ -3,8 +3,8 @@
 libzmq's encryption takes several times as long as a plain socket does. So the dialling side asks each listener for a
 second connection, a plain TCP one, for the buffers of messages that have at least `LONG` bytes of them:
 
-    dialler   over CURVE   ASK    a key for what it will send
-    listener  over CURVE   OFFER  a port, a token, and a key for what it will send
+    dialler   over CURVE   ASK    its sending key
+    listener  over CURVE   OFFER  a port, a token, and its sending key
     dialler   over TCP     the token, and record 0, which holds the token: so it has its key
     listener  over TCP     its own record 0 with the token: so it has its key
     both      over CURVE   MARK   the header of a message, and the lengths of the buffers that come over TCP now
@@ -35,7 +35,7 @@ from dpeer.peer.transports.aead_records import KEY_BYTES, new_key
 from dpeer.peer.transports.bulk_channel import TOKEN_BYTES, BulkChannel, BulkConnector, Incoming, Offer, Proved
 
 _ASK, _OFFER, _MARK = b"\x00A", b"\x00O", b"\x00M"
-"""How the messages of this protocol begin; no message of a peer begins so."""
+"""First bytes of this protocol's messages; no message of a peer begins with them."""
 
 _ASKED = struct.Struct(f"<2s{KEY_BYTES}s")
 _OFFERED = struct.Struct(f"<2sH{TOKEN_BYTES}s{KEY_BYTES}s")
@@ -54,7 +54,7 @@ class CurveLinks(Protocol):
         """Add an event to a queue."""
 
     def waiting(self, queue: Link) -> int:
-        """How many events wait in a queue."""
+        """The number of events that wait in a queue."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BulkLink:
     Attributes:
         channel: The second connection; None without one.
         coming: Whether it is there, or on its way.
-        broken: Whether the link has been broken off: what still comes on it is dropped.
+        broken: Whether the link has been broken off: further messages on it are dropped.
         held_bytes: Bytes of the messages that wait for announced buffers.
     """
 
@@ -227,7 +227,7 @@ class Bulk:
             found.close()
 
     async def close(self, linger: float) -> None:
-        """Write what is unsent and let the others read it, for at most `linger` seconds; close every connection."""
+        """Write unsent bytes and let the others read them, for at most `linger` seconds; close every connection."""
         self.connector.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(linger):

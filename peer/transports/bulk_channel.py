@@ -41,8 +41,8 @@ class Offer:
 
     Attributes:
         link: The link on which it was asked for.
-        theirs: The key for what the other side sends.
-        own: The key for what this side sends.
+        theirs: The other side's sending key.
+        own: This side's sending key.
         token: Tells the listener for which link a connection is.
     """
 
@@ -400,7 +400,7 @@ class BulkChannel:
         return True
 
     def _look_for_the_end(self) -> None:
-        """Nothing is expected: see whether the other side has closed the connection, and leave what it has sent."""
+        """Nothing is expected: see whether the other side has closed the connection; its bytes stay unread."""
         if self.connection.recv(1, socket.MSG_PEEK):
             self._set_reading(on=False)  # it is announced in a moment
         elif self.busy:
@@ -410,14 +410,14 @@ class BulkChannel:
             self._end(None)
 
     def finish(self) -> None:
-        """Send nothing more, and drop what comes until the other side has closed the connection."""
+        """Send nothing more, and drop all bytes until the other side has closed the connection."""
         self._set_reading(on=True)
         self._leaving = True
         with contextlib.suppress(OSError):  # it is broken, which reading shows, too
             self.connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the connection; what is unsent or has not come is lost."""
+        """Close the connection; unsent and unread bytes are lost."""
         if not self.closed:
             self.closed = True
             if self._reading:

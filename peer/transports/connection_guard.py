@@ -1,4 +1,4 @@
-"""Bounds what the connections of a socket may cost, where libzmq sets no bound.
+"""Connection guard: bounds the cost of a socket's connections where libzmq sets no bound.
 
 ZMQ_MAXMSGSIZE bounds a frame, high-water marks bound whole messages that wait, ZMQ_HANDSHAKE_IVL bounds a handshake.
 But libzmq keeps all frames of a message until its last one, however many come, and accepts any number of connections.

@@ -1,4 +1,4 @@
-"""CURVE: the keys of all peers, and the authentication of connections. libzmq does the cryptography."""
+"""CURVE: the keys of all peers, and the authentication of connections; libzmq does the cryptography."""
 
 from __future__ import annotations
 

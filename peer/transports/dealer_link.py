@@ -38,7 +38,7 @@ _FAILED = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there is no dpeer that uses keys: see that the federation file "
     "has its address, and that it was started with that file",
 }
-"""What may be wrong, by the event of a handshake in which one side could not prove its key."""
+"""The likely fault, by the event of a handshake in which one side could not prove its key."""
 
 _WATCHED = sum(_FAILED) | EVENTS | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED
 
@@ -207,7 +207,7 @@ class DealerLink:
             self._try_again(_SELDOM)
 
     def _part(self) -> None:
-        """The connection is broken: read what is left, report that, and connect anew."""
+        """The connection is broken: read its last messages, report the break, and connect anew."""
         assert self.socket is not None, "closed only by `close`, which cancels this"
         self._sockets.read_rest(self.socket)
         if self._bulk is not None:

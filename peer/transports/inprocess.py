@@ -86,7 +86,7 @@ class InProcessTransport:
     def send(self, link: Link, frames: Frames) -> Sent:
         """Hand the frames over; the receiver sees the very same buffers."""
         if link in self._breaking:
-            return Sent.FULL  # what has arrived is read first, then the end of the link
+            return Sent.FULL  # messages that have arrived are read first, then the end of the link
         if link not in self._far:
             return Sent.GONE
         transport, far = self._far[link]

@@ -231,7 +231,7 @@ class Sockets:
         self._something.set()
 
     def waiting(self, key: Link) -> int:
-        """How many events of this key wait for `receive`."""
+        """The number of this key's events that wait for `receive`."""
         return len(self._queues.get(key, ()))
 
     def forget(self, key: Link) -> None:
@@ -260,7 +260,7 @@ class Sockets:
 
 
 def monitored(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
-    """A socket on which libzmq reports these events, without a limit to what has not been read.
+    """A socket on which libzmq reports these events, without a limit to unread ones.
 
     pyzmq's `get_monitor_socket` holds a thousand messages. While that many wait, libzmq 4.3.5 blocks the thread that
     reports another one, and it holds the lock that `disable_monitor` waits for: a peer that closes under a flood of

@@ -2,7 +2,7 @@
 
 DEALERs are anonymous: the ROUTER names each connection itself, so no peer can take over another's name. The speaker is
 settled by the key that it has proved, or, without keys, by the handshake above. A connection that breaks gets a new
-DEALER: the old one would send what was queued for the old connection.
+DEALER: the old one would send messages queued for the old connection.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ZeroMQTransport:
             if dealer is None:
                 return Sent.GONE
             if not dealer.up:
-                return Sent.FULL  # what has arrived is read first, then the core learns that the link is broken
+                return Sent.FULL  # arrived messages are read first, then the core learns of the break
             socket, parts = dealer.socket, list(frames)
         if socket is None or socket.closed:
             return Sent.GONE
@@ -184,7 +184,7 @@ class ZeroMQTransport:
         except zmq.ZMQError:
             if socket is not self._router:
                 return Sent.GONE
-            self._lost[link] = None  # what has arrived from it may not be read yet
+            self._lost[link] = None  # messages from it may still be unread
             asyncio.get_running_loop().call_later(_LATE, self._emptied)
             return Sent.FULL
         finally:
@@ -201,7 +201,7 @@ class ZeroMQTransport:
         self._sockets.push(queue, event)
 
     def waiting(self, queue: Link) -> int:
-        """How many events of this queue wait for `receive`."""
+        """The number of this queue's events that wait for `receive`."""
         return self._sockets.waiting(queue)
 
     async def close(self, linger: float) -> None:

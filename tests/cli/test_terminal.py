@@ -4,7 +4,6 @@ import io
 import os
 import pty
 import re
-import subprocess
 import sys
 import termios
 from contextlib import suppress
@@ -100,32 +99,6 @@ def test_an_unread_stderr_is_not_waited_for_and_later_shows_how_much_it_lacks(un
         "last",
     ]
     assert terminal.flush()
-
-
-ENDS = """
-import os, sys
-from dpeer.cli.terminal import Terminal
-os.set_blocking(2, False)
-try:
-    while True:
-        os.write(2, b"x" * 4096)
-except BlockingIOError:
-    os.set_blocking(2, True)
-with Terminal(patience=0.1) as terminal:
-    terminal.say("unread")
-sys.exit(5)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_whose_last_line_nobody_reads_ends_with_its_code(monkeypatch):
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it `sys.stderr` has no lock
-    with subprocess.Popen([sys.executable, "-c", ENDS], stderr=subprocess.PIPE) as process:
-        try:
-            assert process.wait(60) == 5
-        finally:
-            process.kill()
-        assert process.stderr.read().strip(b"x") == b""
 
 
 def test_a_bar_on_a_terminal_that_was_stopped_holds_nobody_up():

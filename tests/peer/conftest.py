@@ -60,7 +60,6 @@ class VectorLearner:
         self.go = threading.Event()
         self.fail = None
         self.sat_out = []
-        self.finished = None  # the round after which it was told that there is no other
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
@@ -126,7 +125,6 @@ class VectorLearner:
 
     def finish(self, number):
         self.gradients += 5
-        self.finished = number
 
     def fine_tune(self, number):
         return None

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.slow
 
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 
-ENDLESS = ("--task-option", "pause=0.3", "--batch-size", "20", "--rounds", "50")
-"""A minibatch takes 6 seconds."""
+PACED = ("--batch-size", "20", "--rounds", "50", "--task-option", "fast=150", "--task-option", "pause=0.3")
+"""After the first round a minibatch takes 6 seconds."""
 
-UNFINISHED = ("--task-option", "pause=3", *ENDLESS[2:])
+UNFINISHED = (*PACED[:4], "--task-option", "pause=3")
 """A minibatch of a minute, which no peer finishes between two signals, however busy the machine."""
 
 
@@ -100,34 +100,30 @@ def pending(run: Any) -> bool:
 
 
 @linux
-def test_a_launcher_that_is_killed_leaves_no_process_behind(
-    task, schedule, dpeer_command, slow_after, rounds_done, until
+@pytest.mark.parametrize("moment", ["the fork server", "the first peer", "the first round"])
+def test_a_launcher_that_is_interrupted_as_it_starts_or_is_killed_leaves_no_process_behind(
+    moment, task, dpeer_command, rounds_done, until
 ):
-    run = dpeer_command("cluster", "--size", 2, "--task", task, *schedule, "--rounds", 50, *slow_after(1))
-    until(lambda: rounds_done("dpeer-run") >= 1)
-    assert len(run.offspring()) >= 2
-    run.signal(signal.SIGKILL)
-    assert run.wait() == -signal.SIGKILL
-    until(lambda: run.offspring() == [], 20)
-
-
-@linux
-@pytest.mark.parametrize("moment", ["the fork server", "the first peer"])
-def test_an_interrupt_while_a_cluster_starts_stops_it(moment, task, dpeer_command, until):
-    run = dpeer_command("cluster", "--size", 2, "--task", task, *ENDLESS)
+    run = dpeer_command("cluster", "--size", 2, "--task", task, *PACED)
     interrupt, end = 1 << signal.SIGINT - 1, 1 << signal.SIGTERM - 1
 
     def shielded() -> bool:
         return bool((signal_mask(run.pid, "SigIgn") | signal_mask(run.pid, "SigBlk")) & interrupt)
 
-    if moment == "the first peer":
-        until(lambda: signal_mask(run.pid, "SigCgt") & end and len(run.offspring()) >= 2 and not shielded())
-    else:  # milliseconds in which it must not be lost though it is not for the fork server: no time to sleep
-        while not (signal_mask(run.pid, "SigCgt") & end and (shielded() or len(run.offspring()) >= 2)):
-            assert run.code is None, run.output
-    run.signal(signal.SIGINT)
-    run.succeed(60)
-    assert "stopped before the first round" in run.output or "stopped; --resume goes on" in run.output
+    if moment == "the first round":
+        until(lambda: rounds_done("dpeer-run") >= 1)
+        assert len(run.offspring()) >= 2
+        run.signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+    else:
+        if moment == "the first peer":
+            until(lambda: signal_mask(run.pid, "SigCgt") & end and len(run.offspring()) >= 2 and not shielded())
+        else:  # milliseconds in which it must not be lost though it is not for the fork server: no time to sleep
+            while not (signal_mask(run.pid, "SigCgt") & end and (shielded() or len(run.offspring()) >= 2)):
+                assert run.code is None, run.output
+        run.signal(signal.SIGINT)
+        run.succeed(60)
+        assert "stopped before the first round" in run.output or "stopped; --resume goes on" in run.output
     until(lambda: run.offspring() == [], 20)
 
 

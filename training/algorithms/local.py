@@ -1,4 +1,4 @@
-"""Local training: SGD on the peer's own data; nothing is shared. The baseline of every federation.
+"""Local training: SGD on the peer's own data; nothing is shared; the baseline of every federation.
 
 w_i <- K SGD steps on the peer's own data
 """

@@ -1,4 +1,4 @@
-"""Duplicate rows: equal inputs have one digest; numbered and counted. No torch."""
+"""Duplicate rows: equal inputs have one digest; numbered and counted; no torch."""
 
 from __future__ import annotations
 

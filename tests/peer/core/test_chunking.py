@@ -16,6 +16,7 @@ from dpeer.peer import LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.limits import LEAST_CHUNK
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.simulation.network import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
@@ -277,14 +278,32 @@ def test_a_line_on_which_nothing_comes_is_dead_until_the_next_chunk():
     assert b"".join(table.inbox.take(0, [2])[2].payload) == payload(7.0, table.learner)
 
 
-def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew():
+@pytest.mark.parametrize("rank", [1, 2], ids=["a link that was dialled", "a link that was accepted"])
+def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew(rank):
     """The announcement is the same, so chunks of both would fit together."""
     table = ring()
-    announced, *chunks = a_body(table, 1e6)
-    table.hear("from 2", announced, *chunks[:3])
-    table.breaks("from 2")
-    again = a_body(table)
+    link = {1: table.links[1], 2: "from 2"}[rank]
+    announced, *chunks = chunked(table.body(rank, 0, 1e6), 64)
+    table.hear(link, announced, *chunks[:3])
+    if rank == 1:
+        table.established(1)
+    else:
+        table.breaks(link)
+        link = "again from 2"
+    assert not len(table.core.reassembly)
+    again = list(chunked(table.body(rank, 0, 7.0), 64))
     assert again[0] == announced
-    table.hear("again from 2", table.hello(2), *again, *again)
-    assert b"".join(table.inbox.take(0, [2])[2].payload) == payload(7.0, table.learner)
+    table.hear(link, table.hello(rank), *again, *again)
+    assert b"".join(table.inbox.take(0, [rank])[rank].payload) == payload(7.0, table.learner)
     assert table.inbox.dropped == {"duplicate": 1}
+
+
+def test_a_body_that_is_begun_anew_while_its_last_message_is_written_is_sent_again():
+    queues, frames = SendQueues(64), [b"header", bytes(10)]
+    queues.add_body("link", 0, frames)
+    assert queues["link"].next() == frames
+    queues.add_body("link", 0, frames)
+    queues["link"].taken()
+    assert queues["link"].next() == frames
+    queues["link"].taken()
+    assert queues["link"].next() is None

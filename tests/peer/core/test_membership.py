@@ -1,3 +1,5 @@
+"""Membership: silence, goodbyes, handshakes, and which neighbors a round waits for."""
+
 import pytest
 
 from dpeer.peer.config import LivenessConfig
@@ -40,18 +42,6 @@ def test_silence_makes_suspect_then_dead_and_a_word_makes_alive(members):
     assert members.lost == {2: "silent for 9 s"}
     assert members.heard(members[2], 0, 12.0)
     assert members.reachable(2)
-
-
-def test_what_it_said_of_another_holds_until_it_shakes_hands_again(members):
-    members[4].trouble = "it cannot train with rank 2: rho differs"
-    members.greet(4, "link-4", 0, 1.0)
-    assert members[4].trouble == ""
-
-
-def test_a_process_that_was_restarted_is_where_it_says_and_not_where_it_was(members):
-    members.heard(members[2], 7, 1.0)
-    members.greet(2, "link-3", number=4, now=2.0)
-    assert members[2].current_round == 4
 
 
 def test_the_unseen_are_not_declared_dead(members):
@@ -126,10 +116,3 @@ def test_one_that_was_away_is_waited_for_when_it_has_caught_up(members, leave):
     assert members.awaited(2, 9, 12.0)
     members.current_round = 20
     assert members.awaited(2, 20, 12.0)  # one like any other
-
-
-def test_one_that_was_stopped_holds_up_the_round_for_a_moment(members):
-    members.goodbye(members[2], "stopped", now=5.0)
-    assert members.holds_up(2, 1, 6.9)
-    assert not members.holds_up(2, 1, 7.1)
-    assert not members.holds_up(2, 0, 5.0)

@@ -7,8 +7,8 @@ import socket
 import pytest
 import zmq
 
-from dpeer.peer.core.limits import KEEPALIVE_IDLE, UNREAD
-from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower, Writable
+from dpeer.peer.core.limits import KEEPALIVE_IDLE
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower
 from dpeer.peer.transports import bulk_channel
 from dpeer.peer.transports.aead_records import TAG, Decryptor, Encryptor, new_key
 from tests.peer.keys import keyrings
@@ -134,25 +134,6 @@ async def test_where_the_port_cannot_be_reached_everything_goes_over_one_connect
     await long_arrives(dialler, link, listener)
 
 
-async def test_what_was_taken_is_delivered_by_one_that_leaves(opened):
-    pair = await Pair().meet(opened)
-    body = os.urandom(2_000_000)
-    heard = []
-
-    async def hear():
-        while len(heard) < 4:
-            heard.append((await next_of(pair.listener, Arrival)).frames)
-
-    hearing = asyncio.create_task(hear())
-    for number in range(3):
-        await put(pair.dialler, pair.there, b"%d" % number, body)
-    await put(pair.dialler, pair.there, b"goodbye")
-    await pair.dialler.close(30)
-    await hearing
-    assert [bytes(frames[0]) for frames in heard] == [b"0", b"1", b"2", b"goodbye"]
-    assert all(frames[1] == body for frames in heard[:3])
-
-
 async def test_both_may_leave_at_once_while_both_send(opened):
     pair = await Pair().meet(opened)
     for transport, link in ((pair.dialler, pair.there), (pair.listener, pair.back)):
@@ -168,20 +149,6 @@ async def test_a_connection_that_is_idle_is_kept_and_looked_after(opened):
         connection = channel(transport, link).connection
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE
-
-
-async def test_for_one_that_does_not_read_little_waits_and_nothing_is_lost(opened):
-    pair = await Pair().meet(opened)
-    body, sent = os.urandom(LONG), 0
-    queue, sender = pair.listener.bulk.get(pair.back).queue, channel(pair.dialler, pair.there)
-    # The listener's queue is full, so it reads no more, and the sender's buffers are.
-    while pair.listener.waiting(queue) < UNREAD or not sender.busy:
-        sent += pair.dialler.send(pair.there, [b"%d" % sent, body]) is Sent.TAKEN
-        await asyncio.sleep(0)
-    assert sent * LONG < 64_000_000, "the queue has eight messages, and the operating system some megabytes"
-    heard = [bytes((await next_of(pair.listener, Arrival)).frames[0]) for _ in range(sent)]
-    assert heard == [b"%d" % number for number in range(sent)]
-    assert await next_of(pair.dialler, Writable) == Writable(pair.there)
 
 
 async def test_a_newer_connection_of_the_same_peer_takes_the_second_one_with_it(opened):

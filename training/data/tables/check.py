@@ -1,4 +1,4 @@
-"""Check of a table against a schema: all cells that do not fit, by column and row. No torch."""
+"""Check of a table against a schema: all cells that do not fit, by column and row; no torch."""
 
 from __future__ import annotations
 

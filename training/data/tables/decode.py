@@ -1,4 +1,4 @@
-"""Decoder of cells by a schema: a number for each, or why it does not fit. No torch."""
+"""Decoder of cells by a schema: a number for each, or why it does not fit; no torch."""
 
 from __future__ import annotations
 

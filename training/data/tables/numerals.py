@@ -1,4 +1,4 @@
-"""Numbers as tables write them: decimal and thousands marks, and codes that merely look like numbers. No torch.
+"""Numbers as tables write them: decimal and thousands marks, and codes that merely look like numbers; no torch.
 
 A cell that can be read in two ways is no number: `1.789` in a table whose decimal mark is the comma may be 1789 or
 1.789. A code is no number either: `007`, `1E2` and a text of 18 digits do not come back from a number as they were.

@@ -1,4 +1,4 @@
-"""Proposal of a schema from one site's table: a guess a column, written as a file that people edit. No torch."""
+"""Proposal of a schema from one site's table: a guess a column, written as a file that people edit; no torch."""
 
 from __future__ import annotations
 

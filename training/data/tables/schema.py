@@ -1,4 +1,4 @@
-"""Schema of a table: the kinds of its columns, so that the inputs of all sites mean the same. No torch."""
+"""Schema of a table: the kinds of its columns, so that the inputs of all sites mean the same; no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of table files into columns of text: csv, or parquet where pyarrow is installed. No torch."""
+"""Reader of table files into columns of text: csv, or parquet where pyarrow is installed; no torch."""
 
 from __future__ import annotations
 
