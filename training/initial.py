@@ -28,14 +28,14 @@ _MOST = 3
 
 @dataclass(frozen=True)
 class Initial:
-    """What a model has taken from a file.
+    """The tensors that a model has taken from a file.
 
     Attributes:
         sha256: Of the file's content, hex.
         taken: How many tensors the model has from it.
         fresh: Names in the model of those that stay as they were initialised, with the reason.
         unused: Names in the file of those that the model has not.
-        origin: What the file says of the records that its values were trained on; None where it says nothing.
+        origin: The privacy origin that the file states; None without one.
     """
 
     sha256: str
@@ -49,14 +49,14 @@ class Initial:
         return {"sha256": self.sha256, "taken": self.taken, "fresh": dict(self.fresh), "unused": len(self.unused)}
 
     def line(self, path: Path) -> str:
-        """What the user is told."""
-        said = [f"weights of {path.name} (SHA-256 {self.sha256[:12]}): {self.taken} tensors taken"]
+        """A line for the user."""
+        parts = [f"weights of {path.name} (SHA-256 {self.sha256[:12]}): {self.taken} tensors taken"]
         for reason in dict.fromkeys(self.fresh.values()):
             names = [name for name, why in self.fresh.items() if why == reason]
-            said += [f"{listed(names)} as initialised ({reason})"]
+            parts += [f"{listed(names)} as initialised ({reason})"]
         if self.unused:
-            said.append(f"not used: {listed(self.unused)}")
-        return "; ".join(said)
+            parts.append(f"not used: {listed(self.unused)}")
+        return "; ".join(parts)
 
 
 def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
@@ -72,7 +72,7 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
         path: The file.
 
     Raises:
-        ConfigurationError: There is no such file, or it is no safetensors file.
+        ConfigurationError: The file is missing, or no safetensors file.
         TaskError: The file is of another model.
     """
     own = _own(model)
@@ -104,11 +104,7 @@ def _own(model: nn.Module) -> dict[str, Tensor]:
 def _differing(
     path: Path, weights: Weights, found: Mapping[str, str], own: Mapping[str, Tensor], head: tuple[str, ...]
 ) -> dict[str, str]:
-    """The tensors of the head that have another shape in the file, with the reason for which they are not taken.
-
-    Raises:
-        TaskError: One of the body has another shape.
-    """
+    """The tensors of the head whose shape in the file differs, with the reason; one of the body is refused."""
     differing: dict[str, str] = {}
     for name, there in found.items():
         shapes = weights.shapes[there], tuple(own[name].shape)
@@ -124,7 +120,6 @@ def _differing(
 
 
 def _check(path: Path, there: str, value: Tensor, own: Tensor) -> None:
-    """Refuse values that cannot be the model's."""
     if value.is_floating_point() != own.is_floating_point():
         kinds = [str(one.dtype).removeprefix("torch.") for one in (value, own)]
         raise TaskError(f"--init-from {path}: {there!r} is of type {kinds[0]}, the model's of {kinds[1]}")
@@ -142,7 +137,7 @@ def _strange(path: Path, weights: Weights, own: Sequence[str]) -> TaskError:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of some names, and how many others there are."""
+    """The first few of some names, and the number of the others."""
     more = len(names) - _MOST
     return (", ".join(names[:_MOST]) or "nothing") + (f" and {more} more" if more > 0 else "")
 
@@ -155,12 +150,12 @@ class Weights:
     """An open file.
 
     Args:
-        source: What reads it.
+        source: The open reader of the library.
         sha256: Of its content, hex.
 
     Attributes:
         shapes: By name, the shape of each tensor.
-        origin: What the file says of the records that its values were trained on.
+        origin: The privacy origin that the file states.
     """
 
     def __init__(self, source: Any, sha256: str) -> None:
@@ -181,7 +176,7 @@ def opened(path: Path) -> Iterator[Weights]:
     """Open a safetensors file.
 
     Raises:
-        ConfigurationError: There is none, or it is something else or damaged.
+        ConfigurationError: The file is missing, of another kind or damaged.
     """
     path = path.expanduser()
     try:
@@ -214,13 +209,7 @@ def _pickled(path: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _hash(path: Path, size: int, changed: int) -> str:
-    """SHA-256 of a file, hex; once for all peers of a process, as long as its size and time stay.
-
-    Args:
-        path: The file.
-        size: Its size, and `changed` when it was changed: with others the file is another one.
-        changed: See `size`.
-    """
+    """SHA-256 (hex) of a file; once for all peers of a process, as long as its size and time of change stay."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -53,7 +53,7 @@ def _pool(task: str, paths: list[Path], labels: bytes, classes: int) -> Pool:
 
 def _batch(task: str, path: Path, labels: bytes, classes: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     with reading(task, need(task, path, SOURCE), SOURCE):
-        # The published files are of Python 2, whose strings are bytes; whoever writes them anew may have str keys.
+        # The published files are of Python 2, whose strings are bytes; files written anew may have str keys.
         found = _Plain(io.BytesIO(path.read_bytes()), encoding="bytes").load()
         named = {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
         pixels, numbers = np.asarray(named[b"data"]), whole(named[labels])

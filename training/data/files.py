@@ -32,7 +32,7 @@ def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
         places: Folders in `data` that are looked at first, in this order.
 
     Raises:
-        TaskError: There is no such folder.
+        TaskError: No such folder exists.
     """
     if data is None:
         raise TaskError(f"task {task!r} needs --task-option data=DIR, the folder that holds {holds}; from {source}")
@@ -50,10 +50,10 @@ def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
 
 
 def need(task: str, path: Path, source: str) -> Path:
-    """The path, if a file is there.
+    """The path of a file that must exist.
 
     Raises:
-        TaskError: There is none; the message says what was expected where, and where people get it.
+        TaskError: No file is there; the message names the file, its folder and its source.
     """
     if not path.is_file():
         raise TaskError(f"task {task!r}: expected the file {path.name} in {path.parent}; from {source}")
@@ -61,10 +61,10 @@ def need(task: str, path: Path, source: str) -> Path:
 
 
 def reading(task: str, path: Path, source: str) -> AbstractContextManager[None]:
-    """Whatever goes wrong while a file is read becomes one line that names it.
+    """A context in which every error becomes one line that names the file.
 
     Raises:
-        TaskError: The block raised something that is not dpeer's own.
+        TaskError: The block raised an error of another library.
     """
     return blame(f"task {task!r}: {path} is damaged or no such file", lambda: f"get it anew from {source}")
 
@@ -144,7 +144,6 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
 
 
 def _image(path: Path, channels: int, side: int, resize: bool) -> NDArray[np.uint8]:
-    """One image, shape (channels, side, side)."""
     from PIL import Image, ImageOps
 
     with Image.open(path) as opened:

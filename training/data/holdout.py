@@ -12,10 +12,10 @@ from scipy.sparse.csgraph import connected_components
 from dpeer.training.data.partitions import Indices
 
 FEWEST = 5
-"""Samples that validation takes at least where nobody has asked for it: of fewer, the loss says next to nothing."""
+"""The fewest samples of validation by default: the loss of fewer is mostly noise."""
 
 _FAR_MORE = 2.0
-"""Times the share asked for that is too much to lose: where whole groups are held out, one may be half of the data."""
+"""The largest multiple of the share that is held out: a whole group may be half of the data."""
 
 
 def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.random.Generator) -> Indices:
@@ -31,7 +31,7 @@ def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.r
         rng: Where chance comes from.
 
     Returns:
-        Sorted indices of what is held out: never everything, and at least one stretch where there are two.
+        Sorted indices of what is held out: never everything, and at least one stretch of two or more.
     """
     if stretches is None:
         stretches = np.arange(len(strata))
@@ -54,29 +54,24 @@ def enough(held: int, samples: int, share: float) -> bool:
     The share asked for counts, too: where each sample is drawn by itself, a small peer may have a few by chance.
 
     Args:
-        held: How many are held out.
-        samples: How many there are in all.
+        held: The number of held-out samples.
+        samples: The number of all samples.
         share: The share that was to be held out.
     """
     return min(held, round(share * samples)) >= FEWEST and held <= _FAR_MORE * share * samples
 
 
 _FEWEST_SETS = 12
-"""So many sets there must be, or half as many as without equal samples; with fewer, inputs have few values by nature,
-and whole sets would leave some values to nobody."""
+"""The fewest sets, or half as many as without equal samples; with fewer, inputs have few values by nature,
+and whole sets would leave some values to no part."""
 
 
 def hold_out_alike(
     strata: Indices, stretches: Indices | None, numbers: Indices, share: float, rng: np.random.Generator
 ) -> Indices:
-    """Choose samples to hold out as `hold_out` does, and equal ones together, where there are enough that differ.
+    """Choose samples to hold out as `hold_out` does, and equal ones together, if enough of them differ.
 
-    Args:
-        strata: As in `hold_out`.
-        stretches: As in `hold_out`.
-        numbers: A number for each sample, the same for equal ones, shape (samples,).
-        share: As in `hold_out`.
-        rng: As in `hold_out`.
+    `numbers` has a number for each sample, the same for equal ones, shape (samples,); the rest is as in `hold_out`.
 
     Returns:
         Sorted indices; those of `hold_out` where no sample equals one of another stretch.

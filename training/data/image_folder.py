@@ -39,7 +39,7 @@ class ImageFolder(NamedTuple):
 
 
 def image_folder(asked: ImageFolder) -> Data:
-    """The images; those in ``test``, where there is such a folder beside ``train``, are the test pool.
+    """The images; those in a folder ``test`` beside ``train`` are the test pool.
 
     Raises:
         TaskError: A folder is missing or has no images, or an image is damaged, or Pillow is not installed.
@@ -83,7 +83,7 @@ def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -
     """The images of one pool with their classes, as training images are read, and a line on files that are left out.
 
     Raises:
-        TaskError: There is a folder or a label of no class, or no image, or one is damaged.
+        TaskError: A folder or a label is of no class, or no image is found, or one is damaged.
     """
     return _pool(where, classes, asked, {}), tuple(_left_out_of_classes(where, classes))
 
@@ -100,7 +100,6 @@ def _of_system(name: str) -> bool:
 
 
 def _inside(where: Path) -> list[str]:
-    """The names of folders in a folder, but for those of systems."""
     return [path.name for path in where.iterdir() if path.is_dir() and not _of_system(path.name)]
 
 
@@ -151,12 +150,7 @@ def _classes(where: Path) -> tuple[str, ...]:
 
 
 def _table(where: Path) -> Sheet:
-    """The table of a folder's images.
-
-    Raises:
-        TaskError: It cannot be read.
-        UnknownName: It lacks the column ``file`` or ``label``.
-    """
+    """The table of a folder's images, which must have the columns ``file`` and ``label``."""
     sheet = read_sheet(str(where / LABELS))
     for name in ("file", "label"):
         if name not in sheet.header:

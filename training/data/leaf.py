@@ -68,7 +68,6 @@ def _pool(where: Path) -> Pool:
 
 
 def _file(path: Path) -> list[_Arrays]:
-    """Every writer's images, labels and name."""
     with reading(TASK, path, SOURCE):
         content = json.loads(path.read_bytes())
         users, counts, samples = content["users"], content["num_samples"], content["user_data"]

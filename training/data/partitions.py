@@ -19,7 +19,7 @@ _EXAMPLES = {
 }  # fmt: skip
 _PATHOLOGICAL = ("pathological", "pathological-sampled")
 NATURAL = ("writer", "subject", "role", "group")
-"""Schemes that follow what the data say about who they are from."""
+"""Schemes that follow the groups of the data."""
 OWN = "own"
 """Every rank reads data of its own and keeps all of them."""
 
@@ -117,7 +117,6 @@ def _shares(scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -
 
 
 def _iid(count: int, size: int, rng: np.random.Generator) -> Indices:
-    """Each sample's owner, in parts whose sizes differ by at most one."""
     return rng.permutation(np.arange(count, dtype=np.int64) % size)
 
 
@@ -143,7 +142,7 @@ def deal(labels: Indices, shares: NDArray[np.float64], rng: np.random.Generator)
 def _equal(labels: Indices, wanted: NDArray[np.float64], rng: np.random.Generator) -> Indices:
     """Each sample's owner, in parts of equal size; samples that are left over have none.
 
-    The peers take turns in random order; whose turn it is takes a sample of a class drawn from its own proportions
+    The peers take turns in random order; the peer of a turn takes a sample of a class drawn from its own proportions
     among the classes that are not used up (as the code that DisPFL and FedDyn published does).
 
     Args:
@@ -208,7 +207,7 @@ def partition(labels: Any, size: int, spec: str, seed: int, *, minimum: int = MI
 
     Raises:
         PartitionError: The spec makes no sense, or the samples do not suffice.
-        UnknownName: There is no such scheme.
+        UnknownName: The scheme does not exist.
     """
     return _divide(_classes(labels), None, size, spec, seed, minimum, 0, "disjoint")[0]
 
@@ -253,7 +252,6 @@ def partition_pools(
 
 
 def _classes(labels: Any) -> Indices:
-    """The labels, numbered anew as 0, 1, ..."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise PartitionError(f"labels must be one per sample, shape (samples,); these have shape {array.shape}")
@@ -325,7 +323,7 @@ def _check_enough(what: str, count: int, size: int, minimum: int) -> None:
 
 
 def deal_groups(groups: Any, size: int, spec: str, seed: int) -> list[Indices]:
-    """Give whole groups of samples to peers: one each where there are as many, else nearly equal numbers of them.
+    """Give whole groups of samples to peers: one each, or nearly equal numbers of them.
 
     Args:
         groups: The group of each sample, shape (samples,): numbers or strings.
@@ -337,7 +335,7 @@ def deal_groups(groups: Any, size: int, spec: str, seed: int) -> list[Indices]:
         One sorted index array per rank; every sample occurs once.
 
     Raises:
-        PartitionError: There are fewer groups than peers.
+        PartitionError: The data have fewer groups than peers.
     """
     names, numbers = np.unique(np.asarray(groups), return_inverse=True)
     if len(names) < size:
@@ -358,13 +356,13 @@ _LISTED = 8
 def remarks(
     spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indices]], names: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """How peers came to their classes, and what nobody holds; a line each, none for other partitions.
+    """A line on how classes went to peers and one on classes that no peer holds; none for other partitions.
 
     Args:
         spec: The partition, as `check_spec` takes it.
-        labels: The class numbers of each pool, shape (samples,): the training pool, and the test pool if there is one.
+        labels: The class numbers of each pool, shape (samples,): that of training, and maybe of tests.
         owned: By rank, the indices of the peer's samples in each of these pools.
-        names: The classes' names by number; () where nobody has named them.
+        names: The classes' names by number; () without names.
     """
     if spec in (*NATURAL, OWN) or not parse(spec).pathological:
         return ()

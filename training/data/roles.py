@@ -81,7 +81,6 @@ def _folder(where: Path) -> Texts:
 
 
 def _leaf(path: Path) -> Texts:
-    """Every role's text, put together from samples that move on by one character."""
     with reading(TASK, path, LEAF):
         content = json.loads(path.read_bytes())
         samples: Mapping[str, Any] = content["user_data"]

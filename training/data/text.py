@@ -1,4 +1,7 @@
-"""Reading of texts: tokenizers, and rows of tab-separated files."""
+"""Reading of texts: tokenizers, and rows of tab-separated files.
+
+No vocabulary is made from the data that peers train on: it would be a fact about them, and reach neighbors by its size.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from dpeer.optional_libraries import check_libraries
 Ids = NDArray[np.int32]
 
 SHORTEST, LONGEST = 8, 4096
-"""Of how many tokens an example may consist."""
+"""The fewest and the most tokens of an example."""
 
 
 class Tokens(ABC):
     """How text becomes token numbers.
 
     Attributes:
-        label: What it is, so that it is equal on two peers only if their numbers mean the same.
-        vocabulary: How many tokens there are; their numbers are 0 to `vocabulary` - 1.
-        padding: The token behind the end of a text that is shorter than others; None where there is none.
-        separator: The token behind each text of an example; None where there is none.
+        label: A text that is equal on two peers only if their numbers mean the same.
+        vocabulary: The number of tokens; their numbers are 0 to `vocabulary` - 1.
+        padding: The token behind the end of a text that is shorter than others; None without one.
+        separator: The token behind each text of an example; None without one.
     """
 
     label: str
@@ -48,14 +51,14 @@ class Tokens(ABC):
 
         Args:
             firsts: A text for each example.
-            seconds: A second text for each; None where there is none.
+            seconds: A second text for each; None without one.
             length: How many tokens an example has.
 
         Returns:
             Shape (examples, length).
 
         Raises:
-            TaskError: There is no token for padding.
+            TaskError: The tokenizer has no token for padding.
         """
         if self.padding is None:
             raise TaskError(
@@ -72,7 +75,7 @@ class Bytes(Tokens):
     """The bytes of UTF-8, from 3 on, behind three tokens: the beginning of an example, padding, the end of a text.
 
     These are where RoBERTa's tokenizer has them. An example is written as RoBERTa's: the beginning, a text, its end;
-    and where there is a second text, an end once more, the text, its end.
+    and for a second text, an end once more, the text, its end.
     """
 
     label = "bytes"
@@ -221,7 +224,7 @@ class TextRows(NamedTuple):
 
     Attributes:
         texts: A list for each column of texts, in the same order of rows.
-        labels: The class number of each row; None where there is no such column.
+        labels: The class number of each row; None without such a column.
         lines: The number of each row's line.
         others: The other columns' cells, by name.
         left_out: The numbers of lines that are not as they must be.

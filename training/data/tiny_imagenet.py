@@ -22,7 +22,7 @@ _Labelled = list[tuple[Path, int]]
 def tiny_imagenet(data: Any) -> Data:
     """110,000 images (3, 64, 64) of 200 classes, numbered as in ``wnids.txt``.
 
-    The 10,000 images of ``val`` are the test pool: nobody published labels of those in ``test``. Some images are
+    The 10,000 images of ``val`` are the test pool: those in ``test`` have no published labels. Some images are
     grey; they become RGB.
 
     Args:

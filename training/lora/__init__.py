@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 FORM = "r=R[,alpha=A][,targets=NAME+NAME...], for example r=16,alpha=32 or r=8,targets=query+value"
-"""What can be written."""
+"""The form of the setting, for messages."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Lora:
 
     @classmethod
     def parse(cls, text: str) -> Lora:
-        """Read what `FORM` says. Without alpha it is r, so that B A counts as it is.
+        """Parse a text of the form `FORM`. Without alpha it is r, so that B A counts as it is.
 
         Raises:
             ValueError: It is nothing of that form.
         """
-        said: dict[str, str] = {}
+        stated: dict[str, str] = {}
         for entry in text.split(","):
             key, equals, value = (word.strip() for word in entry.partition("="))
-            if not equals or key not in ("r", "alpha", "targets") or key in said:
+            if not equals or key not in ("r", "alpha", "targets") or key in stated:
                 raise ValueError(f"expected {FORM}")
-            said[key] = value
-        names = tuple(name.strip() for name in said["targets"].split("+")) if "targets" in said else ()
-        rank = said.get("r", "")
+            stated[key] = value
+        names = tuple(name.strip() for name in stated["targets"].split("+")) if "targets" in stated else ()
+        rank = stated.get("r", "")
         if not (rank.isascii() and rank.isdecimal() and int(rank) > 0) or not all(names):
             raise ValueError(f"expected {FORM}")
         try:
-            alpha = float(said.get("alpha", rank))
+            alpha = float(stated.get("alpha", rank))
         except ValueError:
             alpha = 0.0
         if not 0 < alpha < math.inf:

@@ -65,7 +65,6 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
 
 
 def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module], *, transposed: bool) -> None:
-    """Have peft wrap the layers."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config: Any = LoraConfig(
@@ -117,7 +116,7 @@ def _call_by_layers(model: nn.Module) -> None:
 
 
 def _nothing(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-    """A hook that does nothing, but is there."""
+    """A hook without effect."""
 
 
 def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int) -> list[str]:
@@ -143,7 +142,7 @@ Adapting queries and values, and not keys, is what peft does by default for ViT,
 
 
 def is_transposed(layer: nn.Module) -> bool:
-    """Whether a layer is transformers' `Conv1D`, which is told by its name: that library need not be there."""
+    """Whether a layer is transformers' `Conv1D`, known by its name: that library need not be installed."""
     return any(
         kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils" for kind in type(layer).__mro__
     )
@@ -169,44 +168,44 @@ def _uncalled(model: nn.Module) -> Iterator[nn.Module]:
             yield from layer.modules()
 
 
-def chosen(model: nn.Module, head: Sequence[str], targets: Sequence[str], said: str) -> dict[str, nn.Module]:
+def chosen(model: nn.Module, head: Sequence[str], targets: Sequence[str], text: str) -> dict[str, nn.Module]:
     """The layers that get an adapter, by name.
 
     Args:
         model: The model.
         head: Name prefixes of the head, which gets none: it is trained as it is.
         targets: As in `Lora`.
-        said: What the user wrote, for messages.
+        text: The setting as the user wrote it, for messages.
 
     Raises:
-        TaskError: There are none, or a target is the name of none; the message names the nearest.
+        TaskError: The model has none, or a target is the name of none; the message names the nearest.
     """
     there = adaptable(model, head)
     if not targets:
-        return _usual(there, said)
+        return _usual(there, text)
     found: dict[str, nn.Module] = {}
     for target in targets:
         named = {name: layer for name, layer in there.items() if name == target or name.endswith(f".{target}")}
         if not named:
-            raise TaskError(_no_match(model, there, target, said))
+            raise TaskError(_no_match(model, there, target, text))
         found |= named
     return {name: found[name] for name in there if name in found}
 
 
-def _usual(there: dict[str, nn.Module], said: str) -> dict[str, nn.Module]:
+def _usual(there: dict[str, nn.Module], text: str) -> dict[str, nn.Module]:
     """Queries and values where the model has such, else all linear layers and convolutions."""
     attention = {name: layer for name, layer in there.items() if name.rpartition(".")[2] in QUERY_AND_VALUE}
     found = attention or {name: layer for name, layer in there.items() if not isinstance(layer, nn.Embedding)}
     if not found:
         raise TaskError(
-            f"--lora {said}: outside of its head the model has no linear layer or convolution that could be adapted: "
+            f"--lora {text}: outside of its head the model has no linear layer or convolution that could be adapted: "
             "leave --lora out, or name a smaller head with --head"
         )
     return found
 
 
-def _no_match(model: nn.Module, there: dict[str, nn.Module], target: str, said: str) -> str:
-    begin = f"--lora {said}: the target {target!r}"
+def _no_match(model: nn.Module, there: dict[str, nn.Module], target: str, text: str) -> str:
+    begin = f"--lora {text}: the target {target!r}"
     for name, layer in model.named_modules():
         if name == target or name.endswith(f".{target}"):
             kind = type(layer).__name__
@@ -257,7 +256,6 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _sum(layer: Any, weight: Tensor) -> Tensor:
-    """The weight with the adapters' part, in the weight's type."""
     for adapter in layer.active_adapters:
         weight = (weight.float() + layer.get_delta_weight(adapter).float()).to(weight.dtype)
     return weight

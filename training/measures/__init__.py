@@ -44,7 +44,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
 
 
 def auroc(outputs: Tensor, targets: Tensor) -> float | None:
-    """The AUROC alone, without its interval, as `measure` has it; None where there is none."""
+    """The AUROC alone, without its interval, as `measure` has it; None if it is undefined."""
     found = _classified(outputs.detach().cpu(), targets.detach().cpu())
     return None if found is None or not np.isfinite(found[0]).all() else auroc_of(*found)
 
@@ -70,12 +70,6 @@ def plain(figures: Figures | None) -> dict[str, float | None]:
 
 
 def _measure_values(predicted: Numbers, truth: Numbers) -> dict[str, Any]:
-    """MAE, RMSE and R2, with intervals.
-
-    Args:
-        predicted: Shape (rows,).
-        truth: Shape (rows,).
-    """
     figures: dict[str, Any] = {"kind": "regression", "rows": len(truth)}
     if not np.isfinite(predicted).all():
         why = "the model's outputs are not finite"

@@ -57,7 +57,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
 
 
 def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
-    """The AUROC, of two classes that of the second, else the mean over those that are there; None where there is none.
+    """The AUROC, of two classes that of the second, else the mean over those that occur; None if it is undefined.
 
     Args:
         shares: Predicted probabilities, shape (rows, classes).
@@ -69,7 +69,7 @@ def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
 
 
 def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
-    """Figures by name, those of a class as ``"f1 0"``; why there is none, where there is none."""
+    """Figures by name, those of a class as ``"f1 0"``; the reason for one that is undefined."""
     there = np.bincount(rows.truth, minlength=len(names))
     alone = f"all rows are of class {names[int(rows.truth[0])]!r}"
     why = {f"{key} {n}": alone if there[n] else f"no row is of class {names[n]!r}"
@@ -97,7 +97,6 @@ def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
 
 
 def _confusion(guess: Whole, truth: Whole, count: int) -> list[list[int]]:
-    """By true class, how often each class was predicted."""
     found: list[list[int]] = np.bincount(truth * count + guess, minlength=count**2).reshape(count, count).tolist()
     return found
 
@@ -106,7 +105,7 @@ BINS = 10
 
 
 def confidences(shares: Numbers, guess: Whole, truth: Whole) -> tuple[Numbers, Numbers]:
-    """What is held against what, each of shape (rows,).
+    """Predicted probabilities and the outcomes that they are held against, each of shape (rows,).
 
     Of two classes: the probability of the second one, and whether the row is of it. Of more: the probability of the
     predicted class, and whether it is the true one (Guo et al., On Calibration of Modern Neural Networks, ICML 2017).
@@ -123,7 +122,7 @@ def bin_of(confidence: Numbers) -> Whole:
 
 
 def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
-    """The rows by bin: how many there are, their mean probability, and the share that it is held against."""
+    """The rows by bin: their number, their mean probability, and the share that it is held against."""
     where = bin_of(confidence)
     found = []
     for number in range(BINS):
@@ -143,7 +142,7 @@ def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What figures are computed from, for each row.
+    """The predictions, truth and errors of each row, from which figures are computed.
 
     Attributes:
         shares: Predicted probabilities, shape (rows, classes).

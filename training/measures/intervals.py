@@ -46,7 +46,7 @@ def bootstrap(
 
     Args:
         statistics: Computes all figures at once.
-        rows: How many rows there are.
+        rows: The number of rows.
         strata: Each row's class, shape (rows,): rows are drawn within each class then, or a mean over classes would
             leave out a class of few rows in many resamples. None to draw from all rows.
 

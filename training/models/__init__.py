@@ -64,7 +64,8 @@ class Model:
 
     def options(self) -> dict[str, Any]:
         """The default value of each of its options, by name."""
-        return options_of(self.maker()) | dict(self.defaults)
+        stated = inspect.signature(self.maker()).parameters.values()
+        return {one.name: one.default for one in stated if one.kind is one.KEYWORD_ONLY} | dict(self.defaults)
 
 
 def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
@@ -72,7 +73,6 @@ def _transformer(name: str, summary: str, function: str, least: int = 1, **defau
 
 
 def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **defaults: Any) -> Model:
-    """A model for text."""
     where = f"language:{maker}"
     return Model(name, summary, where, "text", 1, defaults, next_token, "transformers")
 
@@ -125,7 +125,7 @@ def build_model(
         tokens: Whether inputs are token numbers, shape (length,), which models for text take and no others.
 
     Raises:
-        UnknownName: There is no such model, or it has no option of that name.
+        UnknownName: The model does not exist, or has no option of that name.
         TaskError: It does not take such inputs, or an option cannot have that value.
         ConfigurationError: A library that it needs is not installed.
     """
@@ -141,7 +141,7 @@ def find_model(name: str) -> Model:
     """The built-in model of a name.
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: It does not exist.
     """
     if name not in MODELS:
         raise UnknownName("model", name, sorted(MODELS))
@@ -152,14 +152,24 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all options of a built-in model, by name: those that were given, and its defaults.
 
     Raises:
-        UnknownName: There is no such model, or it has no option of that name.
+        UnknownName: The model does not exist, or has no option of that name.
         TaskError: A value is of another type than the option, or beyond its limits.
         ConfigurationError: A library that the model needs is not installed.
     """
     model = find_model(name)
     if model.extra is not None:
         check_libraries(f"--model {name}", model.extra, **{LIBRARIES[model.extra]: model.extra})
-    return model.options() | checked(name, model.maker(), given)
+    known = model.options()
+    for option in given:
+        if option not in known:
+            raise UnknownName(f"option of {name}", option, known or ["(none)"], "--model-option")
+    try:
+        found = _table(model.maker()).model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        option, message = str(first["loc"][0]), first["msg"].removeprefix("Value error, ").lower()
+        raise TaskError(f"--model-option {option}={given[option]}: {message} (--model {name})") from error
+    return known | {option: getattr(found, option) for option in given}
 
 
 def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
@@ -189,10 +199,10 @@ def drops(model: nn.Module) -> bool:
 
 
 def last_linear(model: nn.Module) -> str:
-    """The name of the last linear layer, which is the head where nobody says otherwise.
+    """The name of the last linear layer, which is the head by default.
 
     Raises:
-        TaskError: There is none.
+        TaskError: The model has none.
     """
     name = last_layer(model)
     if not name:
@@ -201,50 +211,16 @@ def last_linear(model: nn.Module) -> str:
 
 
 def last_layer(model: nn.Module) -> str:
-    """The name of the last linear layer; an empty one where there is none."""
+    """The name of the last linear layer; an empty one without such a layer."""
     from torch import nn
 
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return str(names[-1]) if names else ""
 
 
-Maker = Callable[..., Any]
-
-
-def options_of(make: Maker) -> dict[str, Any]:
-    """The default value of each option, by name, in the order in which the function states them."""
-    stated = inspect.signature(make).parameters.values()
-    return {one.name: one.default for one in stated if one.kind is one.KEYWORD_ONLY}
-
-
-def checked(model: str, make: Maker, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that were given, each of its option's type and within its limits.
-
-    Args:
-        model: The model's name, for messages.
-        make: The function that makes it; its annotations say types, and limits as pydantic's `Field` in `Annotated`.
-        given: Values by name. A whole number will do where the option is a float; nothing else is converted.
-
-    Raises:
-        UnknownName: The model has no option of that name; the error names those that there are.
-        TaskError: A value is of another type, or beyond the option's limits.
-    """
-    known = options_of(make)
-    for name in given:
-        if name not in known:
-            raise UnknownName(f"option of {model}", name, known or ["(none)"], "--model-option")
-    try:
-        found = _table(make).model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        message = first["msg"].removeprefix("Value error, ").lower()
-        raise TaskError(f"--model-option {name}={given[name]}: {message} (--model {model})") from error
-    return {name: getattr(found, name) for name in given}
-
-
 @cache
-def _table(make: Maker) -> type[BaseModel]:
+def _table(make: Callable[..., Any]) -> type[BaseModel]:
+    """A table of the keyword arguments that make a model: types, and limits as pydantic's `Field` in `Annotated`."""
     stated = inspect.signature(make, eval_str=True).parameters.values()
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in stated if one.kind is one.KEYWORD_ONLY}
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -263,7 +239,7 @@ def check_predicts(model: str, task: str, *, next_token: bool) -> None:
         next_token: Whether the task is about the next token at each place, and not about the text as a whole.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: The model does not exist.
         TaskError: It does not suit the task.
     """
     found = find_model(model)
@@ -286,7 +262,7 @@ def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> 
             weights.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: The model does not exist.
         TaskError: Something was chosen that does not suit the tokenizer.
     """
     if tokens is None or find_model(model).takes != "text":

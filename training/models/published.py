@@ -11,8 +11,8 @@ from dpeer.training.models.small import FeaturesAndHead
 class DPCNN(FeaturesAndHead):
     """Three unpadded 3x3 convolutions (64, 128, 256 channels), each pooled, two layers of 256 and 128, a linear head.
 
-    The network for CIFAR-10 of DP2-FedSAM, section 5.1, which prints these widths and 667,402 parameters: that is how
-    many there are for inputs (3, 32, 32) and 10 classes if the convolutions are not padded; 1,290 are the head's. The
+    The network for CIFAR-10 of DP2-FedSAM, section 5.1, which prints these widths and 667,402 parameters: these are
+    those for inputs (3, 32, 32) and 10 classes if the convolutions are not padded; 1,290 are the head's. The
     softmax that the paper ends with is in the loss. Its weights are pretrained on ImageNet; here they begin at random.
     """
 
@@ -74,7 +74,7 @@ class FedAvgCNN(FeaturesAndHead):
     head's. The number holds with padding alone; of 62 classes it is 1,690,046.
 
     DP-FedSAM, section 6.1, describes what it trains on EMNIST by the kernels, the pooling and the layer of 512, without
-    channels or a number of parameters: they are those of this network as far as they are said.
+    channels or a number of parameters: they are those of this network as far as the paper gives them.
     """
 
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:

@@ -104,7 +104,7 @@ class CNN1d(nn.Module):
 
 
 class MLP(FeaturesAndHead):
-    """A hidden layer of so many features, 64 if nobody says otherwise, and a linear head.
+    """A hidden layer of `width` features, and a linear head.
 
     With 64: 64 f + 64 parameters for f numbers in an input, whatever its dimensions; 65 in the head for each output.
     """

@@ -36,7 +36,7 @@ def place(task: str, value: Any, rank: int, size: int, example: str, partition: 
     """The path that the option ``path`` names for this rank.
 
     Raises:
-        TaskError: It is missing or not text, or there is nothing for this rank; or each rank's own is to be divided.
+        TaskError: It is missing or not text, or this rank has no file; or each rank's own is to be divided.
         UnknownName: Something else than the rank stands in braces.
     """
     given = text(task, "path", value, example)

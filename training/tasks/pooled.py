@@ -250,7 +250,6 @@ def _natural(data: Data, size: int, spec: str, seed: int) -> tuple[tuple[Pool, P
 
 
 def _halves(pool: Pool, rows: Indices, seed: int, rank: int, *, apart: bool = False) -> tuple[Indices, Indices]:
-    """A peer's rows for training, and those held out for testing."""
     held = _held_out(pool, rows, HELD_OUT, stream(seed, Purpose.HOLD_OUT, rank, 0), apart=apart)
     return np.delete(rows, held), rows[held]
 

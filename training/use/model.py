@@ -90,7 +90,7 @@ class TrainedModel:
     Attributes:
         module: The model.
         card: Everything that is known about it.
-        classes: The classes' names by number; their numbers where nobody has named them, () for a regression.
+        classes: The classes' names by number; their numbers without names, () for a regression.
         columns: The columns that it is given, of a table; () for other data.
     """
 
@@ -110,7 +110,7 @@ class TrainedModel:
         figures = self.card.get("metrics") or {}
         if named or figures.get("kind") == "regression":
             return named
-        # Of a task of one's own only its figures tell how many classes there are.
+        # Of a user's own task only the figures have the number of classes.
         count = built.get("outputs") or len(figures.get("classes") or ())
         return tuple(map(str, range(count))) if count > 1 else ()
 
@@ -236,7 +236,7 @@ def restored(card: Mapping[str, Any], saved: Path, module: nn.Module | None = No
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{str(saved)!r} cannot be read: {error}") from error
     if module is None:
-        with undisturbed():  # whoever calls draws on as if nothing had been drawn here
+        with undisturbed():  # the caller draws on as if nothing had been drawn here
             module = _by_card(card, saved)
     _check_alike(module, values, saved)
     module.load_state_dict(values, strict=False)
@@ -282,11 +282,7 @@ def _by_factory(card: Mapping[str, Any], saved: Path) -> nn.Module:
 
 
 def _check_alike(module: nn.Module, values: Mapping[str, Tensor], saved: Path) -> None:
-    """Hold the saved values against the model's own, by name and shape.
-
-    Raises:
-        CheckpointError: They differ.
-    """
+    """Refuse saved values whose names or shapes differ from the model's."""
     own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
     missing, strange = sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys())
     if missing or strange:

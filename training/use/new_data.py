@@ -27,7 +27,7 @@ class NewData:
 
     Attributes:
         inputs: As the model gets them, shape (rows, ...).
-        labels: As a task's targets; None where there are none, or none were wanted.
+        labels: As a task's targets; None where the file has none, or none were asked for.
         keys: By name, identifiers of the rows as text: row numbers, files, and the columns that are no inputs.
         remarks: Sentences on what did not fit and was read all the same.
     """
@@ -171,7 +171,6 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
 
 
 def _scaled(images: Tensor) -> Tensor:
-    """Bytes of images as the model gets them."""
     return Pool(images, torch.zeros(len(images), dtype=torch.int64)).rows(np.arange(len(images)))[0]
 
 
@@ -243,7 +242,7 @@ def as_targets(given: Any, rows: int, where: str) -> Tensor:
     """Targets of an array file.
 
     Raises:
-        TaskError: There are more or fewer than rows, or they are no numbers.
+        TaskError: They are more or fewer than the rows, or no numbers.
     """
     found = np.asarray(given)
     if found.ndim == 0 or len(found) != rows:

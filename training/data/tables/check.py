@@ -20,11 +20,11 @@ Cells = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a column.
+    """A mistake in a column.
 
     Attributes:
         column: Its name.
-        what: What is wrong, and what would be right.
+        what: The mistake, and what would be right.
         cells: Where; empty if it is the column as a whole.
     """
 
@@ -41,10 +41,10 @@ class Checked:
         rows: How many rows it has.
         problems: What does not fit.
         classes: Rows by class, in the classes' order; empty for numbers.
-        missing: Gaps by column, where there are any.
+        missing: Gaps by column, where it has any.
         others: Cells that become `other` by column, and the words that are not known with their numbers.
         unknown: Columns of the table that the schema does not have; they are left out.
-        groups: How many groups there are; None without a group column.
+        groups: The number of groups; None without a group column.
         equal: How many rows equal another one in all columns that are learned from; 0 where something does not fit.
     """
 
@@ -175,7 +175,7 @@ def missing_columns(schema: Schema, sheet: Sheet, *, labels: bool) -> str:
 
 
 def unreadable(schema: Schema, sheet: Sheet, found: Mapping[str, Decoded]) -> str:
-    """One line on the first cell that cannot be read, and on how many there are; empty if all can."""
+    """One line on the first cell that cannot be read, and on the number of others; empty if all can."""
     wrong = {name: rows for name, it in found.items() if len(rows := it.rows(Verdict.WRONG))}
     if not wrong:
         return ""

@@ -141,10 +141,10 @@ def _guess_date(counts: Mapping[str, int]) -> Guess | None:
     formats = fitting[:1] if len(found[fitting[0]]) == len(counts) else fitting
     moments = [moment for cell in counts if (moment := as_time(cell, formats)) is not None]
     short = any("%y" in one for one in formats)
-    if short:  # Python takes 47 for 2047: nobody was seen then
+    if short:  # Python takes 47 for 2047, which lies in the future
         today = datetime.datetime.now()
         moments = [_back(moment) if moment > today else moment for moment in moments]
-    # A year more on each side: the first and the last day are somebody's.
+    # A year more on each side: the first and the last day point to a person.
     ends = [datetime.date(max(min(moments).year - 1, 1), 1, 1), datetime.date(min(max(moments).year + 1, 9999), 12, 31)]
     unsure = {"%d/%m/%Y", "%m/%d/%Y"} <= {*fitting} and len(formats) == 1
     remark = "day/month or month/day? Every date here could be both" if unsure else ""
@@ -157,7 +157,7 @@ def _guess_date(counts: Mapping[str, int]) -> Guess | None:
 
 
 def _back(moment: datetime.datetime) -> datetime.datetime:
-    """The same day a century before; of the 29th of February the day before it, where there is none."""
+    """The same day a century before; the 29th of February may become the 28th."""
     try:
         return moment.replace(year=moment.year - 100)
     except ValueError:
@@ -205,7 +205,7 @@ def outward(low: float, high: float) -> list[float]:
 
 
 def unit_of(name: str) -> str:
-    """The unit that a column's name ends with; empty if there is none."""
+    """The unit that a column's name ends with; empty without one."""
     found = UNIT.search(name) or SUFFIX.search(name)
     return "" if found is None else found[1].replace("_", "/")
 
@@ -296,8 +296,8 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
         group: The column that says which rows belong together; one that is called so if None.
 
     Raises:
-        UnknownName: There is no such column.
-        TaskError: There is one column only.
+        UnknownName: A column does not exist.
+        TaskError: The table has one column only.
     """
     if len(sheet.header) < 2:
         raise TaskError(f"{sheet.path!r} has one column: one to predict and one or more to learn from are needed")
@@ -323,7 +323,6 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
 
 
 def _filled(sheet: Sheet, name: str) -> list[str]:
-    """A column's cells that are no gaps."""
     return [cell for cell in sheet.cells[name] if cell and cell not in MISSING]
 
 

@@ -17,7 +17,7 @@ from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, UnknownName
 
 OTHER = "other"
-"""What a category is called that the schema does not list."""
+"""The name of a category that the schema does not list."""
 
 SINCE = datetime.date(2000, 1, 1)
 """The day from which days are counted, where a schema names no other."""
@@ -171,13 +171,13 @@ class Text(Column):
 
 
 class Group(_Strict):
-    """Says which rows belong together, such as a patient's; it is no input, and a peer's own affair."""
+    """The column by which rows belong together, such as a patient's; it is no input, and peers do not compare it."""
 
     kind: Literal["group"]
 
 
 class Ignore(_Strict):
-    """Is left out, and a peer's own affair."""
+    """A column that is left out, and that peers do not compare."""
 
     kind: Literal["ignore"]
 
@@ -303,7 +303,7 @@ def read_schema(path: str | Path) -> Schema:
     """Read a schema.toml.
 
     Raises:
-        ConfigurationError: There is none, or something in it cannot be; names key, value and what would be right.
+        ConfigurationError: The file is missing or has a mistake; the error names key, value and what would be right.
         UnknownName: A key or a kind does not exist.
     """
     try:
@@ -342,7 +342,6 @@ _EXAMPLES = {
 
 
 def _mistake(error: ValidationError, content: Mapping[str, Any], path: str) -> ConfigurationError:
-    """The first mistake as one line."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     # A union names the kind that was tried after the column's name.

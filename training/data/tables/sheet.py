@@ -130,12 +130,7 @@ _BEGINNINGS = {
 
 
 def _check_kind(path: str, place: Path, *, is_parquet: bool) -> None:
-    """Refuse a file that is no table, by its first bytes.
-
-    Raises:
-        TaskError: It is empty, or a folder, or a file of another kind.
-        OSError: It cannot be read.
-    """
+    """Refuse a folder, an empty file and a file of another kind, by its first bytes."""
     if place.is_dir():
         parts = sum(one.name.startswith("part-") for one in place.iterdir())
         if parts:
@@ -198,11 +193,7 @@ def _parquet(path: str, place: Path) -> Sheet:
 
 
 def _texts(path: str, name: str, column: Any) -> list[str]:
-    """The cells of a parquet column.
-
-    Raises:
-        TaskError: It holds lists or other nested values, bytes that are no text, or times finer than microseconds.
-    """
+    """The cells of a parquet column; nested values, bytes that are no text and nanoseconds are refused."""
     import pyarrow as arrow
 
     kind = column.type
