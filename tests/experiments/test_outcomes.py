@@ -69,13 +69,13 @@ def test_a_loss_that_is_not_finite_is_divergence(result: Made) -> None:
     assert result([[0.5] * 3] * 2, lambda rank, number: {"diverged": (rank, number) == (1, 0)}).diverged
 
 
-def test_majority_is_of_the_training_class_on_what_is_evaluated(result: Made) -> None:
+def test_majority_is_of_the_training_class_on_the_evaluated_rows(result: Made) -> None:
     assert result([[0.5]], counts=([1, 5, 2], [2, 3, 5])).majority == pytest.approx(0.3)
     assert result([[0.5]], counts=([1, 0, 2], [4, 4])).majority == 0.0  # class 2 is not among what is evaluated
     assert result([[0.5]], counts=None).majority is None
 
 
-def test_a_task_without_accuracy_is_refused_with_what_it_has(result: Made) -> None:
+def test_a_task_without_accuracy_is_refused_with_its_metrics(result: Made) -> None:
     with pytest.raises(ConfigurationError) as refused:
         result([[0.5]], metrics=("error", "bias"))
     assert str(refused.value) == (
