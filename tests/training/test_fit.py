@@ -26,8 +26,8 @@ from dpeer.training import (
     sam,
 )
 from dpeer.training.flat import Flat
+from dpeer.training.gradients import climbed
 from dpeer.training.minibatches import Batch
-from dpeer.training.sgd import sam_gradient
 from tests.thinning import every
 from tests.training.plain import DECAY, Plain
 from tests.training.small import small_task
@@ -99,15 +99,8 @@ def test_a_sam_of_no_radius_is_what_it_would_perturb() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-24, 1e-12, 1.0])
 def test_sam_never_perturbs_by_more_than_rho(size: float) -> None:
     flat = Flat("body", [("w", nn.Parameter(torch.zeros(100)))])
-    seen = []
-
-    def gradient() -> Tensor:
-        seen.append(flat.data.clone())
-        flat.grad.fill_(size)
-        return torch.zeros(())
-
-    sam_gradient(flat, gradient, 0.05, torch.empty(100))
-    assert torch.linalg.vector_norm(seen[1]) <= 0.05 * (1 + 1e-5)
+    with climbed(flat, torch.full((100,), size), 0.05, torch.empty(100)):
+        assert torch.linalg.vector_norm(flat.data) <= 0.05 * (1 + 1e-5)
     assert torch.equal(flat.data, torch.zeros(100))
 
 
