@@ -13,17 +13,6 @@ Made = Callable[..., Result]
 RNG = np.random.default_rng(3)
 
 
-def test_last_round_and_mean_of_the_last_ten_and_never_the_best(result: Made) -> None:
-    values = RNG.uniform(size=(3, 14))
-    values[:, 2] = 1.0  # the best, long ago
-    found = result(values.tolist())
-    assert found.accuracies("accuracy_mixed") == pytest.approx(values[:, -1])
-    assert found.accuracies("accuracy_mixed", 10) == pytest.approx(values[:, 4:].mean(axis=1))
-    assert found.accuracies("accuracy_trained") == pytest.approx(values[:, -1] / 2)
-    assert found.accuracies("accuracy_trained", 10) == pytest.approx(values[:, 4:].mean(axis=1) / 2)
-    assert [found.evaluated(last) for last in (1, 10, 20)] == [1, 10, 14]
-
-
 def test_of_the_last_ten_rounds_those_that_were_evaluated_count(result: Made) -> None:
     values = RNG.uniform(size=(2, 14))
     found = result(values.tolist(), evaluate_every=4)  # rounds 3, 7, 11 and the last, 13
