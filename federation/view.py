@@ -32,10 +32,28 @@ class View(Protocol):
         """Take rank 0's notes to the user, before it starts."""
 
 
-class Silent(View, AbstractContextManager["Silent"]):
+class Silent(AbstractContextManager["Silent"]):
     """A view that shows nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        """See `View.record`."""
+
+    def status(self, rank: int, status: str) -> None:
+        """See `View.status`."""
+
+    def alert(self, rank: int, alert: Alert) -> None:
+        """See `View.alert`."""
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """See `View.waiting`."""
+
+    def say(self, line: str) -> None:
+        """See `View.say`."""
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """See `View.notes`."""
