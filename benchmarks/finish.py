@@ -124,7 +124,7 @@ def _finished(settings: dpeer.Settings, rank: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as copied:
         shutil.copytree(checkpoint, copied, dirs_exist_ok=True)
         rest = json.loads((Path(copied) / REST).read_text())
-        del rest["finish"]  # a run that has ended is not resumed with another way to finish
+        rest["finish"] = settings.finish  # else a run that has ended is not resumed with another fine-tuning
         (Path(copied) / REST).write_text(json.dumps(rest))
         learner.load(Path(copied))
     after = learner.fine_tune(settings.rounds - 1)

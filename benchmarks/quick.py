@@ -25,7 +25,7 @@ QUICK = {
     "robust": "--sets digits --seeds 0 --topologies full --attacks flipped --hostile 1 --rules clip --rounds 1",
     "sample_level": "--only cancer --seeds 1 --few 1",
     "scale": "--quick --repeats 1",
-    "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1",
+    "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
     "steady": "--peers 2 --parameters 1000 --rounds 8",
     "table": "--quick",

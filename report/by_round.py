@@ -174,7 +174,6 @@ def accuracy_by_bytes(report: Report) -> Panel | None:
                 axes.plot([0.0], [found[-1][1]], **{**style, "clip_on": False})
             elif found:
                 axes.plot(*zip(*found, strict=True), **style, markevery=_every(len(found), line.style))
-        axes.set_xlim(left=0.0)
 
     nothing = Line2D([], [], color=GREY, lw=1.4, ls=_DOTTED, label="sends nothing: value at the end")
     caption = (
@@ -183,7 +182,8 @@ def accuracy_by_bytes(report: Report) -> Panel | None:
     )
     alt = f"Lines of mean {measure.name} by megabytes that a peer has sent."
     kinds = [nothing] if free else []
-    return _lines(report, title, measure.axis, draw, caption, alt, x=f"{_SENT} (mean)", kinds=kinds)
+    return _lines(report, title, measure.axis, draw, caption, alt, x=f"{_SENT} (mean)", kinds=kinds,
+                  scale=lambda axes: axes.set_xlim(left=0.0))  # fmt: skip
 
 
 def _by_megabytes(group: Group, report: Report) -> list[tuple[float, float]]:
@@ -213,6 +213,7 @@ def _lines(
     figure, grid = facet_axes(report.facets)
     for axes, facet in zip(grid, report.facets.facets, strict=True):
         draw(axes, facet)
+    for axes in grid:  # facets share their axes: a limit that is set before all is drawn would cut later lines off
         if curves is not None:
             whole_rounds(axes, first, max(curve.rounds[-1] for curve in curves.values()))
         scale(axes)

@@ -229,7 +229,6 @@ SIZE_LIMIT = 1000
 """The largest graph that is drawn: of more, dots merge."""
 
 _TILES = 6
-_NUMBERED = 24
 _COLORMAP = "cividis"
 
 

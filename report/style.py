@@ -77,9 +77,9 @@ def looks() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
+def new_figure(height: float) -> Figure:
     """An empty figure."""
-    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    return Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
 def look(style: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _DPI = 150
 _WIDTH = 14.0
 _COLUMNS = 4
 
-_COLORS = COLORS[:7]
+_HUES = 7
 _LINES = ("-", "--", "-.", (0, (1, 1.2)))
 _MARKERS = "osD^vXP<>*hp"
 
@@ -114,28 +114,23 @@ def _left(graph: AnyTopology, analysis: Analysis, rounds: int, messages: float) 
     return left[: below[0] + 1] if len(below) else left
 
 
-@dataclass(frozen=True)
-class _Style:
-    """The look of one graph's line: the twelve differ from each other even without color."""
+def _color(number: int) -> str:
+    return COLORS[number % _HUES]
 
-    number: int
 
-    @property
-    def color(self) -> str:
-        return _COLORS[self.number % len(_COLORS)]
+def _line(number: int, label: str = "") -> Line2D:
+    """A line without data in the look of one graph: the twelve differ from each other even without color."""
+    marker, dashes = _MARKERS[number % len(_MARKERS)], _LINES[number % len(_LINES)]
+    return Line2D([], [], color=_color(number), ls=dashes, lw=1.6, marker=marker, ms=5, label=label)
 
-    def line(self, label: str = "") -> Line2D:
-        """A line without data."""
-        marker, dashes = _MARKERS[self.number % len(_MARKERS)], _LINES[self.number % len(_LINES)]
-        return Line2D([], [], color=self.color, ls=dashes, lw=1.6, marker=marker, ms=5, label=label)
 
-    def draw(self, axes: Axes, x: np.ndarray, y: np.ndarray, seen: int) -> None:
-        """Add a line, with about eight markers on the `seen` points within the axes, not all graphs' at one place."""
-        line = self.line()
-        line.set_data(x, y)
-        every = max(1, seen // 8)
-        line.set_markevery((self.number % every, every))
-        axes.add_line(line)
+def _add_line(axes: Axes, number: int, x: np.ndarray, y: np.ndarray, seen: int) -> None:
+    """Add a graph's line, with about eight markers on the `seen` points within the axes, at places of its own."""
+    line = _line(number)
+    line.set_data(x, y)
+    every = max(1, seen // 8)
+    line.set_markevery((number % every, every))
+    axes.add_line(line)
 
 
 def picture(measured: Measured, suffix: str) -> bytes:
@@ -166,7 +161,7 @@ def _figure(measured: Measured) -> Figure:
     tiles = above.subplots(rows, columns, squeeze=False).ravel()
     for number, axes in enumerate(tiles):
         if number < len(curves):
-            draw_tile(axes, curves[number].graph, _Style(number).color)
+            draw_tile(axes, curves[number].graph, _color(number))
         else:
             axes.set_axis_off()
     spectra, by_rounds, by_messages = middle.subplots(1, 3)
@@ -187,7 +182,7 @@ def _weights(curves: list[Curve]) -> str:
 def _draw_spectra(axes: Axes, curves: list[Curve]) -> None:
     size = curves[0].graph.size
     for number, curve in enumerate(curves):
-        _Style(number).draw(axes, np.arange(1, size + 1), curve.spectrum, size)
+        _add_line(axes, number, np.arange(1, size + 1), curve.spectrum, size)
     changing = any(curve.analysis.period > 1 for curve in curves)
     axes.set_title("Spectrum")
     axes.set_xlabel("singular value, from the largest")
@@ -201,15 +196,14 @@ def _draw_spectra(axes: Axes, curves: list[Curve]) -> None:
 def _draw_disagreement(axes: Axes, measured: Measured, *, per_message: bool) -> None:
     end = measured.messages if per_message else float(measured.rounds)
     for number, curve in enumerate(measured.curves):
-        style = _Style(number)
         x = np.arange(len(curve.left)) * (curve.analysis.bytes_per_round_factor if per_message else 1.0)
         y = curve.left
         if y[-1] == 0.0:
             # No slope leads there: a line to the bottom would seem to pass 1e-3 before the round is over.
             x, y = np.append(x, x[-1]), np.concatenate([y[:-1], [y[-2], BOTTOM]])
             if x[-1] <= end:
-                axes.plot(x[-1:], y[-1:], marker="v", ms=11, color=style.color, mec="white", clip_on=False, zorder=5)
-        style.draw(axes, x, y, int(np.sum(x <= end)))
+                axes.plot(x[-1:], y[-1:], marker="v", ms=11, color=_color(number), mec="white", clip_on=False, zorder=5)
+        _add_line(axes, number, x, y, int(np.sum(x <= end)))
     axes.set_yscale("log")
     axes.set_ylim(BOTTOM, 1.3)
     axes.set_xlim(0.0, end)
@@ -226,7 +220,7 @@ def _draw_disagreement(axes: Axes, measured: Measured, *, per_message: bool) -> 
 
 def _draw_legend(figure: SubFigure, curves: list[Curve]) -> None:
     """Draw a legend for the three panels, with each graph's line and figures."""
-    handles = [_Style(number).line(_described(curve)) for number, curve in enumerate(curves)]
+    handles = [_line(number, _described(curve)) for number, curve in enumerate(curves)]
     if any(0.0 in curve.left for curve in curves):
         handles.append(
             Line2D([], [], ls="", marker="v", ms=10, color="#777777", label="exactly the average from here on")

@@ -43,7 +43,7 @@ class Gain:
     verdict: Verdict
 
 
-def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: bool, seed: int = 0) -> Gain:
+def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: bool) -> Gain:
     """Compare two models on the same rows.
 
     Of right and wrong answers the interval is Agresti and Min's for matched proportions: half a row is added to each
@@ -55,7 +55,6 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
         joined: The first model's figure of each row.
         alone: The second one's, in the same order.
         most_is_best: Whether a higher figure is better: of accuracies it is, of losses it is not.
-        seed: Of the resamples.
 
     Raises:
         ValueError: No row is given, or not as many of both.
@@ -73,7 +72,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
     differences = np.subtract(joined, alone) * (1.0 if most_is_best else -1.0)
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     of_answers = bool(np.isin(differences, (-1.0, 0.0, 1.0)).all())
-    low, high = _of_answers(better, worse, len(differences)) if of_answers else _bootstrap(differences, seed)
+    low, high = _of_answers(better, worse, len(differences)) if of_answers else _bootstrap(differences)
     clear = len(differences) >= FEWEST_ROWS and (low > 0 or high < 0)
     if clear and of_answers:
         clear = sign_test(better, worse) <= _LEVEL
@@ -190,14 +189,14 @@ def _part_of_pool(one: Effect, part: float) -> tuple[float, float]:
     return mean, NormalDist().inv_cdf(1 - _LEVEL / 2) * math.sqrt(((differ + part) / total - mean**2) / total)
 
 
-def _bootstrap(differences: NDArray[Any], seed: int) -> tuple[float, float]:
+def _bootstrap(differences: NDArray[Any]) -> tuple[float, float]:
     """The percentile interval of a mean, from resamples of its values."""
     import numpy as np
 
     values, counts = np.unique(differences, return_counts=True)
     # The sum over a resample of rows, by how often each value is in it.
     resamples = max(_FEWEST_RESAMPLES, min(_RESAMPLES, _DRAWS // len(values)))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     chunk = max(1, 2_000_000 // len(values))
     means = np.concatenate([
         generator.multinomial(len(differences), counts / len(differences), min(chunk, resamples - begun)) @ values

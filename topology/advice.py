@@ -120,7 +120,7 @@ def _excluded_by_error(name: str, options: dict[str, Any], error: TopologyError)
 
 @dataclass(frozen=True)
 class Ranked:
-    """A graph and what it costs to reduce disagreement 1000-fold.
+    """A graph and its cost of reducing disagreement 1000-fold.
 
     Attributes:
         topology: Its name.

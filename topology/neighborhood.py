@@ -17,8 +17,8 @@ from dpeer.exceptions import TopologyError
 class Row(Mapping[int, float]):
     """One receiver's row of the mixing matrix: the weight of each rank it hears, its own included.
 
-    An immutable mapping from rank to weight, iterated in rank order (mixing in one order is what makes
-    runs reproducible to the bit). The weights sum to one.
+    An immutable mapping from rank to weight, iterated in rank order (mixing in one order makes runs
+    reproducible to the bit). The weights sum to one.
 
     Args:
         rank: The receiver, whose own weight is the matrix's diagonal entry.
@@ -68,7 +68,7 @@ class Row(Mapping[int, float]):
         if not missing:
             return self
         kept = {rank: weight for rank, weight in self.items() if rank not in missing}
-        # fsum is exact before its one rounding, so the result does not depend on who went missing first.
+        # fsum is exact before its one rounding, so the result does not depend on the order.
         kept[self._rank] = math.fsum([self[self._rank], *(self[rank] for rank in missing)])
         return Row(self._rank, kept)
 

@@ -4,8 +4,8 @@ McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-Efficient Lea
 Decentralized Data", AISTATS 2017, Algorithm 1, where a fraction C of the clients takes part in each round. There the
 server averages over the participants, and divides by their number (or by that of their samples).
 
-`Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays what it
-was, and absent peers keep what they have. So little is mixed in a round of few; among 10 of 100 peers of a full graph
+`Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays, and
+absent peers keep their bodies. So little is mixed in a round of few; among 10 of 100 peers of a full graph
 each keeps 0.91 of its own. Rows always sum to one. Where the graph's matrix is symmetric the round's is symmetric too,
 so its columns also sum to one and the average over the peers is kept. Where it is not, as in `exponential-directed` and
 `one-peer-exponential`, a column sums to one only on average over the draws.
@@ -16,7 +16,7 @@ so its columns also sum to one and the average over the peers is kept. Where it 
 
 so all rows are equal, and all peers have one body after the round. A peer outside of S hears others and sends nothing.
 The mean over all peers becomes the mean over the sample. The weight of a body that does not come goes to the receiver's
-own (`Row.restricted_to`): what the peer sent, or, if it sent nothing, what its last mixing gave.
+own (`Row.restricted_to`): the body that it sent, or, if it sent none, the result of its last mixing.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ many: privacy at sample level pays for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,13 +18,14 @@ from torch import Tensor
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy.sample_level import Ascent
 from dpeer.training.flat import Flat
-from dpeer.training.sgd import climbed, sam_gradient
 
 if TYPE_CHECKING:
     from dpeer.training.minibatches import Batch
     from dpeer.training.trainer import Trainer
 
 Gradient = Callable[["Trainer", Flat, "Batch"], Tensor]
+
+_TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
 
 
 def plain(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
@@ -48,32 +50,46 @@ def sam(rho: float, gradient: Gradient = plain) -> Gradient:
     before: tuple[Flat, Tensor] | None = None
 
     def perturbed(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+        nonlocal kept, before
+        if kept is None or kept.shape != part.data.shape:
+            kept = torch.empty_like(part.data)
         if peer.ascent == "same-batch":
-            return on_the_same_batch(peer, part, batch)
-        nonlocal before
+            repeating = peer.repeating()
+            loss = gradient(peer, part, batch)
+            with climbed(part, part.grad, rho, kept), repeating():
+                gradient(peer, part, batch)
+            return loss
         if before is not None and before[0] is part:
-            with climbed(part, before[1], rho):
+            with climbed(part, before[1], rho, kept):
                 loss = gradient(peer, part, batch)
         else:
             loss = gradient(peer, part, batch)
         before = part, part.grad.clone()
         return loss
 
-    def on_the_same_batch(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
-        nonlocal kept
-        if kept is None or kept.shape != part.data.shape:
-            kept = torch.empty_like(part.data)
-        repeating = peer.repeating()
-
-        def again() -> None:
-            with repeating():
-                gradient(peer, part, batch)
-
-        return sam_gradient(part, lambda: gradient(peer, part, batch), rho, kept, again)
-
     perturbed.looks = 2 * looks(gradient)  # type: ignore[attr-defined]
     perturbed.looks_of_previous = looks(gradient)  # type: ignore[attr-defined]
     return perturbed
+
+
+@contextmanager
+def climbed(part: Flat, direction: Tensor, rho: float, kept: Tensor) -> Iterator[None]:
+    """Context in which the parameters are at w + rho d / ||d||; afterwards they have the very bits they had before.
+
+    Foret et al., Sharpness-Aware Minimization, ICLR 2021, equations 2 and 3. The norm is over all of `part`.
+
+    Args:
+        part: The perturbed parameters.
+        direction: d, shape (count,).
+        rho: The perturbation's length.
+        kept: Room for a copy of the parameters, shape (count,).
+    """
+    kept.copy_(part.data)
+    part.data.addcmul_(direction, rho / torch.linalg.vector_norm(direction).clamp_min(_TINY))
+    try:
+        yield
+    finally:
+        part.data.copy_(kept)
 
 
 def looks(gradient: Gradient, ascent: Ascent = "same-batch") -> int:

@@ -163,7 +163,7 @@ class Keeping:
             return self._selection.predictions(), input_shape(self._trainer.task)
 
     def about(self, found: tuple[Tensor, Tensor] | None, shape: list[int] | None) -> dict[str, Any]:
-        """Entries of the model card for the kept model with these `predictions` (`dpeer.training.card_entries`)."""
+        """Entries of the model card for the kept model with these `predictions`."""
         task, selection = self._trainer.task, self._selection
         return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
 

@@ -1,4 +1,4 @@
-"""Steps of SGD with momentum, and the SAM gradient, on one flat vector.
+"""Steps of SGD with momentum on one flat vector.
 
 Not `torch.optim`: its first use imports torch._dynamo (0.7 s and 73 MB in every peer), and on one vector the update
 is three lines.
@@ -6,8 +6,7 @@ is three lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -15,9 +14,7 @@ from torch import Tensor
 
 from dpeer.training.flat import Flat
 
-_TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
-
-_CLIP_TINY = 1e-6  # PyTorch's
+_TINY = 1e-6  # PyTorch's
 
 
 class Optimizer(Protocol):
@@ -94,47 +91,4 @@ class Momentum:
 def clip_gradient(flat: Flat, longest: float) -> None:
     """Shorten the gradient to the length `longest` where it is longer, as ``torch.nn.utils.clip_grad_norm_`` does."""
     norm = torch.linalg.vector_norm(flat.grad)
-    flat.grad.mul_((longest / (norm + _CLIP_TINY)).clamp_max(1.0))
-
-
-@contextmanager
-def climbed(flat: Flat, direction: Tensor, rho: float) -> Iterator[None]:
-    """Context in which the parameters are at w + rho d / ||d||; afterwards they have the very bits they had before.
-
-    Args:
-        flat: The perturbed parameters.
-        direction: d, shape (count,).
-        rho: The perturbation's length.
-    """
-    kept = flat.data.clone()
-    flat.data.addcmul_(direction, rho / torch.linalg.vector_norm(direction).clamp_min(_TINY))
-    try:
-        yield
-    finally:
-        flat.data.copy_(kept)
-
-
-def sam_gradient(
-    flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: Tensor, again: Callable[[], object] | None = None
-) -> Tensor:
-    """Leave SAM's gradient in ``flat.grad``: the gradient at w + rho g / ||g||, with g the one at w.
-
-    Foret et al., Sharpness-Aware Minimization, ICLR 2021, equations 2 and 3. The norm is over all of `flat`.
-
-    Args:
-        flat: The perturbed parameters; afterwards they have the very bits they had before.
-        gradient: Computes the minibatch's gradient into ``flat.grad`` and returns its loss.
-        rho: The perturbation's length.
-        kept: Room for a copy of the parameters, shape (count,).
-        again: Computes the gradient at the perturbed parameters into ``flat.grad``; `gradient` if None.
-
-    Returns:
-        The loss at w, unperturbed.
-    """
-    loss = gradient()
-    kept.copy_(flat.data)
-    norm = torch.linalg.vector_norm(flat.grad).clamp_min(_TINY)
-    flat.data.addcmul_(flat.grad, rho / norm)
-    (again or gradient)()
-    flat.data.copy_(kept)
-    return loss
+    flat.grad.mul_((longest / (norm + _TINY)).clamp_max(1.0))

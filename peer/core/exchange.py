@@ -182,7 +182,7 @@ class Exchange:
         graph = self.schedule.at(number)
         near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
         near = [one for one in near if one.current_round < self.schedule.rounds] or near
-        found = [one.hops + 1 for one in near if self._is_past(number, one) or self._leads(number, one)]
+        found = [one.hops + 1 for one in near if self._is_past(number, one) or self.leads(number, one)]
         if not found or not (self.hops or self._members.passed(number)):
             self.hops = 0
         else:
@@ -193,7 +193,7 @@ class Exchange:
         there = neighbor.current_round
         return there > number and (self.hops > 0 or not self.schedule.fits(number, neighbor.rank, there))
 
-    def _leads(self, number: int, neighbor: Neighbor) -> bool:
+    def leads(self, number: int, neighbor: Neighbor) -> bool:
         """Whether the neighbor sits this round out, too, and is nearer to the others."""
         nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
         return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)

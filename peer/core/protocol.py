@@ -74,9 +74,8 @@ class Core:
         alone = config.liveness.heartbeat == 0  # no peer can be cut off
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
         self.round_clock.silent = alone
-        self.members = Membership(
-            topology.connections(config.rank, config.rounds), config.liveness, self.round_clock.passed
-        )  # fmt: skip
+        neighbors = topology.connections(config.rank, config.rounds)
+        self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log)
         self._config = config
         self.schedule = Schedule(topology, config.rank, config.rounds)
@@ -99,7 +98,7 @@ class Core:
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
-        slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
+        slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self.waiting = Waiting(
             config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
@@ -122,19 +121,19 @@ class Core:
         self._effects += [Dial(rank) for rank in dialled]
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
-        return self._after(now)
+        return self.look(now)
 
     def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
         """Note that the rank is dialled on this link."""
         self.connection_setup.dialling.add(rank, link, now)
-        return self._after(now)
+        return self.look(now)
 
     def connected(self, link: Link, now: float) -> list[Effect]:
         """A link that was dialled is established, perhaps once more."""
         self.connection_setup.part(link)
         if self.connection_setup.dialling.get(link) is not None:
             self.connection_setup.introduce(link, now)
-        return self._after(now)
+        return self.look(now)
 
     def disconnected(self, link: Link, now: float) -> list[Effect]:
         """A link is broken: its unwritten messages are lost."""
@@ -142,7 +141,7 @@ class Core:
         if contender is not None and contender[0] != link:
             with self._dropping(contender[0]):
                 self.connection_setup.take(contender[0], contender[1], now)
-        return self._after(now)
+        return self.look(now)
 
     def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
         """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
@@ -150,12 +149,12 @@ class Core:
         with self._dropping(link, identity):
             self._handle(link, frames, now, identity)
         self._hearing = None
-        return self._after(now)
+        return self.look(now)
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
         """Connections were refused, so many times."""
         self.drops.count_turned_away(place, reason, times)
-        return self._after(now)
+        return self.look(now)
 
     def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
         """A connection was ended on which a message had no end; None if nothing had come on it before."""
@@ -167,7 +166,7 @@ class Core:
             self.drops.count(known.rank, error)
         else:
             self.drops.count_stranger(f"from {place}", error)
-        return self._after(now)
+        return self.look(now)
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason."""
@@ -178,7 +177,7 @@ class Core:
                 "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
-        return self._after(now)
+        return self.look(now)
 
     def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
         """Bodies take the ordinary way on a dialled link, for this reason."""
@@ -190,31 +189,31 @@ class Core:
                 "firewall lets this port through, or leave its `bulk` out of the federation file",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
-        return self._after(now)
+        return self.look(now)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
 
     def meet(self, now: float) -> list[Effect]:
         """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
         self.waiting.meet(now)
-        return self._after(now)
+        return self.look(now)
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
         self.exchange.begin(number)
-        return self._after(now)
+        return self.look(now)
 
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
         self.waiting.pause(number, now)
-        return self._after(now)
+        return self.look(now)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         if payload is not None and number != self.handshake.start:  # which an earlier process may have released
             self._note_lateness(number)
         self.exchange.release(number, payload)
-        return self._after(now)
+        return self.look(now)
 
     def _note_lateness(self, number: int) -> None:
         """Count bodies that come too late for all neighbors, and warn when several in a row do."""
@@ -236,12 +235,12 @@ class Core:
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
         self.waiting.collect(number, now)
-        return self._after(now)
+        return self.look(now)
 
     def settle(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may be completed: ends in a Wake."""
         self.waiting.settle(number, now)
-        return self._after(now)
+        return self.look(now)
 
     def linger(self, now: float) -> list[Effect]:
         """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
@@ -249,7 +248,7 @@ class Core:
         self.round_clock.reached(self._config.rank, self._config.rounds)
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self.waiting.linger(now)
-        return self._after(now)
+        return self.look(now)
 
     def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
         """Send every neighbor a goodbye; nothing is waited for any more."""
@@ -258,13 +257,12 @@ class Core:
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
                 self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
-        return self._after(now)
+        return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
         """Count a body that arrived whole but must not be mixed."""
-        error = ProtocolError(reason, "its weight goes to the diagonal this round")
-        self.drops.count(rank, error)
-        return self._after(now)
+        self.drops.count(rank, ProtocolError(reason, "its weight goes to the diagonal this round"))
+        return self.look(now)
 
     # -- messages to be written --------------------------------------------------------------------------------
 
@@ -403,10 +401,8 @@ class Core:
         """Tell the sender how long its chunks may be, if that has changed much."""
         if self._most is None:
             return
-        found, queue = (
-            chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most),
-            self.send_queues[link],
-        )
+        found = chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
+        queue = self.send_queues[link]
         before, queue.measured = queue.measured, found
         if max(found, before) >= 2 * min(found, before):
             self.exchange.send_heartbeat(link)
@@ -426,9 +422,7 @@ class Core:
             "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]
-        self._log(
-            "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
-        )  # fmt: skip
+        self._log("warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason)
 
     @contextmanager
     def _dropping(self, link: Link, identity: int | None = None) -> Iterator[None]:
@@ -460,10 +454,6 @@ class Core:
 
     # -- time passes -------------------------------------------------------------------------------------------
 
-    def look(self, now: float) -> list[Effect]:
-        """Check whether the wait is over."""
-        return self._after(now)
-
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
@@ -473,7 +463,7 @@ class Core:
                 self._on_death(dead)
             self._effects += self.connection_setup.tend(now)
             self.exchange.send_heartbeats(one.rank for one in self.members.all())
-        return self._after(now)
+        return self.look(now)
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
@@ -498,7 +488,7 @@ class Core:
             return
         self._effects.append(LogEvent(level, event, message, fields))
 
-    def _after(self, now: float) -> list[Effect]:
+    def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         self._effects += self.waiting.look(now)

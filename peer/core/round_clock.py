@@ -36,10 +36,10 @@ class RoundClock:
         self.silent = False
         """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
         self._rank = rank
-        self._rounds = rounds
+        self.rounds = rounds
         self._completed = np.zeros(size, _ENTRY)
         self._any = quorum == "any"
-        self.quorum = rounds if self._any else self._find()
+        self.quorum = rounds if self._any else self.find_quorum()
 
     @property
     def table(self) -> bytes:
@@ -70,7 +70,7 @@ class RoundClock:
         Raises:
             ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run.
         """
-        heard = self._parse(table)
+        heard = self.parse(table)
         if heard is None or not (heard > self._completed).any():
             return False
         np.maximum(self._completed, heard, out=self._completed)
@@ -79,30 +79,31 @@ class RoundClock:
 
     def adds_to(self, table: bytes) -> bool:
         """Whether this peer knows something that another peer's (valid) table lacks."""
-        heard = self._parse(table)
+        heard = self.parse(table)
         return heard is None or bool((self._completed > heard).any())
 
-    def _parse(self, table: bytes) -> np.ndarray | None:
+    def parse(self, table: bytes) -> np.ndarray | None:
         """The entries with this peer's own in its place; None for an empty table."""
         if not table:
             return None
         if len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
-        if int(heard.max()) > self._rounds:
-            raise ProtocolError("malformed", f"presence: {heard.max()} rounds of {self._rounds}")
+        if int(heard.max()) > self.rounds:
+            raise ProtocolError("malformed", f"presence: {heard.max()} rounds of {self.rounds}")
         heard[self._rank] = self._completed[self._rank]
         return heard
 
     def _update(self) -> None:
         if not self._any:
-            self.quorum = self._find()
+            self.quorum = self.find_quorum()
 
-    def _find(self) -> int:
+    def find_quorum(self) -> int:
+        """The rounds that a quorum has completed."""
         completed = self._completed.tolist()
         best, half = sorted(completed, reverse=True), len(completed) // 2
         found = best[half]
         if len(completed) % 2 == 0:
-            lowest = next((one for one in completed if one < self._rounds), self._rounds)
+            lowest = next((one for one in completed if one < self.rounds), self.rounds)
             found = max(found, min(best[half - 1], lowest))
         return int(found)

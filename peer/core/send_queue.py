@@ -52,7 +52,7 @@ class SendQueue:
     def next(self) -> Frames | None:
         """The message that is to be written; None without one. It stays the next one until `taken` is called."""
         if self._current is None:
-            self._current = self._choose()
+            self._current = self.choose()
         return self._current
 
     def taken(self) -> None:
@@ -69,7 +69,8 @@ class SendQueue:
         """Whether nothing waits."""
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
-    def _choose(self) -> Frames | None:
+    def choose(self) -> Frames | None:
+        """The next message: a small one, a chunk of the oldest body, the heartbeat or the goodbye."""
         if self._small:
             return self._small.pop(next(iter(self._small)))
         if self.bodies:

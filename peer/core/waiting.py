@@ -19,8 +19,8 @@ from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, Tra
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
 
-_QUORUM = "cut off from a quorum (more than half of all ranks, see --quorum)"
-_ALONE = "cut off from all neighbors"
+NO_QUORUM = "cut off from a quorum (more than half of all ranks, see --quorum)"
+NO_NEIGHBOR = "cut off from all neighbors"
 """Why a round may not begin."""
 
 _MOST_PAUSES = 100
@@ -129,7 +129,7 @@ class Waiting:
     def pause(self, number: int, now: float) -> None:
         """Wait until round `number` may begin."""
         self._wait = _Wait("pause", number, now, now, self._config.remind_every)
-        if self._held(number) is _QUORUM:  # which word from others, that is on its way, may end at once
+        if self.blocked(number) is NO_QUORUM:  # which word from others, that is on its way, may end at once
             self._wait.log_at += self._config.liveness.suspect_after
         self._news_at = now
         self._exchange.paused = True
@@ -194,10 +194,10 @@ class Waiting:
 
     def holds(self, number: int) -> bool:
         """Whether round `number` may not begin yet, or not any more."""
-        return self._held(number) is not None or self._exchange.over(number)
+        return self.blocked(number) is not None or self._exchange.over(number)
 
-    def _held(self, number: int) -> str | None:
-        """Why round `number` may not begin; None if it may.
+    def blocked(self, number: int) -> str | None:
+        """The reason why round `number` may not begin; None if it may.
 
         A group that is cut off would run ahead by itself, and the rest take it for the others. So no peer begins a
         round far past those that a quorum has completed. A peer that has mixed nothing begins no other round before a
@@ -206,11 +206,11 @@ class Waiting:
         if not self._members.all():
             return None
         if number > self._round_clock.quorum + self._slack:
-            return _QUORUM
+            return NO_QUORUM
         near = [one.rank for one in self._members.all()]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
-            return _ALONE
+            return NO_NEIGHBOR
         return None
 
     # -- whether it has come -----------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Waiting:
 
     def _look_for_a_quorum(self, wait: _Wait, now: float) -> list[Effect]:
         """End a pause: the round may begin, or this peer has waited for long enough."""
-        why, over = self._held(wait.number), self._exchange.over(wait.number)
+        why, over = self.blocked(wait.number), self._exchange.over(wait.number)
         if why is not None and not over and now < self._news_at + self._config.wait:
             if now >= wait.log_at:
                 self._log_pause(wait, why, now)

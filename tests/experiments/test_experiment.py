@@ -176,7 +176,7 @@ def test_folders_are_different_where_only_strange_characters_are(tmp_path: Path)
     assert all("/" not in name and len(name) < 200 for name in names)
 
 
-def test_each_row_tries_what_means_something_to_it(tmp_path: Path) -> None:
+def test_each_row_tries_the_settings_that_affect_it(tmp_path: Path) -> None:
     grid = [parse_axis("body-lr+head-lr=0.1,0.2"), parse_axis("rho=0.01,0.02,0.03")]
 
     def tried(row: str) -> list[Any]:
@@ -194,7 +194,7 @@ def test_each_row_tries_what_means_something_to_it(tmp_path: Path) -> None:
     assert tried("dfedsam:body_lr=0.5:rho=0.1") == []
 
 
-def test_the_best_on_validation_data_is_chosen_and_never_what_diverged(
+def test_the_best_on_validation_data_is_chosen_and_never_a_diverged_one(
     write_cell: Callable[..., Path], tmp_path: Path
 ) -> None:
     def trial(value: float, accuracy: float | None, loss: float | None = 0.1) -> Trial:

@@ -13,17 +13,6 @@ Made = Callable[..., Result]
 RNG = np.random.default_rng(3)
 
 
-def test_last_round_and_mean_of_the_last_ten_and_never_the_best(result: Made) -> None:
-    values = RNG.uniform(size=(3, 14))
-    values[:, 2] = 1.0  # the best, long ago
-    found = result(values.tolist())
-    assert found.accuracies("accuracy_mixed") == pytest.approx(values[:, -1])
-    assert found.accuracies("accuracy_mixed", 10) == pytest.approx(values[:, 4:].mean(axis=1))
-    assert found.accuracies("accuracy_trained") == pytest.approx(values[:, -1] / 2)
-    assert found.accuracies("accuracy_trained", 10) == pytest.approx(values[:, 4:].mean(axis=1) / 2)
-    assert [found.evaluated(last) for last in (1, 10, 20)] == [1, 10, 14]
-
-
 def test_of_the_last_ten_rounds_those_that_were_evaluated_count(result: Made) -> None:
     values = RNG.uniform(size=(2, 14))
     found = result(values.tolist(), evaluate_every=4)  # rounds 3, 7, 11 and the last, 13
@@ -69,13 +58,13 @@ def test_a_loss_that_is_not_finite_is_divergence(result: Made) -> None:
     assert result([[0.5] * 3] * 2, lambda rank, number: {"diverged": (rank, number) == (1, 0)}).diverged
 
 
-def test_majority_is_of_the_training_class_on_what_is_evaluated(result: Made) -> None:
+def test_majority_is_of_the_training_class_on_the_evaluated_rows(result: Made) -> None:
     assert result([[0.5]], counts=([1, 5, 2], [2, 3, 5])).majority == pytest.approx(0.3)
     assert result([[0.5]], counts=([1, 0, 2], [4, 4])).majority == 0.0  # class 2 is not among what is evaluated
     assert result([[0.5]], counts=None).majority is None
 
 
-def test_a_task_without_accuracy_is_refused_with_what_it_has(result: Made) -> None:
+def test_a_task_without_accuracy_is_refused_with_its_metrics(result: Made) -> None:
     with pytest.raises(ConfigurationError) as refused:
         result([[0.5]], metrics=("error", "bias"))
     assert str(refused.value) == (

@@ -112,7 +112,7 @@ def test_it_can_be_run_and_no_two_rows_are_the_same_run(name: str, small: bool) 
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_small_keeps_what_distinguishes_a_row(name: str) -> None:
+def test_small_keeps_the_settings_that_distinguish_rows(name: str) -> None:
     full, small = (opened(name, small=small) for small in (False, True))
     asked = [[row.label for row in found.variants] for found in (full, small)]
     kinds = [{re.sub(r"=[^:]*", "", label) for label in labels} for labels in asked]

@@ -206,7 +206,9 @@ def test_the_rank_is_asked_for_where_ranks_differ_and_something_has_to_be_left_t
     assert dpeer("tune", "--rank", 3).code == 2
 
 
-def test_ctrl_c_ends_with_what_was_tried(dpeer: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_with_the_trials_so_far(
+    dpeer: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = 0
 
     def after() -> None:

@@ -76,6 +76,8 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     assert found.mean == pytest.approx(late[name].mean())
     assert found.worst == pytest.approx(late[name].min(axis=1).mean())
     assert found.below == pytest.approx((late[name] < late["local"]).mean())
+    before = [result.accuracies("accuracy_trained", last) for result in rows[name]]
+    assert np.array(before) == pytest.approx(late[name] / 2)
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
     assert found.difference is not None
     mean, half = found.difference

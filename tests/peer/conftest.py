@@ -163,7 +163,7 @@ class Federation:
     """
 
     def __init__(
-        self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None,
+        self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=120.0, change=None,
         conditions=None,
     ):  # fmt: skip
         self.kind, self.topology, self.rounds = kind, topology, rounds
@@ -178,7 +178,7 @@ class Federation:
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))
 
     def add(
-        self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
+        self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
         checkpoint_every=1, say_waiting=30.0, deadline=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)

@@ -15,7 +15,7 @@ CORPUS = Path(__file__).parent / "corpus"
 LIMITS = wire.Limits(header_bytes=4096, small_header_bytes=1024, payload_bytes=256, buffers=4)
 ROOM = 256
 LEAST = 16
-"""Bytes of a piece at least."""
+"""Bytes of a chunk at least."""
 
 _LENGTH = struct.Struct("<H")
 
@@ -62,7 +62,7 @@ def _one(reassembly, frames, *, kept):
         assert arriving.got <= arriving.body.payload_bytes <= ROOM
         if arriving.complete and arriving.wanted:
             assert [part.nbytes for part in arriving.payload] == arriving.body.sizes
-        return "piece"
+        return "chunk"
     again = wire.encode(message)
     assert wire.encode(wire.decode(again, LIMITS)) == again
     if isinstance(message, wire.Body) and message.buffers is None:

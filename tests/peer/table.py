@@ -35,7 +35,7 @@ class Table:
         rank: The peer.
         topology: Its graphs.
         dialled: The ranks that it dials.
-        chunk_bytes: The most bytes of a piece.
+        chunk_bytes: The most bytes of a chunk.
         start: The first round.
         config: Other settings.
 
@@ -102,7 +102,7 @@ class Table:
 
     def kinds(self, link):
         """The kinds of all that the core writes on a link."""
-        return [getattr(message, "kind", "piece") for message in self.written(link)]
+        return [getattr(message, "kind", "chunk") for message in self.written(link)]
 
     def events(self, name):
         """What was logged under this name."""

@@ -37,7 +37,7 @@ def test_nothing_is_kept_for_a_stranger_whose_link_is_full():
     assert table.core.send_queues.get("from 2") is not None
 
 
-def test_any_number_of_strangers_who_do_not_read_holds_little():
+def test_any_number_of_strangers_that_do_not_read_holds_little():
     table = ring()
     for number in range(3000):
         table.hear(f"from stranger {number}", table.hello(1_000))
@@ -46,7 +46,7 @@ def test_any_number_of_strangers_who_do_not_read_holds_little():
     assert table.core.send_queues.get("from 2") is not None
 
 
-def test_strangers_who_want_the_rank_of_a_neighbor_without_end_are_not_read_for_a_while(monkeypatch):
+def test_strangers_that_want_the_rank_of_a_neighbor_without_end_are_not_read_for_a_while(monkeypatch):
     """However many they are: without that, decoding long hellos would leave no time for training."""
     table = ring()
     decode, decoded = wire.decode, []

@@ -24,10 +24,10 @@ def test_a_case_that_is_cut_off_has_what_is_there():
 @pytest.mark.parametrize(
     ("several", "kinds"),
     [
-        (list(chunked(BODY, 32)), ["announced", "piece", "piece", "piece"]),
+        (list(chunked(BODY, 32)), ["announced", "chunk", "chunk", "chunk"]),
         (
             [*list(chunked(BODY, 32))[:2], *chunked(BODY, 32)],
-            ["announced", "piece", "incomplete", "piece", "piece", "piece"],
+            ["announced", "chunk", "incomplete", "chunk", "chunk", "chunk"],
         ),
         ([BODY, wire.encode(wire.Unknown(rank=1)), [b"junk"], []], ["body", "unknown", "malformed", "malformed"]),
     ],
@@ -42,6 +42,6 @@ def test_the_corpus_goes_every_way_and_fails_on_none():
     assert sum(path.stat().st_size for path in files) < 200_000
     found = {kind for path in files for kind in tried(path.read_bytes())}
     assert found == {
-        "hello", "heartbeat", "goodbye", "refusal", "unknown", "body", "announced", "piece",
+        "hello", "heartbeat", "goodbye", "refusal", "unknown", "body", "announced", "chunk",
         "malformed", "oversized", "incomplete", "stray", "short-piece",
     }  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_chunk_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
     assert table.kinds("from 2") == ["unknown"]
 
 
-def test_who_is_asked_says_hello_again_but_not_for_each_time_that_it_is_asked():
+def test_a_peer_that_is_asked_sends_its_hello_again_but_not_for_each_question():
     table = ring()
     table.hear(table.links[1], wire.Unknown(rank=1), wire.Unknown(rank=1))
     assert table.kinds(table.links[1]) == ["hello"]
@@ -63,7 +63,7 @@ def test_who_is_asked_says_hello_again_but_not_for_each_time_that_it_is_asked():
     assert "hello" in table.kinds(table.links[1])
 
 
-def test_after_an_impostor_has_said_goodbye_the_neighbor_takes_part_in_the_round_that_it_names():
+def test_after_an_impostors_goodbye_the_neighbor_takes_part_in_the_round_that_it_names():
     table = ring()
     suspect(table)
     table.hear("from an impostor", table.hello(2), table.goodbye(2, "done"))
@@ -99,7 +99,7 @@ def keyed():
     return table
 
 
-def test_who_has_proved_nothing_is_told_nothing_and_has_no_effect():
+def test_a_stranger_without_proof_hears_nothing_and_has_no_effect():
     table = keyed()
     table.hear("from a stranger", table.hello(2), table.beat(2, 0), table.goodbye(2, "done"))
     assert table.kinds("from a stranger") == []
@@ -116,7 +116,7 @@ def test_a_key_speaks_for_its_own_rank_only_and_learns_nothing_when_it_tries():
     assert not table.ended, "a hello of another rank ends nobody's start"
 
 
-def test_who_has_proved_a_key_is_named_before_the_handshake_too():
+def test_a_peer_that_has_proved_a_key_is_named_before_the_handshake_too():
     table = Table(dialled=[1], authenticated=True)
     table.hear("from 2", table.beat(2, 0), identity=2)
     table.hear("from somebody", table.beat(1, 0))

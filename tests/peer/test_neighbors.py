@@ -14,7 +14,7 @@ from tests.peer.table import Table, payload, ring
 def test_a_neighbor_that_is_dialled_again_gets_what_it_lacks_and_rounds_go_on_with_it():
     table = ring()
     table.runs(0)
-    assert table.kinds(table.links[1]) == ["body"] + ["piece"] * 7
+    assert table.kinds(table.links[1]) == ["body"] + ["chunk"] * 7
     table.hear("from 2", table.body(2, 0))
     table.wait(15, meanwhile=lambda: table.hear("from 2", table.beat(2, 0)))
     (delivered,) = table.ended
@@ -41,7 +41,7 @@ def test_one_that_is_done_is_not_dialled_again():
 # -- a peer that was left behind ---------------------------------------------------------------------------------------
 
 
-def test_who_was_left_behind_sits_out_until_it_has_caught_up():
+def test_a_peer_that_was_left_behind_sits_out_until_it_has_caught_up():
     table = ring(rounds=9)
     table.do(table.core.begin(0, table.now))
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
@@ -56,7 +56,7 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
     assert "body" not in table.kinds(table.links[1])
 
 
-def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_for_it():
+def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))
     for number in range(5):

@@ -60,7 +60,7 @@ def test_a_second_body_that_does_not_come_whole_is_not_judged():
 @pytest.mark.parametrize("noise", [0.0, 0.5], ids=["same", "other"])
 async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(federation, until, tmp_path, noise, kill):
     """A whole peer, killed after round 3 was sent and before it was saved."""
-    ours = federation("tcp", build("ring", 4), rounds=6, out=tmp_path, wait=120.0)
+    ours = federation("tcp", build("ring", 4), rounds=6, out=tmp_path)
     first = ours.learners[3]
     mix_sound = first.mix_sound
 
@@ -86,7 +86,7 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(fe
         return release(number)
 
     again.release = noised
-    ours.add(3, out=tmp_path, resume=True, listen=addresses[3], wait=120.0, learner=again)
+    ours.add(3, out=tmp_path, resume=True, listen=addresses[3], learner=again)
     await ours.peers[3].listen()
     assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
     assert [outcome.completed_rounds for outcome in (await others).values()] == [6, 6, 6]

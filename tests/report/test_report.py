@@ -201,12 +201,22 @@ def test_the_same_seed_twice_is_two_lines(make_run: Any, tmp_path: Path) -> None
 def test_many_runs_are_facets_of_few_lines_or_the_best_of_them(make_run: Any, tmp_path: Path) -> None:
     for number, algorithm in enumerate(("local", "dfedavgm", "dfedmdc", "fedrep", "ditto")):
         for partition in ("iid", "pathological:2"):
-            make_run(f"s/{algorithm}-{partition}", (0.1 * number, 0.5), algorithm=algorithm, partition=partition)
+            make_run(
+                f"s/{algorithm}-{partition}", (0.1 * number, 0.5), algorithm=algorithm, partition=partition,
+                lines=lambda rank, line, more=partition != "iid": {"bytes_sent": 4**more * 10**6 * (line["round"] + 1)},
+            )  # fmt: skip
     page = panels(tmp_path / "s")
     assert [line["run"] for line in rows(page["results"])][:2] == ["dfedavgm, iid", "dfedavgm, pathological:2"]
     figure = page["accuracy-by-round"].figure
     assert figure is not None
     assert sorted(axes.get_title() for axes in figure.axes) == ["iid", "pathological:2"]
+    for name in ("bytes-by-round", "accuracy-by-bytes"):
+        figure = page[name].figure
+        assert figure is not None
+        for axes in figure.axes:
+            (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()
+            ends = [line.get_xydata().max(axis=0) for line in axes.lines]
+            assert all(x <= right and y <= top for x, y in ends), "nothing is cut off"
     for number in range(11):
         make_run(f"t/r{number}", (0.05 * number, 0.5), body_lr=0.01 * (number + 1))
     page = panels(tmp_path / "t")

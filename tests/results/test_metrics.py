@@ -115,7 +115,7 @@ def test_damage_is_named_and_the_totals_of_the_checkpoint_count(
     assert metrics.missing(2) == 2 - len(whole)
 
 
-def test_what_a_resumed_run_keeps_is_on_disk_before_it_takes_the_files_place(
+def test_the_kept_lines_of_a_resumed_run_are_on_disk_before_they_take_the_files_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a power loss a name may stand for a file of which nothing has been flushed: an empty one."""

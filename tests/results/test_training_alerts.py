@@ -97,7 +97,7 @@ def test_a_loss_that_is_not_finite_has_diverged() -> None:
     assert len(AlertMonitor().look({**line, "active": False})) == 1, "fine-tuned"
 
 
-def test_a_loss_that_jumps_above_guessing_has_an_alert_with_what_steadies_it() -> None:
+def test_a_loss_that_jumps_above_guessing_has_an_alert_with_steadier_settings() -> None:
     monitor = AlertMonitor(TEN, slower=("--rho 0",), steadier=("--grad-clip 1",))
     ((number, alert),) = alerts(monitor, [1.95, 3.03, 2.1, 1.9, 3.1])
     assert (number, alert.kind) == (1, "jump")

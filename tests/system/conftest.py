@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-import torch
 
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Cell
@@ -113,7 +111,8 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from multiprocessing import forkserver
 forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
 if program:
-        runpy.run_path(program, run_name="__main__")
+    import runpy
+    runpy.run_path(program, run_name="__main__")
 else:
     from dpeer.cli import main
     main(arguments)
@@ -253,12 +252,8 @@ def until(processes):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """What is trained in the test's own process trains as the commands do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _one_thread(one_thread):
+    """The test's own process trains as the commands do."""
 
 
 def words_of(arguments: Sequence[object]) -> list[str]:
@@ -309,23 +304,6 @@ def forked(tmp_path):
         return found
 
     return find
-
-
-@pytest.fixture
-def kill_all(forked, until):
-    """Kill a command and all that it has started in one moment, as when a machine loses its power."""
-
-    def kill(run: Process) -> None:
-        started = forked()
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: nobody acts upon another one's end
-            for pid in started:
-                os.kill(pid, number)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(run.pid, number)
-        run.wait()
-        until(lambda: not run.offspring() and not forked())
-
-    return kill
 
 
 @pytest.fixture
@@ -461,20 +439,3 @@ def free_ports():
         raise AssertionError("no free ports")
 
     return find
-
-
-@pytest.fixture
-def copy_of_the_project(tmp_path):
-    """The project's files without what tools leave in a checkout."""
-    root = Path(__file__).parents[2]
-    skipped = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info", "tests", "benchmarks", "shared")
-    target = tmp_path / "project"
-    target.mkdir()
-    for entry in root.iterdir():
-        if entry.name.startswith(".") or entry.name in skipped(str(root), [entry.name]):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, target / entry.name, symlinks=True, ignore=skipped)
-        else:
-            shutil.copy2(entry, target / entry.name, follow_symlinks=False)
-    return target

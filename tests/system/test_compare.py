@@ -143,9 +143,10 @@ def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(
     assert f"| dfedmdc | {by_round[0]:.4f} | {by_round[1]:.4f} |" in tables
 
     assert dpeer("report", "dpeer-compare").code == 0
-    page = Page(tmp_path / "dpeer-report" / "index.html")
-    found = [(line["training accuracy after mixing"], line["generalization gap"]) for line in page.results()]
-    assert (f"{training:.4f}", f"{training - test:+.4f}") in found
+    heading, *rows = Page(tmp_path / "dpeer-report" / "index.html").tables[0]
+    found = [dict(zip(heading, line, strict=True)) for line in rows]
+    shown = [(line["training accuracy after mixing"], line["generalization gap"]) for line in found]
+    assert (f"{training:.4f}", f"{training - test:+.4f}") in shown
     assert (tmp_path / "dpeer-report" / "generalization-gap-by-round.png").exists()
 
 

@@ -1,5 +1,6 @@
 """What is in the wheel and the sdist: every module once, under dpeer/ alone."""
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,6 +35,23 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(setuptools_version() < 77, reason="builds with the setuptools of this environment (>= 77)"),
 ]
+
+
+@pytest.fixture
+def copy_of_the_project(tmp_path):
+    """The project's files without what tools leave in a checkout."""
+    root = Path(__file__).parents[2]
+    skipped = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info", "tests", "benchmarks", "shared")
+    target = tmp_path / "project"
+    target.mkdir()
+    for entry in root.iterdir():
+        if entry.name.startswith(".") or entry.name in skipped(str(root), [entry.name]):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target / entry.name, symlinks=True, ignore=skipped)
+        else:
+            shutil.copy2(entry, target / entry.name, follow_symlinks=False)
+    return target
 
 
 @pytest.fixture

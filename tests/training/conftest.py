@@ -1,7 +1,5 @@
 """Small tasks and a hand-driven federation for the tests of training/."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +8,14 @@ import pytest
 import torch
 
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.training import Task, TorchLearner
-from tests.training.small import small_task
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
 """The vocabulary of `tokenizer`."""
-
-MakeTask = Callable[..., Task]
-Gossip = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture
-def make_task() -> MakeTask:
-    """See `small_task`."""
-    return small_task
-
-
-@pytest.fixture
-def gossip() -> Gossip:
-    """Run rounds of train, release and mix by hand; W defaults to a ring with weights 1/3."""
-
-    def run(
-        learners: Sequence[TorchLearner],
-        rounds: int,
-        *,
-        start: int = 0,
-        evaluate: bool = False,
-        weights: Any = None,
-        workers: int = 1,
-    ) -> None:
-        size = len(learners)
-        if weights is None:
-            weights = np.zeros((size, size))
-            for i in range(size):
-                for j in (i - 1, i, i + 1):
-                    weights[i, j % size] = 1 / 3
-        for number in range(start, start + rounds):
-            with ThreadPoolExecutor(workers) as pool:
-                list(pool.map(lambda learner, n=number: learner.train(n), learners))
-            sent = [learner.release(number) for learner in learners]
-            for i, learner in enumerate(learners):
-                if learner.shares:
-                    row = {j: float(w) for j, w in enumerate(weights[i]) if w}
-                    learner.mix({j: sent[j] for j in row if j != i}, row)
-                if evaluate:
-                    learner.evaluate()
-
-    return run
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
-"""A small model and its task, for the tests of training/."""
+"""A small model, its task, and a hand-driven federation, for the tests of training/."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Task
+from dpeer.training import Task, TorchLearner
 
 
 class SmallNet(nn.Module):
@@ -19,6 +20,21 @@ class SmallNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.fc(self.drop(self.body(x)))
+        return out
+
+
+class NormedNet(nn.Module):
+    """Dropout, batch statistics in the head `norm` and `fc`, and a frozen parameter; from seed 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3))
+        self.norm, self.fc = nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.frozen = nn.Parameter(torch.ones(8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.norm(self.body(x) * self.frozen))
         return out
 
 
@@ -35,3 +51,30 @@ def small_task(rank: int = 0, *, dropout: float = 0.0, samples: int = 50, **chan
 
     settings: dict[str, Any] = {"model": model, "head": ("fc",), "train": data(samples), "test": data(30)}
     return Task(**(settings | changes))
+
+
+def gossip(
+    learners: Sequence[TorchLearner],
+    rounds: int,
+    *,
+    start: int = 0,
+    evaluate: bool = False,
+    weights: Any = None,
+) -> None:
+    """Run rounds of train, release and mix by hand; W defaults to a ring with weights 1/3."""
+    size = len(learners)
+    if weights is None:
+        weights = np.zeros((size, size))
+        for i in range(size):
+            for j in (i - 1, i, i + 1):
+                weights[i, j % size] = 1 / 3
+    for number in range(start, start + rounds):
+        for learner in learners:
+            learner.train(number)
+        sent = [learner.release(number) for learner in learners]
+        for i, learner in enumerate(learners):
+            if learner.shares:
+                row = {j: float(w) for j, w in enumerate(weights[i]) if w}
+                learner.mix({j: sent[j] for j in row if j != i}, row)
+            if evaluate:
+                learner.evaluate()

@@ -1,4 +1,4 @@
-"""Algorithms of a user's own: how they are found, and what is said where they cannot be used."""
+"""Algorithms of a user's own: finding them, the hash of their source, and their options."""
 
 import hashlib
 import sys
@@ -16,7 +16,6 @@ from dpeer.sections import Mark
 from dpeer.training import (
     ALGORITHMS,
     Algorithm,
-    Task,
     Trainer,
     build_learner,
     find_algorithm,
@@ -28,6 +27,7 @@ from dpeer.training import (
 )
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.settings import OptionSettings
+from tests.training.small import small_task
 
 GOOD = """
     from dpeer.training import Algorithm
@@ -67,18 +67,18 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "beside", raising=False)
 
 
-def test_a_class_of_a_file_is_imported_once_and_described(where: str, make_task: Callable[..., Task]) -> None:
+def test_a_class_of_a_file_is_imported_once_and_described(where: str) -> None:
     found = find_algorithm(f"{where}:Mine")
     assert find_algorithm(f"{where}:Mine") is found
     assert (found.name, found.summary, found.paper, found.leaves) == ("Mine", "Trains the body.", "", "the body")
     quiet = find_algorithm(f"{where}:Quiet")
     assert (quiet.name, quiet.summary, quiet.leaves) == ("Quiet", "", "nothing")
     assert issubclass(quiet, found)
-    learner = build_learner(make_task(), f"{where}:Mine", rank=0, seed=0)
+    learner = build_learner(small_task(), f"{where}:Mine", rank=0, seed=0)
     before = learner.body
     learner.train(0)
     assert (learner.body != before).any()
-    assert not build_learner(make_task(), quiet, rank=0, seed=0).shares
+    assert not build_learner(small_task(), quiet, rank=0, seed=0).shares
 
 
 def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,23 +86,6 @@ def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     assert find_algorithm("mine:Mine").__module__ == "mine"
     monkeypatch.delitem(sys.modules, "mine")
-
-
-def test_built_in_names_and_classes() -> None:
-    for name, algorithm in ALGORITHMS.items():
-        assert find_algorithm(name) is algorithm is find_algorithm(algorithm)
-        assert algorithm.name == name
-
-
-def test_a_class_can_be_given_as_it_is(make_task: Callable[..., Task]) -> None:
-    class Here(Algorithm):
-        shares = "model"
-
-        def train(self, peer: Trainer) -> None:
-            peer.fit(peer.model, epochs=1, lr=0.1)
-
-    assert find_algorithm(Here) is Here
-    assert build_learner(make_task(), Here, rank=0, seed=0).train(0) is not None
 
 
 # The hash of the source of an algorithm of a user's own: other code gives another one, wherever it stands.
@@ -213,10 +196,6 @@ class Mine(Algorithm):
         on: bool = False
         own: int = option(1, "a peer's own", shared=False, ge=1)
         many: tuple[int, ...] = option(lambda: (1, 2), "some numbers")
-
-        def __post_init__(self) -> None:
-            if self.k == 13:
-                raise ValueError("k must not be 13")
 
     def train(self, peer: Trainer) -> None:
         """Nothing."""

@@ -15,7 +15,6 @@ from dpeer.training import (
     ALGORITHMS,
     Algorithm,
     Hyperparameters,
-    Task,
     TorchLearner,
     find_algorithm,
     make_options,
@@ -25,11 +24,10 @@ from dpeer.training.algorithms.base import facts_of
 from tests.thinning import every
 from tests.training.cases import CASES, SIZE, made
 from tests.training.cases import peers as learners_of
+from tests.training.small import NormedNet, gossip, small_task
 
 pytestmark = pytest.mark.slow
 
-Make = Callable[..., Task]
-Gossip = Callable[..., None]
 Peers = Callable[..., list[TorchLearner]]
 
 
@@ -76,7 +74,7 @@ def test_facts_are_stated(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers: Peers, gossip: Gossip) -> None:
+def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers: Peers) -> None:
     learners = peers(case)
     one, shares = learners[0], facts_of(type(learners[0].algorithm)).shares
     assert len({ours.digest for ours in learners}) == 1
@@ -139,7 +137,7 @@ def test_an_interrupted_end_has_changed_nothing(case: str, peers: Peers) -> None
 
 
 @pytest.mark.parametrize("case", every(2, CASES))
-def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, tmp_path: Path) -> None:
     whole, first, resumed = (peers(case, "best") for _ in range(3))
     gossip(whole, 4, evaluate=True)
     gossip(first, 2, evaluate=True)
@@ -152,10 +150,20 @@ def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossi
         assert_same(a, b, tmp_path)
 
 
+def test_a_model_that_draws_and_counts_is_resumed_too(tmp_path: Path) -> None:
+    normed: dict[str, Any] = {"model": NormedNet, "head": lambda: ("norm", "fc")}
+    whole, first, resumed = (learners_of("dfedsmdc", task=normed) for _ in range(3))
+    gossip(whole, 4, evaluate=True)
+    gossip(first, 2, evaluate=True)
+    for fresh, folder in zip(resumed, saved(first, tmp_path), strict=True):
+        fresh.load(folder)
+    gossip(resumed, 2, start=2, evaluate=True)
+    for a, b in zip(whole, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+
+
 @pytest.mark.parametrize("case", every(2, [*CASES][1:]))
-def test_a_finished_run_is_as_it_was_and_can_be_continued(
-    case: str, peers: Peers, gossip: Gossip, tmp_path: Path
-) -> None:
+def test_a_finished_run_is_as_it_was_and_can_be_continued(case: str, peers: Peers, tmp_path: Path) -> None:
     """A neighbor hears nothing of an end: a run that goes on after it is one without it, to the bit."""
     whole, first, resumed = (peers(case) for _ in range(3))
     gossip(whole, 4)
@@ -183,7 +191,7 @@ def test_a_finished_run_is_as_it_was_and_can_be_continued(
 
 
 @pytest.mark.parametrize("case", ["ditto", "dis-pfl", "fedrod personal=hypernetwork"])
-def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+def test_the_best_model_is_resumed_too(case: str, peers: Peers, tmp_path: Path) -> None:
     """Learning rates that explode, by steps that do not, make an early round the best."""
     first, resumed = (peers(case, "best", lr_decay=200.0, grad_clip=1.0) for _ in range(2))
     gossip(first, 3, evaluate=True)
@@ -201,7 +209,7 @@ def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, 
         assert_same(a, b, tmp_path)
 
 
-def test_what_is_kept_is_of_use(peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+def test_what_is_kept_is_of_use(peers: Peers, tmp_path: Path) -> None:
     """A learner that forgot what an algorithm keeps beside body and head would go on differently."""
     for case in ("ditto", "fedrod", "dis-pfl", "dfedavgm quantize=8"):
         learners, forgetful = peers(case), peers(case)
@@ -232,12 +240,12 @@ NAMES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("one", "changes", "other", "others"), NAMES)
 def test_the_same_rounds_by_another_name_to_the_bit(
-    one: str, changes: dict[str, Any], other: str, others: dict[str, Any], make_task: Make, gossip: Gossip
+    one: str, changes: dict[str, Any], other: str, others: dict[str, Any]
 ) -> None:
     found = []
     for name, settings in ((one, changes), (other, others)):
         head = settings.get("head", ("fc",))
-        found.append([made(make_task(rank, head=head), name, settings, rank=rank, seed=0) for rank in range(SIZE)])
+        found.append([made(small_task(rank, head=head), name, settings, rank=rank, seed=0) for rank in range(SIZE)])
         gossip(found[-1], 3)
     for a, b in zip(*found, strict=True):
         assert torch.equal(a.trainer.model.data, b.trainer.model.data)
@@ -262,7 +270,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_an_algorithm_keeps_is_checked(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+def test_what_an_algorithm_keeps_is_checked(case: str, peers: Peers, tmp_path: Path) -> None:
     learners = peers(case)
     gossip(learners, 1)
     learners[0].finish(0)

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import Batches, batch_order, predict
 from dpeer.training.randomness import Purpose
+from tests.training.small import small_task
 
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
 
@@ -75,7 +75,6 @@ def test_structured_inputs_fill_the_models_arguments() -> None:
 # `Task.augment`: what it is called with, when, and what it must not do.
 
 
-Make = Callable[..., Task]
 SEED, RANK = 3, 2
 PHASES = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
 
@@ -101,8 +100,8 @@ def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:
     return found
 
 
-def test_each_epoch_has_numbers_of_its_own(make_task: Make) -> None:
-    task = make_task(augment=noise)
+def test_each_epoch_has_numbers_of_its_own() -> None:
+    task = small_task(augment=noise)
     seen: list[Tensor] = []
     ours = learner(task, "dfedmdc", head_epochs=1)
     task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
@@ -115,8 +114,8 @@ def test_each_epoch_has_numbers_of_its_own(make_task: Make) -> None:
             assert torch.equal(got, value)
 
 
-def test_both_gradients_of_a_sam_step_see_the_same_batch(make_task: Make) -> None:
-    task = make_task(augment=noise)
+def test_both_gradients_of_a_sam_step_see_the_same_batch() -> None:
+    task = small_task(augment=noise)
     seen: list[Tensor] = []
     ours = learner(task, "dfedsam")
     task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
@@ -126,16 +125,16 @@ def test_both_gradients_of_a_sam_step_see_the_same_batch(make_task: Make) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: str, make_task: Make) -> None:
+def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: str) -> None:
     calls: list[bool] = []
-    task = make_task()
+    task = small_task()
 
     def augment(inputs: Tensor, generator: Generator) -> Tensor:
         calls.append(task.model.training)
         return inputs
 
     task.augment = augment
-    ours, plain = learner(task, algorithm), learner(make_task(), algorithm)
+    ours, plain = learner(task, algorithm), learner(small_task(), algorithm)
     for one in (ours, plain):
         one.train(0)
     assert calls
@@ -145,16 +144,16 @@ def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: 
     assert not calls
 
 
-def test_it_neither_moves_nor_needs_the_global_generators(make_task: Make) -> None:
-    ours = learner(make_task(augment=noise), "dfedsmdc")
+def test_it_neither_moves_nor_needs_the_global_generators() -> None:
+    ours = learner(small_task(augment=noise), "dfedsmdc")
     ours.train(0)
-    other = learner(make_task(augment=noise), "dfedsmdc")
+    other = learner(small_task(augment=noise), "dfedsmdc")
     torch.manual_seed(99)
     other.train(0)
     assert torch.equal(ours.trainer.model.data, other.trainer.model.data)
 
 
-def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> None:
+def test_data_are_not_changed_in_place_and_structures_pass() -> None:
     class Twins(Dataset[Any]):
         def __init__(self, data: Any) -> None:
             self.data = data
@@ -170,9 +169,9 @@ def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> N
         (inputs[0] if isinstance(inputs, list) else inputs).zero_()
         return inputs
 
-    task = make_task(augment=zeroed)
+    task = small_task(augment=zeroed)
     before = task.train.tensors[0].clone()
     learner(task, "local").train(0)
     assert torch.equal(task.train.tensors[0], before)
-    data = make_task()
-    learner(make_task(train=Twins(data.train), test=Twins(data.test), augment=zeroed), "local").train(0)
+    data = small_task()
+    learner(small_task(train=Twins(data.train), test=Twins(data.test), augment=zeroed), "local").train(0)

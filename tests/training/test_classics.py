@@ -32,8 +32,8 @@ from tests.training.linear import (
     task,
 )
 from tests.training.sampling import sampled
+from tests.training.small import gossip
 
-Gossip = Callable[..., None]
 ROUNDS = 3
 
 
@@ -172,9 +172,7 @@ CASES: dict[str, tuple[str, Rounds, dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("weights", "head"), [(RING, ("head",)), (FULL, ())], ids=["ring, head", "full, all"])
 @pytest.mark.parametrize("case", CASES)
-def test_three_rounds_are_those_of_the_formulas(
-    case: str, head: tuple[str, ...], weights: NDArray[Any], gossip: Gossip
-) -> None:
+def test_three_rounds_are_those_of_the_formulas(case: str, head: tuple[str, ...], weights: NDArray[Any]) -> None:
     algorithm, rounds, options, more = CASES[case]
     learners = peers(algorithm, head, options=options, **more)
     gossip(learners, ROUNDS, weights=weights)
@@ -197,7 +195,7 @@ def means(learners: list[TorchLearner]) -> tuple[Vector, Vector]:
     return np.mean(tracked, axis=0), np.mean(own, axis=0)
 
 
-def test_the_mean_of_what_is_tracked_is_that_of_the_variates(gossip: Gossip) -> None:
+def test_the_mean_of_what_is_tracked_is_that_of_the_variates() -> None:
     learners = peers("scaffold", momentum=0.5, weight_decay=0.1)
     for number in range(5):
         gossip(learners, 1, start=number)
@@ -206,7 +204,7 @@ def test_the_mean_of_what_is_tracked_is_that_of_the_variates(gossip: Gossip) -> 
     assert np.abs(own).max() > 0.01
 
 
-def test_with_momentum_the_variates_are_gradients_still(gossip: Gossip) -> None:
+def test_with_momentum_the_variates_are_gradients_still() -> None:
     """The quotient of option II would be as many times as long as momentum makes steps."""
     learners = peers("scaffold", momentum=0.9, body_lr=1e-7)
     gossip(learners, 2)
@@ -214,7 +212,7 @@ def test_with_momentum_the_variates_are_gradients_still(gossip: Gossip) -> None:
         np.testing.assert_allclose(ours.algorithm.own.numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5)
 
 
-def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good(gossip: Gossip) -> None:
+def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good() -> None:
     learners = peers("scaffold")
     lost = RING.copy()
     lost[0, 0], lost[0, 1] = 2 / 3, 0.0
@@ -229,7 +227,7 @@ def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good(gossip:
 
 
 @pytest.mark.slow
-def test_variates_take_out_what_is_peculiar_to_a_peer(gossip: Gossip) -> None:
+def test_variates_take_out_what_is_peculiar_to_a_peer() -> None:
     """With many local steps FedPer ends where the peers' own models are in balance, SCAFFOLD where gradients are."""
     left = {}
     for algorithm in ("fedper", "scaffold"):

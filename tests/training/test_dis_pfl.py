@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.algorithms.dis_pfl import erk_densities
 from dpeer.training.batch_loader import batch_order
+from tests.training.small import gossip
 
 SIZE, SAMPLES, SEED = 4, 22, 9
 H = Hyperparameters(body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, rounds=5)
@@ -179,7 +180,7 @@ def test_all_peers_start_from_one_random_mask() -> None:
     assert torch.equal(ours.body != 0, torch.cat([mask.reshape(-1) for mask in masks[0].values()]))
 
 
-def test_every_layer_keeps_its_number_of_weights(gossip: Callable[..., None]) -> None:
+def test_every_layer_keeps_its_number_of_weights() -> None:
     learners = [learner(rank) for rank in range(SIZE)]
 
     def held() -> list[list[int]]:
@@ -209,7 +210,7 @@ def test_masks_settle_when_the_planned_rounds_are_over() -> None:
     assert moved[-1] == 0
 
 
-def test_holding_everything_is_dfedavgm(gossip: Callable[..., None]) -> None:
+def test_holding_everything_is_dfedavgm() -> None:
     h = Hyperparameters(body_epochs=2, batch_size=8)
     sparse = [learner(rank, h=h, sparsity=0.0) for rank in range(SIZE)]
     dense = [learner(rank, "dfedavgm", h) for rank in range(SIZE)]

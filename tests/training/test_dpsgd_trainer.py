@@ -1,6 +1,6 @@
 """Training with privacy at sample level, against computations of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from dpeer.privacy.sample_level import Phase
 from dpeer.training import Algorithm, Task, Trainer, build_learner, sam
 from dpeer.training.split import Split
 from tests.training.sampling import sample_session, sampled
-
-Make = Callable[..., Task]
+from tests.training.small import small_task
 
 ALMOST_NONE = 1e-9
 """A noise multiplier with which steps are what they are without noise, but for the rounding to its grid."""
@@ -47,9 +46,9 @@ BODY, HEAD = ["body.0.weight", "body.0.bias"], ["fc.weight", "fc.bias"]
 
 
 @pytest.mark.parametrize("head", ["joint", "alternate", "frozen", "post"])
-def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, make_task: Make, tmp_path: Path) -> None:
+def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, tmp_path: Path) -> None:
     """dfedmdc with one step of head and body; the other way of the same round is written out here."""
-    task, by_hand = make_task(samples=20), make_task(samples=20)
+    task, by_hand = small_task(samples=20), small_task(samples=20)
     learner = sampled(
         task, tmp_path, rate=1.0, noise=ALMOST_NONE, clip_norm=0.5, units=16, head=head,
         hyper={"body_lr": 0.3, "head_lr": 0.2, "momentum": 0.0},
@@ -75,10 +74,10 @@ def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, make_task
 
 
 @pytest.mark.slow
-def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(make_task: Make, tmp_path: Path) -> None:
+def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(tmp_path: Path) -> None:
     hyper = {"body_epochs": 3, "head_epochs": 2}
     for head, expected in (("joint", 30), ("alternate", 20 + 30), ("frozen", 30), ("post", 30)):
-        learner = sampled(make_task(), tmp_path / head, rate=0.1, head=head, hyper=hyper)
+        learner = sampled(small_task(), tmp_path / head, rate=0.1, head=head, hyper=hyper)
         assert sum(phase.steps for phase in learner.session.guarantee.phases) == expected
         for number in range(2):
             learner.train(number)
@@ -87,17 +86,15 @@ def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(make_task:
 
 
 @pytest.mark.parametrize(("ascent", "noise"), [("previous", 2.0), ("same-batch", 2.0 / 2**0.5)])
-def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(
-    ascent: str, noise: float, make_task: Make, tmp_path: Path
-) -> None:
-    learner = sampled(make_task(), tmp_path, "dfedsmdc", noise=2.0, ascent=ascent, head="alternate")
+def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(ascent: str, noise: float, tmp_path: Path) -> None:
+    learner = sampled(small_task(), tmp_path, "dfedsmdc", noise=2.0, ascent=ascent, head="alternate")
     learner.train(0)
     assert learner.session.ledger.charges == (Charge(0.5, 2.0, 2), Charge(0.5, noise, 2))
 
 
-def test_sam_climbs_along_the_gradient_of_the_step_before(make_task: Make, tmp_path: Path) -> None:
+def test_sam_climbs_along_the_gradient_of_the_step_before(tmp_path: Path) -> None:
     """Two steps on all records, of the body alone: the second gradient is taken at w + rho g / ||g||."""
-    task, by_hand = make_task(samples=20), make_task(samples=20)
+    task, by_hand = small_task(samples=20), small_task(samples=20)
     learner = sampled(
         task, tmp_path, "dfedsmdc", rate=1.0, noise=ALMOST_NONE, units=20, head="frozen",
         options={"rho": 0.7}, hyper={"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2},
@@ -116,10 +113,10 @@ def test_sam_climbs_along_the_gradient_of_the_step_before(make_task: Make, tmp_p
         assert np.allclose(values(task)[name], after[name] - 0.5 * second[name], atol=3e-6)
 
 
-def test_noise_has_the_length_that_is_promised(make_task: Make, tmp_path: Path) -> None:
+def test_noise_has_the_length_that_is_promised(tmp_path: Path) -> None:
     """Steps with a rate of 1e-9 of no record at all are noise alone: sigma C / (q N) on each coordinate."""
     hyper = {"body_lr": 1.0, "momentum": 0.0, "local_steps": 1, "lr_decay": 1.0, "lr_schedule": "exponential"}
-    task = make_task()
+    task = small_task()
     learner = sampled(task, tmp_path, "fedavg", rate=1e-9, noise=3.0, clip_norm=0.5, units=7, hyper=hyper)
     found = []
     for number in range(150):
@@ -131,8 +128,8 @@ def test_noise_has_the_length_that_is_promised(make_task: Make, tmp_path: Path) 
     assert abs(draws.mean()) < 5 / np.sqrt(draws.size)
 
 
-def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_path: Path) -> None:
-    learner = sampled(make_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
+def test_when_the_budget_ends_the_last_body_is_sent_again(tmp_path: Path) -> None:
+    learner = sampled(small_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
     fits = learner.session.rounds
     assert 0 < fits < 9
     sent, message = [], []
@@ -149,10 +146,10 @@ def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_p
     assert learner.session.ledger.steps == 2 * fits
 
 
-def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: Make, tmp_path: Path) -> None:
+def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
-    learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20)
+    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20)
     fits = learner.session.rounds
     for number in range(2):
         learner.train(number)
@@ -160,7 +157,7 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: M
         learner.mix({}, {0: 1.0})
     learner.save(folder)
     learner.train(2)  # and is killed
-    again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20, resume=True)
+    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20, resume=True)
     again.load(folder)
     assert again.session.ledger.steps == 6
     assert again.session.rounds == fits - 3
@@ -169,9 +166,9 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: M
     assert again.session.ledger.steps == 2 * fits
 
 
-def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: Make, tmp_path: Path) -> None:
+def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(tmp_path: Path) -> None:
     """With post the head goes on when the budget has ended; a larger budget later does not bring the body back."""
-    learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
+    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
     head, fits = learner.trainer.head, learner.session.rounds
     first = head.data.clone()
     for number in range(fits + 1):
@@ -181,7 +178,7 @@ def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: 
     learner.train(fits + 1)
     assert not torch.equal(head.data, first)
     body = learner.body
-    again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=50.0, rounds=9, head="post", resume=True)
+    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=50.0, rounds=9, head="post", resume=True)
     assert again.session.ended
     before = again.body
     again.train(fits + 2)
@@ -204,8 +201,8 @@ class Twice(Algorithm):
         peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
 
 
-def test_an_own_rule_that_states_two_gradients_is_charged_for_two(make_task: Make, tmp_path: Path) -> None:
-    honest = sampled(make_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0)
+def test_an_own_rule_that_states_two_gradients_is_charged_for_two(tmp_path: Path) -> None:
+    honest = sampled(small_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0)
     honest.train(0)
     assert honest.session.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
 
@@ -234,8 +231,8 @@ class Weighing(Algorithm):
         peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
 
 
-def test_an_own_algorithm_learns_nothing_of_a_batch(make_task: Make, tmp_path: Path) -> None:
-    learner = sampled(make_task(), tmp_path, Weighing, rate=0.5)
+def test_an_own_algorithm_learns_nothing_of_a_batch(tmp_path: Path) -> None:
+    learner = sampled(small_task(), tmp_path, Weighing, rate=0.5)
     loss = learner.train(0)
     assert loss is not None
     assert loss > 0.1, "the peer's own files have it"
@@ -265,17 +262,15 @@ class Asking(Algorithm):
 
 @pytest.mark.parametrize("when", ["start", "train"])
 @pytest.mark.parametrize("figure", ["loss", "gradients", "num_samples"])
-def test_an_own_algorithm_is_not_told_figures_of_the_data(
-    figure: str, when: str, make_task: Make, tmp_path: Path
-) -> None:
+def test_an_own_algorithm_is_not_told_figures_of_the_data(figure: str, when: str, tmp_path: Path) -> None:
     options = {"figure": figure, "when": when}
     with pytest.raises(AlgorithmError):
-        sampled(make_task(), tmp_path, Asking, options=options)
-    build_learner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
+        sampled(small_task(), tmp_path, Asking, options=options)
+    build_learner(small_task(), Asking, rank=0, seed=0, options=options).train(0)
 
 
-def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path) -> None:
-    learner = sampled(make_task(samples=20), tmp_path, rate=1.0, groups=np.arange(20) // 4, head="frozen")
+def test_the_peers_own_files_have_these_figures(tmp_path: Path) -> None:
+    learner = sampled(small_task(samples=20), tmp_path, rate=1.0, groups=np.arange(20) // 4, head="frozen")
     loss = learner.train(0)
     assert loss is not None
     assert 0.5 < loss < 3.0
@@ -284,8 +279,8 @@ def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path)
     assert learner.privacy["records_drawn"] == 5
 
 
-def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: Make, tmp_path: Path) -> None:
-    learner = sampled(make_task(), tmp_path, Climbing, ascent="same-batch", noise=2.0)
+def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(tmp_path: Path) -> None:
+    learner = sampled(small_task(), tmp_path, Climbing, ascent="same-batch", noise=2.0)
     assert [(phase.part, phase.steps, phase.looks) for phase in learner.session.guarantee.phases] == [("model", 2, 2)]
     learner.train(0)
     assert learner.session.ledger.charges == (Charge(0.5, 2.0 / 2**0.5, 2),)
@@ -323,9 +318,9 @@ class Counting(Algorithm):
         peer.extras["rounds"] += 1.0
 
 
-def test_what_training_writes_to_extras_is_not_there_before_it(make_task: Make, tmp_path: Path) -> None:
+def test_what_training_writes_to_extras_is_not_there_before_it(tmp_path: Path) -> None:
     """Steps are counted by an instance of the algorithm that trains nothing."""
-    learner = sampled(make_task(), tmp_path, Counting)
+    learner = sampled(small_task(), tmp_path, Counting)
     assert learner.trainer.extras["rounds"].tolist() == [0.0]
     learner.train(0)
     assert learner.trainer.extras["rounds"].tolist() == [1.0]

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.metrics import classification_metrics, figures_of_windows, next_token_metrics
+from tests.training.small import small_task
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -25,20 +25,20 @@ def test_default_metrics_against_scikit_learn(seed: int) -> None:
     assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, scores.argmax(1)))
 
 
-def test_default_metrics_of_a_regression_are_none(make_task: Callable[..., Task]) -> None:
+def test_default_metrics_of_a_regression_are_none() -> None:
     data = TensorDataset(torch.randn(20, 6), torch.randn(20, 3))
     found = build_learner(
-        make_task(train=data, test=data, loss=nn.functional.mse_loss), "dfedmdc", rank=0, seed=0
+        small_task(train=data, test=data, loss=nn.functional.mse_loss), "dfedmdc", rank=0, seed=0
     ).evaluate()
     assert found.accuracy is None
     assert found.metrics == {}
     assert found.test_loss > 0
 
 
-def test_evaluation_is_over_the_whole_test_set_in_eval_mode(make_task: Callable[..., Task]) -> None:
+def test_evaluation_is_over_the_whole_test_set_in_eval_mode() -> None:
     torch.manual_seed(5)
     test = TensorDataset(torch.randn(600, 6), torch.randint(0, 3, (600,)))
-    task = make_task(test=test, dropout=0.5)
+    task = small_task(test=test, dropout=0.5)
     learner = build_learner(task, "dfedmdc", rank=0, seed=0)
     learner.train(0)
     found = learner.evaluate()
@@ -52,11 +52,11 @@ def test_evaluation_is_over_the_whole_test_set_in_eval_mode(make_task: Callable[
     assert found.accuracy == found.metrics["accuracy"] == pytest.approx(accuracy_score(truth, probabilities.argmax(1)))
 
 
-def test_own_metrics(make_task: Callable[..., Task]) -> None:
+def test_own_metrics() -> None:
     def metrics(outputs: Any, targets: Any) -> dict[str, Any]:
         return {"error": (outputs.argmax(1) != targets).float().mean(), "count": len(targets)}
 
-    found = build_learner(make_task(metrics=metrics), "local", rank=0, seed=0).evaluate()
+    found = build_learner(small_task(metrics=metrics), "local", rank=0, seed=0).evaluate()
     assert found.accuracy is None
     assert found.metrics["count"] == 30.0
     assert all(type(value) is float for value in found.metrics.values())
@@ -72,9 +72,9 @@ class Pair(nn.Module):
         return {"hidden": hidden, "scores": self.fc(hidden)}
 
 
-def test_structured_outputs_are_joined(make_task: Callable[..., Task]) -> None:
+def test_structured_outputs_are_joined() -> None:
     test = TensorDataset(torch.randn(300, 6), torch.randint(0, 3, (300,)))
-    task = make_task(
+    task = small_task(
         model=Pair(),
         test=test,
         loss=lambda o, t: nn.functional.cross_entropy(o["scores"], t),

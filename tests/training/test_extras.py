@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
+from dpeer.training import Algorithm, Hyperparameters, TorchLearner, Trainer, build_learner
 from dpeer.training.flat import Extras
 from dpeer.training.split import Split
+from tests.training.small import gossip, small_task
 
-Make = Callable[..., Task]
 SIZE = 4
 H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
 RNG = np.random.default_rng(5)
@@ -62,9 +62,9 @@ def of(learner: TorchLearner) -> np.ndarray:
 
 
 @pytest.fixture
-def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
+def peers() -> Callable[..., list[TorchLearner]]:
     def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[TorchLearner]:
-        return [build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
+        return [build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
 
     return make
 
@@ -77,7 +77,7 @@ def weights() -> np.ndarray:
     return w
 
 
-def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of_them(peers: Any, gossip: Any) -> None:
+def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of_them(peers: Any) -> None:
     ours, without, w = peers(), peers(Plain), weights()
     expected = np.zeros((SIZE, 7))
     assert all((of(learner) == 0).all() for learner in ours)
@@ -121,15 +121,13 @@ def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
 # Under differential privacy.
 
 
-def private(
-    make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking
-) -> TorchLearner:
+def private(folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking) -> TorchLearner:
     session = ClientSession(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
-    return build_learner(make_task(), algorithm, H, rank=0, seed=0, session=session)
+    return build_learner(small_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
-def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:
-    ours = private(make_task, tmp_path / "ours", 1e-7, 0.05)
+def test_they_are_clipped_with_the_body_as_one_vector(tmp_path: Path) -> None:
+    ours = private(tmp_path / "ours", 1e-7, 0.05)
     start = ours.trainer.shared.data.double().numpy().copy()
     ours.train(0)
     update = ours.trainer.shared.data.double().numpy() - start
@@ -142,12 +140,12 @@ def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path:
     np.testing.assert_array_equal(ours.trainer.shared.data.double().numpy(), sent)
 
 
-def test_each_of_them_is_noised_as_much_as_a_parameter(make_task: Make, tmp_path: Path) -> None:
+def test_each_of_them_is_noised_as_much_as_a_parameter(tmp_path: Path) -> None:
     class Wide(Plain):
         def extras(self, split: Split) -> Mapping[str, int]:
             return {"c": 4000}
 
-    ours = private(make_task, tmp_path / "ours", 2.0, 0.5, Wide)
+    ours = private(tmp_path / "ours", 2.0, 0.5, Wide)
     ours.train(0)
     sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
     noise = sent[:4000]  # nothing was added to them

@@ -1,7 +1,6 @@
 """FedAdamW against its recursion, written down once more in numpy and float64; and what its options leave out."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
 from tests.training.sampling import sampled
+from tests.training.small import gossip, small_task
 
 Vector = NDArray[np.float64]
-Gossip = Callable[..., None]
-Make = Callable[..., Task]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
 A, B = slice(0, 6), slice(6, 9)
 BODY, HEAD = slice(0, 9), slice(9, 18)
@@ -109,7 +107,7 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CASES, ids=str)
-def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], gossip: Gossip) -> None:
+def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any]) -> None:
     """One full batch a step, other data on each peer; the last round uses what the two before have left."""
     found = learners(**options)
     gossip(found, ROUNDS)
@@ -125,7 +123,7 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], goss
         assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
 
 
-def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> None:
+def test_correcting_changes_nothing_where_there_is_no_noise() -> None:
     one, other = learners(), learners(correct=False, floor=1.0)
     for peers in (one, other):
         gossip(peers, ROUNDS)
@@ -142,7 +140,7 @@ def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
     assert learners(head=())[0].payload_bytes == 4 * (18 + 18 + 3)
 
 
-def test_after_a_round_that_was_sat_out_no_change_is_followed(gossip: Gossip) -> None:
+def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
     """The step is that of a peer with gamma = 0, until changes are averaged again."""
     peers, others = learners(), learners(gamma=0.0)
     gossip(peers, 2)
@@ -172,10 +170,10 @@ class Wide(nn.Module):
 
 
 @pytest.mark.parametrize("correct", [True, False])
-def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_task: Make, tmp_path: Path) -> None:
+def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_path: Path) -> None:
     """With sigma 2, C 0.5 and q N of 16 the noise's variance is 1 / 256; without the correction all of it is sent."""
     ours = sampled(
-        make_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
+        small_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
         options={"correct": correct}, hyper={"local_steps": 4},
     )  # fmt: skip
     for number in range(2):
@@ -188,9 +186,9 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_t
         assert ours.trainer.noise_std == 0.0
 
 
-def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
+def test_noise_is_finite_steps(tmp_path: Path) -> None:
     """The first squares are few: v without the noise is below zero for most values, and the floor bounds the steps."""
-    ours = sampled(make_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
+    ours = sampled(small_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
     before = ours.trainer.model.data.clone()
     ours.train(0)
     moved = (ours.trainer.model.data - before).abs() / ours.trainer.decayed(0.05)
@@ -199,13 +197,11 @@ def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "full"])
-def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
-    aggregate: str, make_task: Make, tmp_path: Path
-) -> None:
+def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(aggregate: str, tmp_path: Path) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
     session = ClientSession(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     options = {"aggregate": aggregate}
-    ours = build_learner(make_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
+    ours = build_learner(small_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
     for number in range(4):
         loss = ours.train(number)
         assert loss is not None

@@ -1,6 +1,5 @@
 """Finishing at home, against the same steps written down once more in numpy and float64."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
+from tests.training.small import gossip, small_task
 
 pytestmark = pytest.mark.slow
 
 Vector = NDArray[np.float64]
-MakeTask = Callable[..., Task]
-Gossip = Callable[..., None]
 SAMPLES, WIDTH, SEED = 22, 5, 3
 HEAD = slice(0, WIDTH + 1)
 """The head's values stand before the body's, so that they are not the end of what an algorithm shares."""
@@ -135,8 +133,8 @@ def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
     np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
 
 
-def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:
-    learner = build_learner(make_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
+def test_nothing_is_done_where_nothing_is_asked() -> None:
+    learner = build_learner(small_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
     learner.train(0)
     assert learner.fine_tune(0) is None
     assert learner.finish_rate is None
@@ -144,12 +142,12 @@ def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["local", "dfedsmdc", "ditto"])
-def test_no_neighbor_hears_of_it(algorithm: str, make_task: MakeTask, gossip: Gossip) -> None:
+def test_no_neighbor_hears_of_it(algorithm: str) -> None:
     """A run that goes on after it sends and evaluates what one without it does, to the bit."""
     runs = []
     for asked in ("head:1", "none"):
         h = Hyperparameters(batch_size=16, body_epochs=1, finish=asked)
-        peers = [build_learner(make_task(rank, dropout=0.2), algorithm, h, rank=rank, seed=0) for rank in range(3)]
+        peers = [build_learner(small_task(rank, dropout=0.2), algorithm, h, rank=rank, seed=0) for rank in range(3)]
         gossip(peers, 2)
         tuned = [peer.fine_tune(1) for peer in peers]
         assert all((one is None) == (asked == "none") for one in tuned)
@@ -161,10 +159,10 @@ def test_no_neighbor_hears_of_it(algorithm: str, make_task: MakeTask, gossip: Go
         assert one.kept_point == other.kept_point == ("trained" if algorithm == "local" else "mixed")
 
 
-def test_a_sparse_model_stays_sparse(make_task: MakeTask, gossip: Gossip) -> None:
+def test_a_sparse_model_stays_sparse() -> None:
     for finish in ("all:2", "head:2"):
         h = Hyperparameters(batch_size=16, finish=finish, weight_decay=0.1)
-        peers = [build_learner(make_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
+        peers = [build_learner(small_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
         gossip(peers, 2)
         for peer in peers:
             held = peer.algorithm.held()
@@ -177,12 +175,12 @@ def test_a_sparse_model_stays_sparse(make_task: MakeTask, gossip: Gossip) -> Non
             assert (found.values != peer.trainer.model.data).any()
 
 
-def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> None:
+def test_running_statistics_are_those_of_before_outside() -> None:
     def made() -> TorchLearner:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)))
         h = Hyperparameters(batch_size=16, finish="all:2")
-        return build_learner(make_task(model=model, head=("2",)), "dfedmdc", h, rank=0, seed=0)
+        return build_learner(small_task(model=model, head=("2",)), "dfedmdc", h, rank=0, seed=0)
 
     learner = made()
     learner.train(0)
@@ -196,9 +194,9 @@ def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> 
     assert learner.rows()[0] == learner.evaluate()
 
 
-def test_a_finished_model_that_is_not_finite_is_told(make_task: MakeTask) -> None:
+def test_a_finished_model_that_is_not_finite_is_told() -> None:
     h = Hyperparameters(finish="all:3", finish_lr=1e38, grad_clip=None)
-    learner = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    learner = build_learner(small_task(), "dfedavgm", h, rank=0, seed=0)
     learner.train(0)
     assert learner.finite
     learner.fine_tune(0)
@@ -206,11 +204,9 @@ def test_a_finished_model_that_is_not_finite_is_told(make_task: MakeTask) -> Non
 
 
 @pytest.mark.parametrize("point", ["trained", "mixed", "finished"])
-def test_the_best_model_may_be_of_each_point(
-    point: str, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Losses that are made up say which one is best; what is written is what the model was at that moment."""
-    task = make_task()
+    task = small_task()
     task.validation = task.test
     learner = build_learner(task, "dfedavgm", Hyperparameters(finish="all:1"), rank=0, seed=0, keep="best")
     order = [(number, when) for number in range(2) for when in ("trained", "mixed")] + [(1, "finished")]

@@ -26,12 +26,12 @@ from dpeer.training import (
     sam,
 )
 from dpeer.training.flat import Flat
+from dpeer.training.gradients import climbed
 from dpeer.training.minibatches import Batch
-from dpeer.training.sgd import sam_gradient
 from tests.thinning import every
 from tests.training.plain import DECAY, Plain
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 SEED, RANK, LR, PASS = 3, 2, 0.1, 4
 """PASS: minibatches of 16 of 50 samples."""
 
@@ -47,8 +47,8 @@ def learner(task: Task, algorithm: str = "dfedavgm", **changes: Any) -> TorchLea
 
 
 @pytest.fixture
-def pair(make_task: Make) -> tuple[Trainer, Plain]:
-    task = make_task(RANK)
+def pair() -> tuple[Trainer, Plain]:
+    task = small_task(RANK)
     theirs = Plain(task, RANK, SEED)
     return learner(task).trainer, theirs
 
@@ -99,15 +99,8 @@ def test_a_sam_of_no_radius_is_what_it_would_perturb() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-24, 1e-12, 1.0])
 def test_sam_never_perturbs_by_more_than_rho(size: float) -> None:
     flat = Flat("body", [("w", nn.Parameter(torch.zeros(100)))])
-    seen = []
-
-    def gradient() -> Tensor:
-        seen.append(flat.data.clone())
-        flat.grad.fill_(size)
-        return torch.zeros(())
-
-    sam_gradient(flat, gradient, 0.05, torch.empty(100))
-    assert torch.linalg.vector_norm(seen[1]) <= 0.05 * (1 + 1e-5)
+    with climbed(flat, torch.full((100,), size), 0.05, torch.empty(100)):
+        assert torch.linalg.vector_norm(flat.data) <= 0.05 * (1 + 1e-5)
     assert torch.equal(flat.data, torch.zeros(100))
 
 
@@ -144,8 +137,8 @@ def test_any_phase_any_optimizer_and_any_gradient(pair: tuple[Trainer, Plain]) -
 
 
 @pytest.mark.parametrize("how", ["by the setting", "by a step", "with SAM", "under a mask"])
-def test_adamw_is_torchs(how: str, make_task: Make) -> None:
-    task = make_task(RANK)
+def test_adamw_is_torchs(how: str) -> None:
+    task = small_task(RANK)
     theirs = Plain(task, RANK, SEED)
     setting = {} if how == "by a step" else {"optimizer": "adamw", "weight_decay": 0.1}
     ours = learner(task, **setting).trainer
@@ -172,12 +165,12 @@ def test_adamw_is_torchs(how: str, make_task: Make) -> None:
         assert not ours.model.data[~held].any()
 
 
-def test_adamw_starts_each_phase_from_zero(make_task: Make) -> None:
+def test_adamw_starts_each_phase_from_zero() -> None:
     """So that nothing but the model has to be kept for a resumed run, and none of an old body's steps move a new one.
 
     In a first step every value moves by the rate, whatever its gradient: so it does in the first of each round.
     """
-    ours = learner(make_task(), optimizer="adamw", body_lr=0.02, batch_size=1000, body_epochs=1, lr_decay=1.0)
+    ours = learner(small_task(), optimizer="adamw", body_lr=0.02, batch_size=1000, body_epochs=1, lr_decay=1.0)
     for number in range(3):
         before = ours.body.clone()
         ours.train(number)
@@ -187,8 +180,8 @@ def test_adamw_starts_each_phase_from_zero(make_task: Make) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(make_task: Make, optimizer: str) -> None:
-    ours = learner(make_task(RANK), optimizer=optimizer, grad_clip=0.3).trainer
+def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(optimizer: str) -> None:
+    ours = learner(small_task(RANK), optimizer=optimizer, grad_clip=0.3).trainer
     other = nn.Parameter(torch.zeros(3))
     beside = Flat("beside", [("w", other)])
 
@@ -211,8 +204,8 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(mak
     torch.testing.assert_close(other.detach().double(), twin.detach(), rtol=1e-4, atol=0)
 
 
-def test_an_empty_part_takes_nothing(make_task: Make) -> None:
-    ours = learner(make_task()).trainer
+def test_an_empty_part_takes_nothing() -> None:
+    ours = learner(small_task()).trainer
     ours.fit(ours.head, epochs=3, lr=LR, gradient=sam(0.3))
     assert (ours.gradients, ours.loss) == (0, None)
 
@@ -234,8 +227,8 @@ def test_flat_views_are_the_models_own_parameters() -> None:
 
 
 @pytest.mark.parametrize(("samples", "steps"), [(5, 3), (16, 1), (50, 7)])
-def test_local_steps_are_so_many_minibatches_whatever_the_data(make_task: Make, samples: int, steps: int) -> None:
-    task = make_task(RANK, samples=samples)
+def test_local_steps_are_so_many_minibatches_whatever_the_data(samples: int, steps: int) -> None:
+    task = small_task(RANK, samples=samples)
     theirs, ours = Plain(task, RANK, SEED), learner(task, body_epochs=5, local_steps=steps)
     calls: list[int] = []
     task.model.register_forward_hook(lambda _, given, __: calls.append(len(given[0])))
@@ -248,8 +241,8 @@ def test_local_steps_are_so_many_minibatches_whatever_the_data(make_task: Make, 
         assert_close(ours.trainer, theirs)
 
 
-def test_other_phases_are_scaled_by_their_epochs_and_rounded_up(make_task: Make) -> None:
-    task = make_task(RANK)
+def test_other_phases_are_scaled_by_their_epochs_and_rounded_up() -> None:
+    task = small_task(RANK)
     theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=3, head_epochs=2, local_steps=7)
     ours.train(0)
     theirs.run("head", math.ceil(7 * 2 / 3), 0.2, part="fc")
@@ -257,7 +250,7 @@ def test_other_phases_are_scaled_by_their_epochs_and_rounded_up(make_task: Make)
     assert_close(ours.trainer, theirs)
 
     def minibatches(algorithm: str, *, finish: bool = False, **changes: Any) -> int:
-        task = make_task(RANK)
+        task = small_task(RANK)
         ours = learner(task, algorithm, body_epochs=2, local_steps=7, **changes)
         calls: list[None] = []
         task.model.register_forward_hook(lambda *_: calls.append(None))
@@ -272,10 +265,10 @@ def test_other_phases_are_scaled_by_their_epochs_and_rounded_up(make_task: Make)
     assert minibatches("fedrod") == 7
 
 
-def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer(make_task: Make) -> None:
+def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer() -> None:
     """With a learning rate too small to matter, each minibatch has the loss that the model has on it now."""
     for steps, counted in ((3, slice(0, 3)), (10, slice(6, 10))):
-        task = make_task(RANK)
+        task = small_task(RANK)
         theirs = Plain(task, RANK, SEED)
         rows = torch.cat(list(theirs.batches("model", steps))[counted])
         expected = cross_entropy(theirs.model(theirs.x[rows]), theirs.y[rows]).item()
@@ -292,8 +285,8 @@ def binds_sometimes(norms: list[float]) -> bool:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3])
-def test_grad_clip_is_pytorchs_on_the_gradient_of_the_step(make_task: Make, rho: float) -> None:
-    task = make_task(RANK)
+def test_grad_clip_is_pytorchs_on_the_gradient_of_the_step(rho: float) -> None:
+    task = small_task(RANK)
     theirs = Plain(task, RANK, SEED)
     ours = learner(task, "dfedsam", body_epochs=2, grad_clip=CLIP, rho=rho, weight_decay=0.05)
     gradient = (lambda rows: theirs.sam(rows, rho, theirs.gradient)) if rho else None
@@ -304,8 +297,8 @@ def test_grad_clip_is_pytorchs_on_the_gradient_of_the_step(make_task: Make, rho:
     assert_close(ours.trainer, theirs)
 
 
-def test_grad_clip_is_of_each_phases_own_parameters(make_task: Make) -> None:
-    task = make_task(RANK)
+def test_grad_clip_is_of_each_phases_own_parameters() -> None:
+    task = small_task(RANK)
     theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=2, head_epochs=2, grad_clip=CLIP)
     ours.train(0)
     theirs.run("head", 2 * PASS, 0.2, part="fc", clip=CLIP)
@@ -314,8 +307,8 @@ def test_grad_clip_is_of_each_phases_own_parameters(make_task: Make) -> None:
     assert_close(ours.trainer, theirs)
 
 
-def test_dittos_pull_is_clipped_with_the_gradient(make_task: Make) -> None:
-    task = make_task(RANK)
+def test_dittos_pull_is_clipped_with_the_gradient() -> None:
+    task = small_task(RANK)
     shared, personal = Plain(task, RANK, SEED), Plain(task, RANK, SEED)
     ours = learner(task, "ditto", body_epochs=2, grad_clip=CLIP, ditto_lambda=2.0)
     for number in range(2):
@@ -342,9 +335,9 @@ def test_dittos_pull_is_clipped_with_the_gradient(make_task: Make) -> None:
     ("algorithm", "changes"),
     [(name, {}) for name in ALGORITHMS] + [("dfedsmdc", {"sam": sam}) for sam in ("head", "both")],
 )
-def test_gradients_are_counted_as_foretold(make_task: Make, algorithm: str, changes: dict[str, Any]) -> None:
+def test_gradients_are_counted_as_foretold(algorithm: str, changes: dict[str, Any]) -> None:
     """As many gradients as samples went forward through the model, and as `Algorithm.gradients` says."""
-    task = make_task(RANK)
+    task = small_task(RANK)
     ours = learner(task, algorithm, body_epochs=3, head_epochs=2, **changes)
     forward: list[int] = []
     task.model.register_forward_hook(lambda _, given, __: forward.append(len(given[0])))
@@ -365,9 +358,9 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", every(2, ALGORITHMS))
-def test_its_settings_are_those_that_matter_to_an_algorithm(make_task: Make, algorithm: str) -> None:
+def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> None:
     def outcome(**changes: Any) -> tuple[Tensor, float]:
-        ours = learner(make_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
+        ours = learner(small_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
         ours.train(0)
         ours.release(0)
         ours.mix({}, {RANK: 1.0}) if ours.shares else None

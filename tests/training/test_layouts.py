@@ -1,6 +1,5 @@
 """Tensors of unusual layout in a task's model: taken, or refused in one line that says what would be right."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-
-Make = Callable[..., Task]
+from tests.training.small import small_task
 
 
 class Net(nn.Module):
@@ -35,19 +33,14 @@ class Net(nn.Module):
     "tensor",
     [
         torch.ones(2, 3, dtype=torch.complex64),
-        torch.ones(3, dtype=torch.int8),
         torch.ones(3, dtype=torch.bfloat16),
-        torch.tensor(True),
         torch.empty(0, 4),
         torch.arange(6.0).view(2, 3).T,
-        nn.Parameter(torch.ones(2, dtype=torch.complex64), requires_grad=False),
     ],
-    ids=["complex", "int8", "bfloat16", "flag", "empty", "transposed", "frozen complex"],
+    ids=["complex", "bfloat16", "empty", "transposed"],
 )
-def test_dense_tensors_of_any_type_are_trained_beside_and_saved(
-    make_task: Make, tmp_path: Path, tensor: Tensor
-) -> None:
-    first, second = (learner(make_task(model=Net(extra=tensor.clone()))) for _ in range(2))
+def test_dense_tensors_of_any_type_are_trained_beside_and_saved(tmp_path: Path, tensor: Tensor) -> None:
+    first, second = (learner(small_task(model=Net(extra=tensor.clone()))) for _ in range(2))
     first.train(0)
     first.save(tmp_path)
     second.load(tmp_path)
@@ -67,19 +60,19 @@ class Words(nn.Module):
         return out
 
 
-def of_words(make_task: Make, *, sparse: bool, **changes: Any) -> TorchLearner:
+def of_words(*, sparse: bool, **changes: Any) -> TorchLearner:
     torch.manual_seed(3)
     model, words = Words(sparse), torch.randint(12, (40, 5))
     data = TensorDataset(words, words[:, 0] % 3)
-    return learner(make_task(model=model, train=data, test=data), **changes)
+    return learner(small_task(model=model, train=data, test=data), **changes)
 
 
 def learner(task: Task, **changes: Any) -> TorchLearner:
     return build_learner(task, "dfedsmdc", Hyperparameters(body_epochs=1, batch_size=16), rank=0, seed=0, **changes)
 
 
-def test_sparse_gradients_train_as_dense_ones_do(make_task: Make) -> None:
-    sparse, dense = (of_words(make_task, sparse=sparse) for sparse in (True, False))
+def test_sparse_gradients_train_as_dense_ones_do() -> None:
+    sparse, dense = (of_words(sparse=sparse) for sparse in (True, False))
     before = dense.body.clone()
     assert sparse.train(0) == pytest.approx(dense.train(0))
     torch.testing.assert_close(sparse.body, dense.body)

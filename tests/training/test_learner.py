@@ -13,17 +13,17 @@ from torch import nn
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer.learner import Learner
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=2, batch_size=16)
 
 
 @pytest.fixture
-def make(make_task: Make) -> Callable[..., TorchLearner]:
+def make() -> Callable[..., TorchLearner]:
     def learner(rank: int = 0, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
         keep = changes.pop("keep", "last")
-        return build_learner(make_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
+        return build_learner(small_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
 
     return learner
 
@@ -69,22 +69,6 @@ def test_nothing_of_the_head_is_released(make: Callable[..., TorchLearner]) -> N
         learner.mix({}, {0: 1.0})
 
 
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        (payload_of(np.ones(56)), None),
-        (payload_of(np.ones(24)) + payload_of(np.ones(32)), None),
-        (payload_of(np.full(56, 3e38)), None),
-        (payload_of(np.ones(57)), "wrong-size"),
-        ([b"x" * 2, b"x" * 222], "wrong-size"),
-        (payload_of([*np.ones(55), np.nan]), "not-finite"),
-        (payload_of([np.inf, -np.inf, *np.ones(54)]), "not-finite"),
-    ],
-)
-def test_check(make: Callable[..., TorchLearner], payload: Any, reason: str | None) -> None:
-    assert make().check(1, payload) == reason
-
-
 def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., TorchLearner]) -> None:
     rng = np.random.default_rng(0)
     others = {rank: rng.normal(size=56).astype(np.float32) for rank in (3, 0, 7)}
@@ -105,19 +89,6 @@ def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., T
     np.testing.assert_allclose(learner.body.numpy(), exact, rtol=0, atol=1e-6)
 
 
-def test_mix_gives_the_same_bits_however_a_payload_is_cut(make: Callable[..., TorchLearner]) -> None:
-    values = np.random.default_rng(1).normal(size=56).astype(np.float32).tobytes()
-    unaligned = memoryview(b"." + values)[1:]
-    results = []
-    for payload in ([values], [unaligned], [values[:12], values[12:96], b"", values[96:]]):
-        learner = make(0)
-        learner.release(0)
-        learner.mix({1: payload}, {0: 1 / 3, 1: 2 / 3})
-        results.append(learner.body)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
-
-
 def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., TorchLearner]) -> None:
     learner = make(0)
     head = learner.trainer.head.data.clone()
@@ -133,21 +104,21 @@ def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., T
 # Training.
 
 
-def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
+def test_diverging_is_told_by_the_loss() -> None:
     wild = Hyperparameters(body_lr=1e30, head_lr=1e30, batch_size=16, grad_clip=None)
-    learner = build_learner(make_task(), "dfedmdc", wild, rank=0, seed=0)
+    learner = build_learner(small_task(), "dfedmdc", wild, rank=0, seed=0)
     losses = [learner.train(number) for number in range(2)]
     assert isinstance(losses[-1], float)
     assert not math.isfinite(losses[-1])
     assert learner.check(1, learner.release(1) or []) == "not-finite"
 
 
-def test_training_nothing_has_no_loss(make_task: Make) -> None:
+def test_training_nothing_has_no_loss() -> None:
     idle = Hyperparameters().model_copy(update={"body_epochs": 0, "head_epochs": 0})
-    assert build_learner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
+    assert build_learner(small_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
 
 
-def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
+def test_interrupt_stops_between_two_minibatches() -> None:
     calls = 0
 
     def loss(outputs: Any, targets: Any) -> Any:
@@ -157,7 +128,7 @@ def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
             learner.interrupt()
         return nn.functional.cross_entropy(outputs, targets)
 
-    learner = build_learner(make_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
+    learner = build_learner(small_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
     with pytest.raises(Interrupted):
         learner.train(0)
     # 4 head steps, then one SAM step of two gradients: the step under way is finished, none is begun.
@@ -170,75 +141,20 @@ def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
 # Files.
 
 
-class Counting(nn.Module):
-    """A head with a buffer that training changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(6, 4)
-        self.norm = nn.BatchNorm1d(4)
-        self.fc = nn.Linear(4, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.fc(self.norm(self.body(x)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algorithm", "kind"),
-    [
-        ("dfedsmdc", "dropout"),
-        ("dfedsmdc", "batchnorm"),
-    ],
-)
-def test_a_resumed_run_continues_with_the_same_bits(
-    make_task: Make, gossip: Callable[..., None], tmp_path: Path, algorithm: str, kind: str
-) -> None:
-    def peers() -> list[TorchLearner]:
-        found = []
-        for rank in range(3):
-            task = make_task(rank, dropout=0.5 * (kind == "dropout"))
-            torch.manual_seed(0)
-            if kind == "batchnorm":
-                task = Task(Counting(), ("norm", "fc"), task.train, task.test, validation=task.test)
-            task.validation = task.test
-            found.append(build_learner(task, algorithm, H, rank=rank, seed=0, keep="best"))
-        return found
-
-    whole, first, resumed = peers(), peers(), peers()
-    gossip(whole, 5, evaluate=True)
-    gossip(first, 2, evaluate=True)
-    for learner, fresh in zip(first, resumed, strict=True):
-        folder = tmp_path / f"{learner.trainer.rank}"
-        folder.mkdir()
-        learner.save(folder)
-        fresh.load(folder)
-    gossip(resumed, 3, start=2, evaluate=True)
-    for a, b in zip(whole, resumed, strict=True):
-        assert torch.equal(everything(a), everything(b))
-        assert a.evaluate() == b.evaluate()
-        assert a.best_round == b.best_round is not None
-        a.write_model(tmp_path / "a")
-        b.write_model(tmp_path / "b")
-        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_write_model_loads_into_the_users_own_model(
-    make: Callable[..., TorchLearner], make_task: Make, tmp_path: Path
-) -> None:
+def test_write_model_loads_into_the_users_own_model(make: Callable[..., TorchLearner], tmp_path: Path) -> None:
     learner = make()
     learner.train(0)
     learner.write_model(tmp_path / "model.safetensors")
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
-    model = make_task().model
+    model = small_task().model
     model.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert torch.equal(torch.cat([p.detach().reshape(-1) for p in model.parameters()]), everything(learner))
 
 
-def test_write_model_with_tied_head(make_task: Make, tmp_path: Path) -> None:
+def test_write_model_with_tied_head(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     model[2].weight = model[1].weight
-    learner = build_learner(make_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
+    learner = build_learner(small_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
     learner.train(0)
     assert model[2].weight is model[1].weight
     learner.write_model(tmp_path / "m")
@@ -246,9 +162,9 @@ def test_write_model_with_tied_head(make_task: Make, tmp_path: Path) -> None:
     assert torch.equal(saved["1.weight"], saved["2.weight"])
 
 
-def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept(make_task: Make) -> None:
+def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:
     """Where not every round is evaluated, the model of an earlier one may first be measured then."""
-    task = make_task()
+    task = small_task()
     task.validation = task.test
     learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
     learner.train(0)

@@ -1,3 +1,5 @@
+"""Tasks of files, modules and examples: how they are imported, and what they find."""
+
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -8,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import DpeerError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training import Choices, Task, build_learner, load_task
+from tests.training.small import gossip
 
 GOOD = """
     import numpy, random, torch
@@ -38,15 +41,6 @@ def write(tmp_path: Path) -> Write:
         return str(path)
 
     return file
-
-
-def refused(spec: str, message: str, error: type[DpeerError] = TaskError, **changes: object) -> DpeerError:
-    arguments: dict[str, object] = {"rank": 0, "size": 4, "seed": 0, "options": {}} | changes
-    with pytest.raises(error) as caught:
-        load_task(spec, **arguments)
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 2
-    return caught.value
 
 
 def test_a_file(write: Write) -> None:
@@ -87,7 +81,6 @@ def test_a_module_in_the_current_folder(write: Write, tmp_path: Path, monkeypatc
     write(GOOD, "dpeer_test_package/tasks.py")
     monkeypatch.chdir(tmp_path)
     assert type(load_task("dpeer_test_package.tasks:task", 0, 2, 0)) is Task
-    refused("dpeer_test_package.nothing:task", "cannot be imported: ModuleNotFoundError")
 
 
 LEAVING = """
@@ -116,12 +109,10 @@ def test_a_task_finds_none_of_the_defaults_that_another_has_left(write: Write) -
         assert torch.is_grad_enabled()
 
 
-def test_failing_imports_tell_and_can_be_mended(write: Write) -> None:
-    refused(write("import dpeer_no_such_module") + ":task", "ModuleNotFoundError: No module named 'dpeer_no_such")
-    refused(write("def task(:") + ":task", "SyntaxError: invalid syntax.*my_task.py, line 1")
-    refused(write("raise SystemExit(3)") + ":task", "SystemExit: 3")
-    error = refused(write("1 / 0") + ":task", "cannot be imported: ZeroDivisionError: division by zero")
-    assert isinstance(error.__cause__, ZeroDivisionError)
+def test_a_failing_import_can_be_mended(write: Write) -> None:
+    with pytest.raises(TaskError) as caught:
+        load_task(write("1 / 0") + ":task", 0, 4, 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert type(load_task(write(GOOD) + ":task", 0, 2, 0)) is Task
 
 
@@ -141,7 +132,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "bring_your_own_task.py"
 SPEC = f"{EXAMPLE}:task"
 
 
-def test_it_learns(gossip: Callable[..., None]) -> None:
+def test_it_learns() -> None:
     assert importlib.util.find_spec("sklearn")
     learners = [build_learner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
     assert len({learner.digest for learner in learners}) == 1

@@ -1,6 +1,6 @@
 """The hook after mixing: when it is called, what it is to a private release, and that a resumed run has what it did."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer, build_learner
+from dpeer.training import Algorithm, Hyperparameters, TorchLearner, Trainer, build_learner
 from dpeer.training.mixing import guard, private
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
 CLIP, SIZE = 0.05, 3
 
@@ -41,8 +41,8 @@ class Released(Adjusting):
     mixed_uses_data = False
 
 
-def test_it_is_called_after_mixing_with_what_mixing_gave(make_task: Make, gossip: Any) -> None:
-    ours = [build_learner(make_task(rank), Adjusting, H, rank=rank, seed=0) for rank in range(SIZE)]
+def test_it_is_called_after_mixing_with_what_mixing_gave() -> None:
+    ours = [build_learner(small_task(rank), Adjusting, H, rank=rank, seed=0) for rank in range(SIZE)]
     for number in range(2):
         for learner in ours:
             learner.train(number)
@@ -60,11 +60,11 @@ def test_it_is_called_after_mixing_with_what_mixing_gave(make_task: Make, gossip
     assert [len(learner.algorithm.seen) for learner in ours] == [2] * SIZE
 
 
-def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
+def test_it_is_not_called_where_nothing_was_mixed() -> None:
     class Alone(Adjusting):
         shares = "nothing"
 
-    sits, alone = (build_learner(make_task(), algorithm, H, rank=0, seed=0) for algorithm in (Adjusting, Alone))
+    sits, alone = (build_learner(small_task(), algorithm, H, rank=0, seed=0) for algorithm in (Adjusting, Alone))
     sits.sit_out(0)
     alone.train(0)
     alone.release(0)
@@ -72,9 +72,9 @@ def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
     assert sits.algorithm.seen == alone.algorithm.seen == []
 
 
-def protected(make_task: Make, folder: Path, algorithm: type[Algorithm], *, resume: bool = False) -> TorchLearner:
+def protected(folder: Path, algorithm: type[Algorithm], *, resume: bool = False) -> TorchLearner:
     session = ClientSession(Guarantee(1e-7, CLIP, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return build_learner(make_task(), algorithm, H, rank=0, seed=0, session=session)
+    return build_learner(small_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def values(payload: Any) -> np.ndarray:
@@ -88,9 +88,9 @@ def body(learner: TorchLearner) -> np.ndarray:
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("algorithm", [Adjusting, Released])
 def test_only_what_it_made_of_releases_alone_is_no_part_of_the_next_update(
-    algorithm: type[Algorithm], resumed: bool, make_task: Make, tmp_path: Path
+    algorithm: type[Algorithm], resumed: bool, tmp_path: Path
 ) -> None:
-    ours = protected(make_task, tmp_path / "ledger", algorithm)
+    ours = protected(tmp_path / "ledger", algorithm)
     ours.train(0)
     first = values(ours.release(0))
     ours.mix({}, {0: 1.0})
@@ -98,7 +98,7 @@ def test_only_what_it_made_of_releases_alone_is_no_part_of_the_next_update(
     if resumed:
         (tmp_path / "checkpoint").mkdir()
         ours.save(tmp_path / "checkpoint")
-        ours = protected(make_task, tmp_path / "ledger", algorithm, resume=True)
+        ours = protected(tmp_path / "ledger", algorithm, resume=True)
         ours.load(tmp_path / "checkpoint")
         np.testing.assert_allclose(body(ours), first + 1, rtol=0, atol=1e-6)
     base = first + 1 if algorithm is Released else first
@@ -161,10 +161,10 @@ class Replaced(Public):
 Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
 
 
-def protected_facts(make_task: Make, algorithm: type[Algorithm], folder: Path) -> TorchLearner:
+def protected_facts(algorithm: type[Algorithm], folder: Path) -> TorchLearner:
     resume = (folder / "ledger.jsonl").exists()
     session = ClientSession(Guarantee(1e-3, 1.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return build_learner(make_task(), algorithm, H_FACTS, rank=0, seed=0, session=session)
+    return build_learner(small_task(), algorithm, H_FACTS, rank=0, seed=0, session=session)
 
 
 def largest_sent(learner: TorchLearner, number: int = 0) -> float:
@@ -177,10 +177,8 @@ def largest_sent(learner: TorchLearner, number: int = 0) -> float:
 
 
 @pytest.mark.parametrize("algorithm", [MixedIn, Helped, Replaced])
-def test_a_promise_holds_for_the_class_that_makes_it_alone(
-    algorithm: type[Algorithm], make_task: Make, tmp_path: Path
-) -> None:
-    one = protected_facts(make_task, algorithm, tmp_path)
+def test_a_promise_holds_for_the_class_that_makes_it_alone(algorithm: type[Algorithm], tmp_path: Path) -> None:
+    one = protected_facts(algorithm, tmp_path)
     assert largest_sent(one) < 3
     assert largest_sent(one, 1) < 3
     assert one.body.max() == SECRET, "mixed was called"
@@ -206,20 +204,20 @@ class Personal(Plain):
         self.peer.body.data.copy_(self.own)
 
 
-def test_what_restore_writes_to_the_body_is_no_base(make_task: Make, tmp_path: Path) -> None:
-    first = protected_facts(make_task, Personal, tmp_path / "ledger")
+def test_what_restore_writes_to_the_body_is_no_base(tmp_path: Path) -> None:
+    first = protected_facts(Personal, tmp_path / "ledger")
     assert largest_sent(first) < 3
     body = first.body
     (tmp_path / "saved").mkdir()
     first.save(tmp_path / "saved")
-    second = protected_facts(make_task, Personal, tmp_path / "ledger")
+    second = protected_facts(Personal, tmp_path / "ledger")
     second.load(tmp_path / "saved")
     assert torch.equal(second.body, body)
     assert largest_sent(second, 1) < 3
 
 
-def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = protected_facts(make_task, Plain, tmp_path)
+def test_what_is_clipped_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = protected_facts(Plain, tmp_path)
     real, shared = private.privatize, []
 
     def privatize(base: Any, body: Any, *rest: Any, **more: Any) -> Any:
@@ -231,10 +229,8 @@ def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch:
     assert shared == [False]
 
 
-def test_the_base_is_the_mix_whoever_writes_to_the_body(
-    make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, real = protected_facts(make_task, Plain, tmp_path), guard.weighted_sum
+def test_the_base_is_the_mix_whoever_writes_to_the_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, real = protected_facts(Plain, tmp_path), guard.weighted_sum
 
     def mix(*arguments: Any) -> bool:
         found = real(*arguments)
@@ -263,8 +259,8 @@ class Thawing(Plain):
 
 
 @pytest.mark.parametrize("algorithm", [Extending, Coding, Thawing])
-def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], make_task: Make) -> None:
-    task = make_task()
+def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm]) -> None:
+    task = small_task()
     task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
     with pytest.raises(AlgorithmError):
         build_learner(task, algorithm, H_FACTS, rank=0, seed=0)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.training import Task, TorchLearner
 from tests.training.cases import made
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 Peer = Callable[..., TorchLearner]
 
 
@@ -40,11 +40,11 @@ class Normed(nn.Module):
 
 
 @pytest.fixture
-def peer(make_task: Make) -> Peer:
+def peer() -> Peer:
     def make(
         algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any
     ) -> TorchLearner:
-        found = make_task(samples=samples)
+        found = small_task(samples=samples)
         torch.manual_seed(0)
         task = Task(model(), ("norm", "fc"), found.train, found.test)
         settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finetune_epochs": 2}

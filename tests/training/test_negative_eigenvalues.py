@@ -1,7 +1,5 @@
 """Disagreement of peers on graphs whose mixing matrix has eigenvalues far below zero: no algorithm may feed it."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -12,8 +10,8 @@ from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
 from dpeer.training.algorithms import ALGORITHMS
 from tests.thinning import only
+from tests.training.small import gossip
 
-Gossip = Callable[..., None]
 EXCHANGING = sorted(name for name in ALGORITHMS if find_algorithm(name).shares != "nothing" and name != "dis-pfl")
 """Masks of dis-pfl differ from peer to peer, and so do its bodies, whatever the graph."""
 ADAMW = {"fedadamw", "localadamw", "fafed", "fedlada", "fedopt"}
@@ -34,7 +32,7 @@ def task(rank: int, classes: bool) -> Task:
     return Task(model=model, head=("1",), train=data, test=data, loss=None if classes else half_square)
 
 
-def disagreements(algorithm: str, graph: str, size: int, rounds: int, gossip: Gossip) -> list[float]:
+def disagreements(algorithm: str, graph: str, size: int, rounds: int) -> list[float]:
     """After each round, the root mean squared distance of the bodies from their mean."""
     weights = "best-constant" if graph == "ring" else None
     built = build(graph, size, **({} if weights is None else {"weights": weights}))
@@ -63,12 +61,12 @@ def bounded(found: list[float]) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", only(["fedadamw", "fafed", "scaffold", "ditto", "dfedmdc"], EXCHANGING))
-def test_disagreement_stays_bounded_on_a_ring_with_the_best_constant_weights(algorithm: str, gossip: Gossip) -> None:
+def test_disagreement_stays_bounded_on_a_ring_with_the_best_constant_weights(algorithm: str) -> None:
     """The smallest eigenvalue is -0.745."""
-    assert bounded(disagreements(algorithm, "ring", 8, 40, gossip))
+    assert bounded(disagreements(algorithm, "ring", 8, 40))
 
 
 @pytest.mark.parametrize("graph", only(["torus"], ["torus", "hypercube", "exponential"]))
-def test_fedadamw_stays_bounded_over_sixty_rounds(graph: str, gossip: Gossip) -> None:
+def test_fedadamw_stays_bounded_over_sixty_rounds(graph: str) -> None:
     """The smallest eigenvalues are -0.6, -0.6 and -0.27; -1 / (1 + 2 gamma) is -0.5."""
-    assert bounded(disagreements("fedadamw", graph, 16, 60, gossip))
+    assert bounded(disagreements("fedadamw", graph, 16, 60))

@@ -1,23 +1,21 @@
 """The algorithm that docs/algorithms.md writes, as it is printed there, against torch.optim in float64."""
 
-import copy
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Task, build_learner, find_algorithm
+from dpeer.training import Hyperparameters, build_learner, find_algorithm
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.batch_loader import batch_order
+from tests.training.plain import Plain
+from tests.training.small import gossip, small_task
 
-Make = Callable[..., Task]
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"
-SIZE, SEED, ROUNDS = 3, 4, 2
+SIZE, SEED, ROUNDS, PASS = 3, 4, 2, 3
+"""PASS: minibatches of 16 of 40 samples."""
 H = Hyperparameters(
     body_lr=0.1, head_lr=0.2, momentum=0.9, lr_decay=0.9, body_epochs=3, head_epochs=2, batch_size=16, grad_clip=None
 )
@@ -33,43 +31,30 @@ def printed(tmp_path: Path) -> str:
     return f"{path}:FedProx"
 
 
-class Plain:
-    """A peer in float64: two optimizers, and the penalty added to the loss."""
+def plain_round(plain: Plain, number: int, mu: float) -> None:
+    """First the head; then the body, with the gradient of the penalty."""
+    plain.run("head", 2 * PASS, H.head_lr, part="fc", number=number)
+    moving = plain.parameters("body")
+    began = [p.detach().clone() for p in moving]
 
-    def __init__(self, task: Task, rank: int, mu: float) -> None:
-        self.rank, self.mu, self.model = rank, mu, copy.deepcopy(task.model).double()
-        self.x, self.y = task.train.tensors[0].double(), task.train.tensors[1]
+    def pulled(rows: Tensor) -> list[Tensor]:
+        found = zip(plain.gradient(rows, "body"), moving, began, strict=True)
+        return [g + mu * (p.detach() - q) for g, p, q in found]
 
-    def parameters(self, part: str) -> list[Tensor]:
-        return [p for name, p in self.model.named_parameters() if name.startswith(part)]
-
-    def run(self, phase: str, part: str, epochs: int, lr: float, number: int, mu: float) -> None:
-        moving = self.parameters(part)
-        began = [p.detach().clone() for p in moving]
-        optimizer = torch.optim.SGD(moving, lr=lr * H.lr_decay**number, momentum=H.momentum)
-        for epoch in range(epochs):
-            for rows in batch_order(len(self.x), SEED, self.rank, number, phase, epoch).split(H.batch_size):
-                penalty = sum(((p - q) ** 2).sum() for p, q in zip(moving, began, strict=True))
-                optimizer.zero_grad()
-                (cross_entropy(self.model(self.x[rows]), self.y[rows]) + mu / 2 * penalty).backward()
-                optimizer.step()
-
-    def train(self, number: int) -> None:
-        self.run("head", "fc", H.head_epochs, H.head_lr, number, 0.0)
-        self.run("body", "body", H.body_epochs, H.body_lr, number, self.mu)
+    plain.run("body", 3 * PASS, H.body_lr, part="body", number=number, gradient=pulled)
 
 
 @pytest.mark.parametrize("options", [{}, {"mu": 1.5}])
-def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any], make_task: Make, gossip: Any) -> None:
-    tasks = [make_task(rank, samples=40) for rank in range(SIZE)]
-    plains = [Plain(task, rank, options.get("mu", 0.1)) for rank, task in enumerate(tasks)]
+def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any]) -> None:
+    tasks = [small_task(rank, samples=40) for rank in range(SIZE)]
+    plains = [Plain(task, rank, SEED) for rank, task in enumerate(tasks)]
     learners = [
         build_learner(task, printed, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
     ]
     gossip(learners, ROUNDS)
     for number in range(ROUNDS):
         for plain in plains:
-            plain.train(number)
+            plain_round(plain, number, options.get("mu", 0.1))
         for parameters in zip(*(plain.parameters("body") for plain in plains), strict=True):
             mean = torch.stack([p.detach() for p in parameters]).mean(dim=0)
             for parameter in parameters:
@@ -80,10 +65,10 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any], make_t
     assert learners[0].head_parameters == 27
 
 
-def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str, make_task: Make, gossip: Any) -> None:
+def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str) -> None:
     def run(algorithm: str, options: dict[str, Any]) -> Tensor:
         learners = [
-            build_learner(make_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
+            build_learner(small_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
         ]
         gossip(learners, ROUNDS)
         return torch.stack([learner.trainer.model.data for learner in learners])

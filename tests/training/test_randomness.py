@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -13,8 +12,9 @@ import torch
 from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.randomness import LOCK, Purpose, stream, undisturbed
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
+from dpeer.training.randomness import LOCK, undisturbed
+from tests.training.small import small_task
 
 H = Hyperparameters(body_epochs=2, batch_size=16)
 
@@ -40,13 +40,13 @@ def bits(learner: TorchLearner) -> torch.Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numpy", "random", "mixed"])
-def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Task], kind: str) -> None:
+def test_threads_give_the_bits_of_one_after_another(kind: str) -> None:
     def peers() -> list[TorchLearner]:
         found = []
         for rank in range(4):
             # Mixed: two draw and two do not; these run beside the others.
             dropout = 0.5 if kind == "dropout" or (kind == "mixed" and rank % 2) else 0.0
-            task = make_task(rank, dropout=dropout)
+            task = small_task(rank, dropout=dropout)
             if kind in ("numpy", "random"):
                 task.train = Drawing(task.train, kind)
             found.append(build_learner(task, "dfedsmdc", H, rank=rank, seed=0))
@@ -69,10 +69,10 @@ def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Tas
         assert torch.equal(bits(a), bits(b))
 
 
-def test_what_the_process_drew_before_does_not_matter(make_task: Callable[..., Task]) -> None:
+def test_what_the_process_drew_before_does_not_matter() -> None:
     results = []
     for noise in (1, 2):
-        learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+        learner = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
         for number in range(3):
             torch.manual_seed(noise)
             learner.train(number)
@@ -80,11 +80,11 @@ def test_what_the_process_drew_before_does_not_matter(make_task: Callable[..., T
     assert torch.equal(*results)
 
 
-def test_dropout_differs_between_ranks_and_rounds(make_task: Callable[..., Task]) -> None:
+def test_dropout_differs_between_ranks_and_rounds() -> None:
     masks = []
 
     def run(rank: int, number: int) -> None:
-        learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
+        learner = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
         first: list[torch.Tensor] = []
         learner.trainer.module.drop.register_forward_hook(lambda _m, _i, out: first.append(out.detach() == 0))
         learner.train(number)
@@ -111,11 +111,11 @@ class Meeting(Dataset[Any]):
         return self.data[index]
 
 
-def test_tasks_that_do_not_draw_train_at_the_same_time(make_task: Callable[..., Task]) -> None:
+def test_tasks_that_do_not_draw_train_at_the_same_time() -> None:
     barrier = threading.Barrier(2)
     learners, datasets = [], []
     for rank in range(2):
-        task = make_task(rank)
+        task = small_task(rank)
         datasets.append(Meeting(task.train, barrier))
         task.train = datasets[-1]
         learners.append(build_learner(task, "dfedmdc", H, rank=rank, seed=0))
@@ -131,13 +131,11 @@ def test_tasks_that_do_not_draw_train_at_the_same_time(make_task: Callable[..., 
     assert np.random.get_state()[1].tolist() == before[2]
 
 
-def test_tasks_that_say_they_do_not_draw_train_at_the_same_time_from_the_first_round(
-    make_task: Callable[..., Task],
-) -> None:
+def test_tasks_that_say_they_do_not_draw_train_at_the_same_time_from_the_first_round() -> None:
     barrier = threading.Barrier(2)
     learners = []
     for rank in range(2):
-        task = replace(make_task(rank), draws=False)
+        task = replace(small_task(rank), draws=False)
         task.train = Meeting(task.train, barrier)
         task.train.open = True
         learners.append(build_learner(task, "dfedmdc", H, rank=rank, seed=0))
@@ -146,33 +144,33 @@ def test_tasks_that_say_they_do_not_draw_train_at_the_same_time_from_the_first_r
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda learner: learner.train(0), learners))
     assert torch.equal(torch.get_rng_state(), before), "nobody has seeded them"
-    plain = build_learner(make_task(1), "dfedmdc", H, rank=1, seed=0)
+    plain = build_learner(small_task(1), "dfedmdc", H, rank=1, seed=0)
     plain.train(0)
     assert torch.equal(bits(learners[1]), bits(plain))
 
 
 @pytest.mark.parametrize("call", ["train", "evaluate"])
-def test_a_task_that_draws_but_says_it_does_not_is_refused(make_task: Callable[..., Task], call: str) -> None:
-    task = replace(make_task(dropout=0.5), draws=False)
+def test_a_task_that_draws_but_says_it_does_not_is_refused(call: str) -> None:
+    task = replace(small_task(dropout=0.5), draws=False)
     if call == "evaluate":
-        task = replace(make_task(), draws=False)
+        task = replace(small_task(), draws=False)
         task.test = Drawing(task.test, "numpy")
     learner = build_learner(task, "dfedmdc", H, rank=0, seed=0)
     with pytest.raises(TaskError):
         learner.train(0) if call == "train" else learner.evaluate()
 
 
-def test_who_says_that_it_draws_never_runs_beside_others(make_task: Callable[..., Task]) -> None:
-    message = build_learner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
-    found_out = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+def test_who_says_that_it_draws_never_runs_beside_others() -> None:
+    message = build_learner(replace(small_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
+    found_out = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
     for learner in (message, found_out):
         for number in range(2):
             learner.train(number)
     assert torch.equal(bits(message), bits(found_out))
 
 
-def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:
-    learner = build_learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+def test_tasks_that_draw_hold_the_lock() -> None:
+    learner = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
     free: list[bool] = []
 
     def probe(*_: Any) -> None:
@@ -196,14 +194,6 @@ def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:
     assert not any(free)
     learner.evaluate()  # evaluation does not draw, so the second one is free to run beside others
     assert free[-1]
-
-
-def test_streams_are_their_own() -> None:
-    draws = {
-        float(stream(*key).random())
-        for key in [(0, Purpose.BATCHES), (0, Purpose.PARTITION), (1, Purpose.BATCHES), (0, Purpose.BATCHES, 0)]
-    }
-    assert len(draws) == 4
 
 
 def test_blocks_that_run_at_the_same_time_leave_each_others_draws_alone() -> None:

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.batch_loader import batch_order
+from tests.training.small import gossip
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +187,7 @@ def vector(tensors: Mapping[str, Tensor]) -> Vector:
     ids=["directed-6", "full-100"],
 )
 @pytest.mark.parametrize("case", CASES)
-def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable[..., None], tmp_path: Path) -> None:
+def test_recursion(case: str, batch_size: int, weights: Vector, tmp_path: Path) -> None:
     local_round, shared, changes = CASES[case]
     h = {
         "body_lr": 0.04, "head_lr": 0.07, "momentum": 0.8, "lr_decay": 0.9, "body_epochs": 3, "head_epochs": 2,
@@ -220,7 +221,7 @@ def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable
             assert ours.evaluate().test_loss == pytest.approx(peer.loss(), rel=1e-3)
 
 
-def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> None:
+def test_what_predicts_is_not_what_is_shared() -> None:
     """Else the test above would not tell them apart."""
     h = {"body_lr": 0.04, "batch_size": 6}
     for algorithm in ("ditto", "fedbabu"):
@@ -230,25 +231,6 @@ def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> Non
         predictor = ours.algorithm.predictor(ours.trainer)
         assert predictor is not None
         assert (predictor - ours.trainer.model.data).abs().max() > 0.01
-
-
-def test_head_trains_with_the_old_body_and_body_with_the_new_head() -> None:
-    """Whichever phase is switched off shows whose state the other one used."""
-    both = learner(0, "dfedmdc")
-    head_only = learner(0, "dfedmdc", {"body_epochs": 0})
-    old_body = both.body
-    both.train(0)
-    head_only.train(0)
-    assert torch.equal(both.trainer.head.data, head_only.trainer.head.data)
-    assert torch.equal(head_only.body, old_body)
-
-    from_new_head = learner(0, "dfedmdc", {"head_epochs": 0})
-    from_old_head = learner(0, "dfedmdc", {"head_epochs": 0})
-    from_new_head.trainer.head.data.copy_(both.trainer.head.data)
-    from_new_head.train(0)
-    from_old_head.train(0)
-    assert torch.equal(from_new_head.body, both.body)
-    assert not torch.equal(from_old_head.body, both.body)
 
 
 def test_what_is_not_trained_gets_no_gradient() -> None:

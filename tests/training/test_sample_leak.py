@@ -6,7 +6,6 @@ the data goes past the sums: a head without noise, a statistic, a count.
 """
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.training import ALGORITHMS, Task, TorchLearner
+from dpeer.training import ALGORITHMS, TorchLearner
 from tests.training.sampling import sampled
+from tests.training.small import small_task
 
 pytestmark = pytest.mark.slow
 
-Make = Callable[..., Task]
 
 HEADS = ("joint", "alternate", "frozen", "post")
 ROUNDS = 2
@@ -93,15 +92,13 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("name", "head", "settings"), WAYS)
-def test_what_leaves_is_the_same_whatever_the_data(
-    name: str, head: str, settings: int, make_task: Make, tmp_path: Path
-) -> None:
+def test_what_leaves_is_the_same_whatever_the_data(name: str, head: str, settings: int, tmp_path: Path) -> None:
     hyper, more = SETTINGS[settings]
     sent: list[str | list[bytes]] = []
     more = dict(more)
     grouped, budget = more.pop("groups", False), more.pop("budget", None)
     for seed, samples in ((0, 17), (5, 24)):
-        task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
+        task = small_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
         groups = np.arange(samples) % (7 + seed) if grouped else None
         try:
             learner = sampled(
@@ -117,14 +114,12 @@ def test_what_leaves_is_the_same_whatever_the_data(
     assert isinstance(sent[0], list) or any(word in sent[0] for word in refusals)
 
 
-def test_the_test_would_see_a_head_without_noise(
-    make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_test_would_see_a_head_without_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a sum that follows from the data, what is sent does, too."""
     monkeypatch.setattr(ClippedSum, "released", lambda self, total, threads=1: total.astype(np.float32))
     sent = []
     for seed, samples in ((0, 17), (5, 24)):
-        task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
+        task = small_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
         sent.append(seen(sampled(task, tmp_path / str(seed), rate=0.5, units=16)))
     assert sent[0][:3] == sent[1][:3]
     assert sent[0][3] != sent[1][3]

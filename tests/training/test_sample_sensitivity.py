@@ -6,7 +6,6 @@ noise is measured by. A head that is trained without noise raises it: then all g
 """
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import ALGORITHMS, Task
+from dpeer.training import ALGORITHMS
 from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from tests.training.sampling import sampled
+from tests.training.small import small_task
 
 pytestmark = pytest.mark.slow
 
-Make = Callable[..., Task]
 
 CLIP_NORM = 0.3
 
@@ -32,11 +31,9 @@ def never_flat(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return -outputs.gather(1, targets[:, None]).mean()
 
 
-def farthest(
-    name: str, head: str, make_task: Make, tmp_path: Path, sums: list[np.ndarray], **more: Any
-) -> tuple[float, int]:
+def farthest(name: str, head: str, tmp_path: Path, sums: list[np.ndarray], **more: Any) -> tuple[float, int]:
     """The largest distance of two peers' sums, over the clip norm, and how many sums there were."""
-    base = make_task(samples=15).train
+    base = small_task(samples=15).train
     extreme = torch.tensor([[50.0, -50.0, 40.0, -40.0, 30.0, -30.0]]), torch.tensor([2])
     larger = TensorDataset(*(torch.cat([one, last]) for one, last in zip(base.tensors, extreme, strict=True)))
     found = []
@@ -45,7 +42,7 @@ def farthest(
         if more.get("grouped"):
             groups = np.minimum(np.arange(len(train)) // 5, 10)
         learner = sampled(
-            make_task(train=train, loss=never_flat), tmp_path / str(number), name, rate=1.0, noise=50.0,
+            small_task(train=train, loss=never_flat), tmp_path / str(number), name, rate=1.0, noise=50.0,
             clip_norm=CLIP_NORM, units=16, head=head, groups=groups, ascent=more.get("ascent", "previous"),
             microbatch=16,
             hyper={"body_epochs": 2, "head_epochs": 3, "body_lr": 0.2, "head_lr": 0.5, "finish": "all:1"},
@@ -83,21 +80,19 @@ def taken(at: int) -> bool:
     [pytest.param(*way, marks=[] if taken(at) else [pytest.mark.long], id=IDS[at]) for at, way in enumerate(WAYS)],
 )
 def test_one_record_more_moves_a_sum_by_the_clip_norm_at_most(
-    name: str, head: str, more: dict[str, Any], make_task: Make, tmp_path: Path, sums: list[np.ndarray]
+    name: str, head: str, more: dict[str, Any], tmp_path: Path, sums: list[np.ndarray]
 ) -> None:
     refused = name in ("fedrod", "dis-pfl") or (name == "fedbabu" and head != "post")
     if refused or (head in ("frozen", "post") and ALGORITHMS[name].shares != "body"):
         with pytest.raises(ConfigurationError):
-            farthest(name, head, make_task, tmp_path, sums, **more)
+            farthest(name, head, tmp_path, sums, **more)
         return
-    distance, steps = farthest(name, head, make_task, tmp_path, sums, **more)
+    distance, steps = farthest(name, head, tmp_path, sums, **more)
     assert steps >= 6
     assert 0.99 < distance <= 1.0, "the record that is there in one of them counts, and for no more than itself"
 
 
-def test_a_head_without_noise_is_seen(
-    make_task: Make, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_without_noise_is_seen(tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
     """What PRIVACY of a body alone would forget: the same peer, whose head is trained as without privacy."""
     private = DPSGDTrainer.fit
 
@@ -109,16 +104,16 @@ def test_a_head_without_noise_is_seen(
         private(self, part, **how)
 
     monkeypatch.setattr(DPSGDTrainer, "fit", fit)
-    distance, _ = farthest("dfedmdc", "alternate", make_task, tmp_path, sums)
+    distance, _ = farthest("dfedmdc", "alternate", tmp_path, sums)
     assert distance > 1.5
 
 
 @pytest.mark.parametrize("microbatch", [4, 64])
 def test_a_group_that_is_not_finite_changes_no_other_one(
-    microbatch: int, make_task: Make, tmp_path: Path, sums: list[np.ndarray]
+    microbatch: int, tmp_path: Path, sums: list[np.ndarray]
 ) -> None:
     """Each group has a huge record, which counts for nothing whoever stands beside it in memory."""
-    base = make_task(samples=60).train
+    base = small_task(samples=60).train
     inputs, targets = (one.clone() for one in base.tensors)
     inputs[::2] *= 1e25
     more = torch.full((2, 6), float("nan")), torch.tensor([0, 1])
@@ -128,7 +123,7 @@ def test_a_group_that_is_not_finite_changes_no_other_one(
             torch.cat([inputs, extra[0]]), torch.cat([targets, extra[1]])
         )  # fmt: skip
         learner = sampled(
-            make_task(train=train), tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
+            small_task(train=train), tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
             units=32, groups=np.arange(len(train)) // 2, microbatch=microbatch,
         )  # fmt: skip
         sums.clear()

@@ -11,11 +11,11 @@ import torch
 from pydantic import ValidationError
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.batch_loader import augmenting, batch_order
 from dpeer.training.schedules import PATTERN, factor
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 ROUNDS = 12
 Scheduler = torch.optim.lr_scheduler
 THEIRS: dict[str, Callable[[torch.optim.Optimizer], Scheduler.LRScheduler]] = {
@@ -27,11 +27,11 @@ THEIRS: dict[str, Callable[[torch.optim.Optimizer], Scheduler.LRScheduler]] = {
 
 
 @pytest.mark.parametrize("schedule", THEIRS)
-def test_rates_are_those_of_torchs_schedulers(schedule: str, make_task: Make) -> None:
+def test_rates_are_those_of_torchs_schedulers(schedule: str) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
     theirs = THEIRS[schedule](optimizer)
     h = Hyperparameters(lr_schedule=schedule, lr_decay=0.8, rounds=ROUNDS)
-    ours = build_learner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    ours = build_learner(small_task(), "dfedavgm", h, rank=0, seed=0)
     for number in range(ROUNDS):
         ours.trainer.begin(number)
         assert ours.trainer.decayed(0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
@@ -52,10 +52,10 @@ def test_what_is_no_schedule_is_refused(text: str) -> None:
     assert not re.match(PATTERN, text)
 
 
-def test_a_cosine_ends_with_its_rounds_and_others_do_not(make_task: Make, tmp_path: Path) -> None:
+def test_a_cosine_ends_with_its_rounds_and_others_do_not(tmp_path: Path) -> None:
     def learner(schedule: str, rounds: int) -> TorchLearner:
         return build_learner(
-            make_task(), "dfedmdc", Hyperparameters(lr_schedule=schedule, rounds=rounds), rank=0, seed=0
+            small_task(), "dfedmdc", Hyperparameters(lr_schedule=schedule, rounds=rounds), rank=0, seed=0
         )
 
     for schedule in ("exponential", "step:3", "cosine"):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.topology import ServerSampling, build
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, begin, gradient, task
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 ROUNDS, LR = 6, 0.1
 DRAWN = ServerSampling(build("full", SIZE, weights="uniform"), 0.5, 5)
 SAMPLES = [sorted(DRAWN.participants(number)) for number in range(ROUNDS)]
@@ -171,16 +171,14 @@ def test_a_head_stays_as_the_peer_last_trained_it() -> None:
 
 
 @pytest.mark.parametrize(("algorithm", "sigma"), [("fedsam", 0.95), ("dfedsmdc", 2.5)])
-def test_the_noise_of_a_mean_is_that_of_the_papers_server(
-    algorithm: str, sigma: float, make_task: Make, tmp_path: Path
-) -> None:
+def test_the_noise_of_a_mean_is_that_of_the_papers_server(algorithm: str, sigma: float, tmp_path: Path) -> None:
     """DP-FedSAM's equation 11, DP2-FedSAM's Algorithm 2: sigma C / sqrt(m) in each of m messages, sigma C / m in all.
 
     What is mixed less the noise is computed from peers without privacy that train to the same bits, and clipped here.
     """
     clip, m = 0.05, len(SAMPLES[0])
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    plain = [build_learner(make_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
+    plain = [build_learner(small_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
     begun, updates = plain[0].body.clone().double(), []
     for rank in SAMPLES[0]:
         plain[rank].train(0)
@@ -194,7 +192,7 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(
         for rank in SAMPLES[0]:
             ledger = Ledger(tmp_path / f"{repeated}-{rank}", {}, resume=False)
             session = ClientSession(Guarantee(sigma / m**0.5, clip, 1e-5), ledger, None)
-            ours[rank] = build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
+            ours[rank] = build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, session=session)
             ours[rank].train(0)
         sent = {rank: one.release(0) for rank, one in ours.items()}
         first = SAMPLES[0][0]
@@ -206,13 +204,13 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(
     assert abs(found.mean()) < 5 * sigma * clip / m / len(found) ** 0.5
 
 
-def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_task: Make, tmp_path: Path) -> None:
+def test_private_peers_take_releases_and_are_charged_for_their_own_alone(tmp_path: Path) -> None:
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
     ours = []
     for rank in range(SIZE):
         ledger = Ledger(tmp_path / str(rank), {}, resume=False)
         session = ClientSession(Guarantee(2.0, 0.1, 1e-5), ledger, None)
-        ours.append(build_learner(make_task(rank), "fedavg", h, rank=rank, seed=0, session=session))
+        ours.append(build_learner(small_task(rank), "fedavg", h, rank=rank, seed=0, session=session))
     run(ours)
     for rank, one in enumerate(ours):
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
@@ -221,11 +219,11 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_ta
         np.testing.assert_array_equal(one.gossip.state()["base"], one.body)
 
 
-def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(make_task: Make, tmp_path: Path) -> None:
+def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(tmp_path: Path) -> None:
     """Not the body, which may hold what was trained and never released."""
     session = ClientSession(Guarantee(2.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    ours = build_learner(make_task(), "fedavg", h, rank=0, seed=0, session=session)
+    ours = build_learner(small_task(), "fedavg", h, rank=0, seed=0, session=session)
     base = ours.body.clone()
     ours.train(0)
     assert not torch.equal(ours.body, base)

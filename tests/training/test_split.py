@@ -8,6 +8,7 @@ from torch import nn
 
 from dpeer.training import Choices, Hyperparameters, Task, build_learner, load_task
 from dpeer.training.split import split
+from tests.training.small import small_task
 
 
 class Net(nn.Module):
@@ -41,8 +42,8 @@ def test_frozen_parameters_are_in_neither() -> None:
     assert names(net, ("fc",)) == (["fc1.weight"], ["fc.weight", "fc.bias"])
 
 
-def test_frozen_parameters_stay_as_they_are(make_task: Callable[..., Task]) -> None:
-    task = make_task()
+def test_frozen_parameters_stay_as_they_are() -> None:
+    task = small_task()
     frozen = task.model.body[0].bias.requires_grad_(False)
     before = frozen.clone()
     learner = build_learner(task, "dfedmdc", Hyperparameters(), rank=0, seed=0)
@@ -66,19 +67,7 @@ def test_the_head_may_hold_what_the_body_may_not() -> None:
     assert names(Net(nn.BatchNorm1d(4, affine=False, track_running_stats=False)), ("fc",))[1]
 
 
-@pytest.mark.parametrize("algorithm", ["local", "dfedavgm", "dfedmdc"])
-def test_counts(make_task: Callable[..., Task], algorithm: str) -> None:
-    learner = build_learner(make_task(), algorithm, rank=0, seed=0)
-    expected = {"local": (0, 83), "dfedavgm": (83, 0), "dfedmdc": (56, 27)}
-    assert (learner.body_parameters, learner.head_parameters) == expected[algorithm]
-    assert learner.payload_bytes == 4 * learner.body_parameters
-    assert learner.manifest["count"] == learner.body_parameters
-
-
 # What two peers must have in common before the first round, as their digests see it.
-
-
-Make = Callable[..., Task]
 
 
 class NetAlike(nn.Module):
@@ -99,9 +88,9 @@ class NetAlike(nn.Module):
 
 
 @pytest.fixture
-def digest(make_task: Make) -> Callable[..., str]:
+def digest() -> Callable[..., str]:
     def found(change: Callable[[Any], object] = lambda net: None, algorithm: str = "dfedmdc") -> str:
-        data = make_task()
+        data = small_task()
         torch.manual_seed(0)
         net = NetAlike()
         with torch.no_grad():
@@ -162,9 +151,9 @@ def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_the_bodies_alone_decide_where_nothing_is_frozen(make_task: Make) -> None:
-    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0)
+def test_the_bodies_alone_decide_where_nothing_is_frozen() -> None:
+    ours = build_learner(small_task(), "dfedmdc", rank=0, seed=0)
     assert ours.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
-    frozen = make_task()
+    frozen = small_task()
     frozen.model.fc.requires_grad_(False)
     assert build_learner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"

@@ -1,6 +1,5 @@
 """What a learner saved: the copy that is written, and reading it without torch."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from dpeer.training import Task, build_learner, store
+from dpeer.training import build_learner, store
 from dpeer.training.state_files import REST, TENSORS, saved_body
 from dpeer.training.store import Origin, write_model, write_tensors
+from tests.training.small import small_task
 
 
 def save(folder: Path, body: Tensor) -> None:
@@ -35,10 +35,8 @@ def test_who_shares_nothing_has_no_body(tmp_path: Path) -> None:
     assert saved_body(tmp_path / "learner") is None
 
 
-def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(
-    make_task: Callable[..., Task], tmp_path: Path
-) -> None:
-    ours = build_learner(make_task(), "ditto", rank=0, seed=1)
+def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(tmp_path: Path) -> None:
+    ours = build_learner(small_task(), "ditto", rank=0, seed=1)
     copies = []
     for number in range(2):
         ours.train(number)

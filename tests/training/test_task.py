@@ -1,16 +1,15 @@
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.training import Task
+from tests.training.small import small_task
 
 
-def test_a_string_is_one_prefix(make_task: Callable[..., Task]) -> None:
-    assert make_task(head="fc").head == ("fc",)
-    assert make_task(head=["fc"]).head == ("fc",)
+def test_a_string_is_one_prefix() -> None:
+    assert small_task(head="fc").head == ("fc",)
+    assert small_task(head=["fc"]).head == ("fc",)
 
 
 @pytest.mark.parametrize(
@@ -23,10 +22,8 @@ def test_a_string_is_one_prefix(make_task: Callable[..., Task]) -> None:
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_groups_are_an_array_with_an_entry_for_each_training_example(
-    make_task: Callable[..., Task], given: Any
-) -> None:
-    task = make_task(groups=given)
+def test_groups_are_an_array_with_an_entry_for_each_training_example(given: Any) -> None:
+    task = small_task(groups=given)
     assert isinstance(task.groups, np.ndarray)
     assert task.groups.tolist() == [entry.item() if hasattr(entry, "item") else entry for entry in given]
 
@@ -42,7 +39,7 @@ def test_groups_are_an_array_with_an_entry_for_each_training_example(
     ],
     ids=["unsigned", "float", "huge", "NUL", "bytes"],
 )
-def test_no_name_makes_one_group_of_two_others(make_task: Callable[..., Task], names: list[Any]) -> None:
-    task = make_task(groups=names * 2)
+def test_no_name_makes_one_group_of_two_others(names: list[Any]) -> None:
+    task = small_task(groups=names * 2)
     assert len(set(task.groups[:25].tolist())) == 25
     assert task.groups[:25].tolist() == task.groups[25:].tolist()

@@ -1,6 +1,5 @@
 """Accuracy on a peer's own training data: what it is of, and that it changes nothing else."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,10 @@ import pytest
 import torch
 
 from dpeer.results.records import RoundRecord, gap
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from tests.training.sampling import sampled
-
-Make = Callable[..., Task]
-Gossip = Callable[..., None]
+from tests.training.small import gossip, small_task
 
 
 def right(ours: TorchLearner, data: Any) -> float:
@@ -25,8 +22,8 @@ def right(ours: TorchLearner, data: Any) -> float:
         return float((ours.trainer.module(inputs).argmax(dim=1) == labels).double().mean())
 
 
-def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make) -> None:
-    ours = build_learner(make_task(), "dfedmdc", rank=0, seed=0, training_accuracy=True)
+def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on() -> None:
+    ours = build_learner(small_task(), "dfedmdc", rank=0, seed=0, training_accuracy=True)
     for number in range(2):
         ours.train(number)
         before = ours.evaluate()
@@ -40,9 +37,9 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on(make_task: Make)
         assert after.training_accuracy == right(ours, ours.trainer.task.train)
 
 
-def test_what_predicts_is_measured_where_another_model_trains_on(make_task: Make) -> None:
+def test_what_predicts_is_measured_where_another_model_trains_on() -> None:
     h = Hyperparameters(finish="all:1")
-    ours = build_learner(make_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
+    ours = build_learner(small_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
     ours.train(0)
     found = ours.fine_tune(0)
     assert found is not None
@@ -51,11 +48,11 @@ def test_what_predicts_is_measured_where_another_model_trains_on(make_task: Make
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_measuring_changes_no_bit_of_a_model(dropout: float, make_task: Make, gossip: Gossip) -> None:
+def test_measuring_changes_no_bit_of_a_model(dropout: float) -> None:
     found = []
     for measured in (False, True):
         peers = [
-            build_learner(make_task(rank, dropout=dropout), "dfedsmdc", rank=rank, seed=0, training_accuracy=measured)
+            build_learner(small_task(rank, dropout=dropout), "dfedsmdc", rank=rank, seed=0, training_accuracy=measured)
             for rank in range(3)
         ]
         gossip(peers, 2, evaluate=True)
@@ -63,12 +60,12 @@ def test_measuring_changes_no_bit_of_a_model(dropout: float, make_task: Make, go
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-def test_what_private_peers_send_does_not_follow_from_it(make_task: Make, tmp_path: Path, sums: list[Any]) -> None:
+def test_what_private_peers_send_does_not_follow_from_it(tmp_path: Path, sums: list[Any]) -> None:
     """With the sums replaced by numbers, it is measured on other data, and what is sent has the same bytes."""
     sent = []
     for rank in range(2):
         sums.clear()
-        ours = sampled(make_task(rank), tmp_path / str(rank), "fedper", training_accuracy=True)
+        ours = sampled(small_task(rank), tmp_path / str(rank), "fedper", training_accuracy=True)
         ours.train(0)
         assert ours.evaluate().training_accuracy is not None
         ours.mix({}, {0: 1.0})

@@ -14,8 +14,8 @@ from torch.utils.data import Subset, TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.metrics import classification_metrics
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
@@ -51,10 +51,10 @@ def renorm(net: Net) -> None:
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "dfedavgm"])
 @pytest.mark.parametrize("tamper", [renorm, lambda net: net.zero_grad()], ids=["max-norm", "zero_grad"])
 def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
-    make_task: Make, tamper: Callable[[Net], None], algorithm: str
+    tamper: Callable[[Net], None], algorithm: str
 ) -> None:
     torch.manual_seed(1)
-    task = make_task(model=Net(tamper))
+    task = small_task(model=Net(tamper))
     found = learner(task, algorithm)
     before = body_of(task)
     found.train(0)
@@ -68,9 +68,9 @@ def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
     np.testing.assert_allclose(mixed.numpy(), released / 2, rtol=1e-6)
 
 
-def test_max_norm_is_as_in_plain_pytorch(make_task: Make) -> None:
+def test_max_norm_is_as_in_plain_pytorch() -> None:
     torch.manual_seed(1)
-    task = make_task(model=Net(renorm), head=())
+    task = small_task(model=Net(renorm), head=())
     plain = Net(renorm)
     plain.load_state_dict(task.model.state_dict())
     inputs, targets = task.train.tensors
@@ -105,10 +105,10 @@ class Teacher(nn.Module):
         return out
 
 
-def test_frozen_parameters_that_change_are_in_the_checkpoint(make_task: Make, tmp_path: Path) -> None:
+def test_frozen_parameters_that_change_are_in_the_checkpoint(tmp_path: Path) -> None:
     def fresh() -> TorchLearner:
         torch.manual_seed(3)
-        return learner(make_task(model=Teacher()))
+        return learner(small_task(model=Teacher()))
 
     whole, first, second = fresh(), fresh(), fresh()
     for number in range(4):
@@ -124,8 +124,8 @@ def test_frozen_parameters_that_change_are_in_the_checkpoint(make_task: Make, tm
     assert not any("still" in name for path in tmp_path.glob("*.safetensors") for name in load_file(path))
 
 
-def test_a_users_default_dtype_does_not_reach_the_wire(make_task: Make) -> None:
-    task = make_task()
+def test_a_users_default_dtype_does_not_reach_the_wire() -> None:
+    task = small_task()
     torch.set_default_dtype(torch.float64)
     try:
         found = learner(task)
@@ -135,8 +135,8 @@ def test_a_users_default_dtype_does_not_reach_the_wire(make_task: Make) -> None:
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_model_that_comes_in_eval_mode_trains_in_train_mode(make_task: Make) -> None:
-    task = make_task(dropout=0.5)
+def test_a_model_that_comes_in_eval_mode_trains_in_train_mode() -> None:
+    task = small_task(dropout=0.5)
     task.model.eval()
     modes = set()
     task.model.drop.register_forward_pre_hook(lambda module, args: modes.add(module.training))
@@ -144,10 +144,10 @@ def test_a_model_that_comes_in_eval_mode_trains_in_train_mode(make_task: Make) -
     assert modes == {True}
 
 
-def test_negative_indices_of_a_subset_count_from_the_end(make_task: Make) -> None:
-    whole = make_task().train
-    one = learner(make_task(train=Subset(whole, range(-20, 0))))
-    other = learner(make_task(train=Subset(whole, range(30, 50))))
+def test_negative_indices_of_a_subset_count_from_the_end() -> None:
+    whole = small_task().train
+    one = learner(small_task(train=Subset(whole, range(-20, 0))))
+    other = learner(small_task(train=Subset(whole, range(30, 50))))
     assert one.train(0) == other.train(0)
 
 
@@ -166,7 +166,7 @@ def test_default_metrics_leave_out_what_cross_entropy_ignores() -> None:
     assert found == {"accuracy": pytest.approx(2 / 3), "balanced_accuracy": 0.5}
 
 
-def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some(make_task: Make) -> None:
+def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some() -> None:
     class Both(Net):
         def forward(self, x: Tensor) -> Any:
             return super().forward(x), None
@@ -174,19 +174,19 @@ def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some(
     def loss(outputs: Any, targets: Tensor) -> Tensor:
         return nn.functional.cross_entropy(outputs[0], targets)
 
-    found = learner(make_task(model=Both(), loss=loss))
+    found = learner(small_task(model=Both(), loss=loss))
     found.train(0)
     assert found.evaluate().metrics == {}
-    own = learner(make_task(model=Both(), loss=loss, metrics=lambda outputs, targets: {"one": 1.0}))
+    own = learner(small_task(model=Both(), loss=loss, metrics=lambda outputs, targets: {"one": 1.0}))
     own.train(0)
     with pytest.raises(TaskError):
         own.evaluate()
 
 
-def test_tensor_datasets_are_gathered_not_collated(make_task: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensor_datasets_are_gathered_not_collated(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(self: TensorDataset, index: int) -> Any:
         raise AssertionError("fetched sample by sample")
 
-    found = learner(make_task())
+    found = learner(small_task())
     monkeypatch.setattr(TensorDataset, "__getitem__", slow)
     assert found.train(0) is not None

@@ -79,28 +79,28 @@ def test_three_and_three_of_eight_that_have_lost_two_end_with_their_models():
 
 
 def an_island_may_advance(patch):
-    patch.setattr(Waiting, "_held", lambda self, number: None)
+    patch.setattr(Waiting, "blocked", lambda self, number: None)
 
 
 def alone_it_may_go_on(patch):
     """Only the quorum counts: the first one of two has it by itself."""
-    held = Waiting._held
+    held = Waiting.blocked
     patch.setattr(
-        Waiting, "_held", lambda self, number: why if (why := held(self, number)) is not waiting._ALONE else None
+        Waiting, "blocked", lambda self, number: why if (why := held(self, number)) is not waiting.NO_NEIGHBOR else None
     )
 
 
 def only_a_lone_peer_pauses(patch):
     """A pair runs ahead."""
-    held = Waiting._held
+    held = Waiting.blocked
     patch.setattr(
-        Waiting, "_held", lambda self, number: why if (why := held(self, number)) is not waiting._QUORUM else None
+        Waiting, "blocked", lambda self, number: why if (why := held(self, number)) is not waiting.NO_QUORUM else None
     )
 
 
 def presence_expires(patch):
     """A peer without news for some rounds is no member any more."""
-    find = RoundClock._find
+    find = RoundClock.find_quorum
 
     def forgetful(self):
         known = self._completed
@@ -110,7 +110,7 @@ def presence_expires(patch):
         finally:
             self._completed = known
 
-    patch.setattr(RoundClock, "_find", forgetful)
+    patch.setattr(RoundClock, "find_quorum", forgetful)
 
 
 def hearsay_is_renewed(patch):
@@ -119,7 +119,7 @@ def hearsay_is_renewed(patch):
 
     def echo(self, neighbor, number, table, now):
         note(self, neighbor, number, table, now)
-        for rank, completed in enumerate(self.round_clock._parse(table) if table else ()):
+        for rank, completed in enumerate(self.round_clock.parse(table) if table else ()):
             if completed and rank != self._config.rank:
                 self.round_clock.reached(rank, number)
 
@@ -132,7 +132,7 @@ def a_goodbye_lowers_the_quorum(patch):
 
     def final(self, neighbor, reason, now):
         goodbye(self, neighbor, reason, now)
-        self.passed.__self__.reached(neighbor.rank, self.passed.__self__._rounds)
+        self.passed.__self__.reached(neighbor.rank, self.passed.__self__.rounds)
 
     patch.setattr(Membership, "goodbye", final)
 
@@ -149,7 +149,7 @@ def each_half_is_a_quorum(patch):
         best = sorted(self._completed.tolist(), reverse=True)
         return best[(len(best) - 1) // 2]
 
-    patch.setattr(RoundClock, "_find", half)
+    patch.setattr(RoundClock, "find_quorum", half)
 
 
 def only_neighbors_count(patch):
@@ -159,7 +159,7 @@ def only_neighbors_count(patch):
 
 def a_peer_without_progress_is_no_member(patch):
     """A timer enters the rule: a peer that has completed no round for 15 seconds does not count."""
-    find, rose = RoundClock._find, {}
+    find, rose = RoundClock.find_quorum, {}
 
     def lately(self):
         known, now = self._completed, asyncio.get_running_loop().time()
@@ -172,12 +172,12 @@ def a_peer_without_progress_is_no_member(patch):
         finally:
             self._completed = known
 
-    patch.setattr(RoundClock, "_find", lately)
+    patch.setattr(RoundClock, "find_quorum", lately)
 
 
 def further_ahead_than_the_slack(patch):
-    held = Waiting._held
-    patch.setattr(Waiting, "_held", lambda self, number: held(self, number - 3))
+    held = Waiting.blocked
+    patch.setattr(Waiting, "blocked", lambda self, number: held(self, number - 3))
 
 
 def pauses_last(patch, news_at):
@@ -227,6 +227,6 @@ def test_a_mutation_is_found(mutation, monkeypatch):
 @pytest.mark.parametrize("size", [3, 4])
 def test_an_island_whose_inside_trains_is_found(size, monkeypatch):
     """It would hold up those that catch up; the drawn schedules do not show it, for all end well."""
-    monkeypatch.setattr(Exchange, "_leads", lambda self, number, neighbor: False)
+    monkeypatch.setattr(Exchange, "leads", lambda self, number, neighbor: False)
     _, caught_up = with_an_island(size)
     assert caught_up != set(range(8 - size, 8))

@@ -2,7 +2,7 @@
 
 Liang et al., Differentially Private Federated Learning with Laplacian Smoothing, Applied and Computational Harmonic
 Analysis 72 (2024); it is "FedAvg-LS" in the paper of DP-FedAdamW. Its server adds the smoothed average of the clients'
-updates, w <- w + (I - sigma L)^-1 mean_k (w_k - w); see `dpeer.training.smoothing`. Round t of peer i, with x_i the
+updates, w <- w + (I - sigma L)^-1 mean_k (w_k - w); see `smoothed`. Round t of peer i, with x_i the
 body as the last round left it:
 
     z_i <- K SGD steps on the whole model, from x_i

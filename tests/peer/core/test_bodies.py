@@ -57,7 +57,7 @@ def reach(inbox, number, ranks=(1, 5)):
     inbox.open(number)
 
 
-def test_another_body_is_told_once_for_each_rank_and_round_and_the_first_is_used(inbox, told):
+def test_another_body_is_reported_once_for_each_rank_and_round_and_the_first_is_used(inbox, told):
     for rank in (1, 5):
         for number in (0, 1):
             inbox.put(rank, number, body(b"first"))

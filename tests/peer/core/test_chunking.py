@@ -139,7 +139,7 @@ async def test_bodies_arrive_whole(federation, transport, room, count, tmp_path)
     if transport == "ipc":
         for rank in range(2):
             change[rank]["listen"] = f"ipc://{tmp_path}/{rank}"
-    ours = federation("tcp", topology, rounds=2, liveness=SILENT, wait=120.0, change=change)
+    ours = federation("tcp", topology, rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
     parts = 1 if room else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
     assert {learner.most_parts for learner in ours.learners.values()} == {parts}
@@ -149,7 +149,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
     """More chunks than any queue holds, which do not end where numbers do."""
     monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 19)
     change = {rank: {"learner": Floats(rank, 1000, room=rank != 1)} for rank in range(3)}
-    ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, wait=120.0, out=tmp_path, change=change)
+    ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, out=tmp_path, change=change)
     check(ours, await ours.run(), 1000)
     (line, *_) = (json.loads(one) for one in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines())
     whole = wire.size(wire.encode(wire.body(b"f" * 16, 1, 0, [bytes(4000)], bytes(12))))
@@ -160,7 +160,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
 async def test_a_real_learner_mixes_bodies_from_their_chunks(federation):
     count = CHUNK // 4 + 1
     change = {rank: {"learner": Drawing.made(rank, count)} for rank in range(3)}
-    ours = federation("tcp", build("ring", 3), rounds=2, liveness=SILENT, wait=120.0, change=change)
+    ours = federation("tcp", build("ring", 3), rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
     assert max(learner.most_parts for learner in ours.learners.values()) == -(-4 * count // LEAST_CHUNK)
 

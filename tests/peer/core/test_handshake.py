@@ -24,7 +24,7 @@ def test_equal_peers_match():
 
 
 @pytest.mark.parametrize("theirs", [0, 3, 4, 5, 10])
-def test_who_is_rounds_apart_may_catch_up(theirs):
+def test_a_peer_that_is_rounds_apart_may_catch_up(theirs):
     assert mismatch(hello(), hello(1, next_round=theirs), ROUNDS) is None
 
 
@@ -71,7 +71,7 @@ def test_a_difference_is_named_with_both_values(changes, words):
         ({"next_round": 11}, "it has run more rounds than this run has"),
     ],
 )
-def test_others_are_told_what_differs_and_nothing_that_came_from_the_other_side(changes, message):
+def test_others_learn_the_difference_and_no_value_from_the_other_side(changes, message):
     assert in_short(hello(), hello(1, **changes)) == message
 
 

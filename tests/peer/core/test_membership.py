@@ -48,7 +48,7 @@ def test_the_unseen_are_not_declared_dead(members):
     assert all(rank == 2 for _, rank in run_clock(members, 0, 100))
 
 
-def test_when_this_process_stood_still_nobody_is_blamed(members):
+def test_when_this_process_stood_still_no_neighbor_is_blamed(members):
     run_clock(members, 0, 2)
     members.heard(members[2], 0, 1.0)
     assert members.tick(1000.0) == []

@@ -21,7 +21,7 @@ def test_what_is_spent_comes_back_with_time_up_to_the_bound():
     assert [allowance.spend("a", 3, 100.0), allowance.spend("a", 1, 100.0)] == [True, False]
 
 
-def test_everybody_has_a_purse_and_the_oldest_is_forgotten():
+def test_each_sender_has_its_tokens_and_the_oldest_is_forgotten():
     allowance = RateLimiter(0.0, 1.0, 2)
     assert [allowance.spend(who, 1, 0.0) for who in "abab"] == [True, True, False, False]
     assert allowance.spend("c", 1, 0.0)
@@ -46,7 +46,7 @@ def test_heartbeats_without_end_are_late_and_not_lost():
     assert not table.core.drops.counts
 
 
-def test_what_is_dear_is_dropped_and_counted_and_said_once():
+def test_costly_messages_are_dropped_and_counted_and_logged_once():
     table = ring()
     large = [bytes(limits.HEADER_UNIT)]
     table.hear("from 2", *[large] * 3000)
@@ -80,7 +80,7 @@ def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
     assert not table.core.drops.counts
 
 
-def test_pieces_that_belong_to_nothing_are_counted_and_not_hurried():
+def test_chunks_that_belong_to_nothing_are_counted_and_not_hurried():
     table = ring()
     stray = list(wire.chunk(b"t" * 8, 0, [bytes(64)]))
     assert excess(table, "from 2", *[stray] * 1500) == 500
@@ -102,7 +102,7 @@ def test_bodies_that_come_again_and_again_are_read_slowly():
     assert table.inbox.dropped == {"duplicate": 5}
 
 
-def test_hellos_on_a_link_that_has_said_hello_are_dear():
+def test_further_hellos_on_a_link_are_costly():
     table = ring()
     table.hear("from 2", *[table.hello(2)] * 50)
     assert table.core.drops.counts == {"too-many": 50 - 9}

@@ -48,7 +48,7 @@ def test_a_quorum_is_more_than_half_or_half_with_the_lowest_that_is_not_done(rou
     assert presence(0, *rounds).quorum == quorum
 
 
-def test_entries_only_rise_and_nobody_else_raises_ones_own():
+def test_entries_only_rise_and_no_other_peer_raises_ones_own():
     one = presence(1, 4, 5, 6)
     assert not one.merge(table(3, 9, 6))
     assert one.merge(table(4, 9, 7))
@@ -105,7 +105,7 @@ def alone(**options):
 
 
 @pytest.mark.parametrize("quorum", ["majority", "any"])
-def test_who_has_mixed_nothing_pauses_until_a_neighbor_is_heard(quorum):
+def test_a_peer_that_has_mixed_nothing_pauses_until_a_neighbor_is_heard(quorum):
     peer = alone(quorum=quorum)
     assert peer.core.waiting.holds(1)
     peer.do(peer.core.pause(1, peer.now))
@@ -132,7 +132,7 @@ def test_a_pause_ends_the_run_after_the_time_to_wait():
     assert "cut off from all neighbors for 100 s (--wait)" in str(end.error)
 
 
-def test_a_paused_neighbor_that_lacks_news_is_told_it_at_once():
+def test_a_paused_neighbor_that_lacks_news_gets_it_at_once():
     peer = ring(rounds=9)
     peer.hear(peer.links[1], peer.beat(1, 4))
     peer.written("from 2")
@@ -142,7 +142,7 @@ def test_a_paused_neighbor_that_lacks_news_is_told_it_at_once():
     assert [one.kind for one in peer.written("from 2")] == ["heartbeat"]
 
 
-def test_who_finds_all_neighbors_done_without_it_ends_with_what_it_has():
+def test_a_peer_whose_neighbors_are_done_without_it_ends_with_its_rounds():
     peer = alone()
     for link, rank in ((peer.links[1], 1), ("from 2", 2)):
         peer.hear(link, peer.hello(rank, 9), peer.goodbye(rank, "done"))

@@ -8,17 +8,17 @@ from tests.peer.conftest import from_edges
 
 
 @pytest.mark.parametrize("name", ["ring", "star", "full"])
-def test_nobody_is_told_where_edges_are_mutual_and_stay(name):
+def test_no_heartbeat_is_due_where_edges_are_mutual_and_stay(name):
     topology = build(name, 5)
     assert all(Schedule(topology, rank, 9).listeners(number) == set() for rank in range(5) for number in range(9))
 
 
-def test_who_only_sends_is_told_every_round():
+def test_a_neighbor_that_only_sends_gets_a_heartbeat_every_round():
     schedule = Schedule(build("exponential-directed", 8), 0, 3)
     assert [schedule.listeners(number) for number in range(4)] == [{6, 7}] * 3 + [{4, 6, 7}]
 
 
-def test_who_sent_before_and_who_sends_next_are_told():
+def test_the_last_and_the_next_senders_get_a_heartbeat():
     topology = from_edges(4, [(1, 0)], [(0, 3)], [(2, 0), (3, 0)], [])
     schedule = Schedule(topology, 0, 3)
     assert [schedule.listeners(number) for number in range(4)] == [set(), {1, 2}, set(), {2, 3}]

@@ -186,13 +186,13 @@ async def said_to(port, words):
 @pytest.mark.parametrize("length", [0, 16, 48, 1_000_000])
 async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
     words = os.urandom(length)
-    monkeypatch.setattr(bulk_channel, "PROVE_WITHIN", 0.1)
     pair = await Pair().meet(opened)
+    monkeypatch.setattr(bulk_channel, "PROVE_WITHIN", 0.1)
     assert await said_to(pair.listener.bulk.connector.port, words) == b""
     await long_arrives(pair.dialler, pair.there, pair.listener)
 
 
-async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobody_out(opened, monkeypatch):
+async def test_a_token_without_its_key_gets_no_answer_and_keeps_no_peer_out(opened, monkeypatch):
     offers = []
     connect = bulk_channel.BulkConnector.connect
 
@@ -381,7 +381,7 @@ async def test_what_is_still_read_of_a_link_that_was_replaced_is_dropped(hostile
     assert b"after the body" not in expected
 
 
-async def test_who_asks_on_and_on_where_there_is_no_second_port_is_heard_of(opened):
+async def test_repeated_questions_where_no_second_port_exists_reach_the_core(opened):
     rings = keyrings(2)
     listener = opened(rings[0])
     address = await listener.listen(TCP)

@@ -134,7 +134,7 @@ async def test_bytes_that_wait_in_the_operating_system_are_not_libzmqs(here):
 
 
 @guarded(keys=True)
-async def test_strangers_who_are_too_many_displace_those_of_the_busiest_host(here):
+async def test_too_many_strangers_displace_those_of_the_busiest_host(here):
     honest = here.accept("127.0.0.2")
     flood = [here.accept() for _ in range(MOST_UNPROVED + 20)]
     assert [here.ended(one) for one in flood] == [True] * 21 + [False] * (MOST_UNPROVED - 1)

@@ -52,7 +52,7 @@ async def attacked_and_honest(rings, opened, *, dialled):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialled", [False, True], ids=["listener", "dialled"])
-async def test_who_sends_a_message_without_end_loses_the_connection_and_nobody_else_does(rings, opened, dialled):
+async def test_the_sender_of_a_message_without_end_alone_loses_its_connection(rings, opened, dialled):
     ours, honest, link, process = await attacked_and_honest(rings, opened, dialled=dialled)
     await next_of(honest, Opened)
     honest.send(link, [b"here", b"first"])
@@ -79,7 +79,7 @@ async def test_who_sends_a_message_without_end_loses_the_connection_and_nobody_e
             await next_of(honest, Arrival)
 
 
-async def test_who_begins_with_a_message_without_end_is_ended_too(opened):
+async def test_a_connection_that_begins_with_a_message_without_end_is_ended_too(opened):
     listener = opened(None)
     address = await listener.listen(TCP)
 
@@ -96,7 +96,7 @@ async def test_who_begins_with_a_message_without_end_is_ended_too(opened):
     assert await attacking == "ended"
 
 
-async def test_an_older_protocol_of_zeromq_deafens_nobody(opened):
+async def test_an_older_protocol_of_zeromq_is_heard(opened):
     """libzmq does not tell the connection of such a message."""
     listener = opened(None)
     address = await listener.listen(TCP)

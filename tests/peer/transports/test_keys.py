@@ -27,7 +27,7 @@ def test_the_public_key_of_a_secret_is_always_the_same():
     assert repr(bulk_channel.Offer("link", b"theirs")) == "Offer(link='link')"
 
 
-async def test_both_ends_know_who_is_at_the_other(opened):
+async def test_both_ends_know_the_rank_at_the_other(opened):
     rings = keyrings(3)
     listener = opened(rings[0])
     address = await listener.listen(TCP)
@@ -50,7 +50,7 @@ async def test_a_frame_of_the_greatest_length_arrives(keyed):
     assert len((await next_of(listener, Arrival)).frames[1]) == dialler.chunk_bytes
 
 
-async def test_a_key_that_is_not_listed_is_turned_away_and_both_sides_are_told(opened):
+async def test_a_key_that_is_not_listed_is_turned_away_and_both_sides_report_it(opened):
     rings = keyrings(2)
     secret = new_secret()
     listener, stranger = opened(rings[0]), opened(Keyring(secret, rings[0].listed))
@@ -61,7 +61,7 @@ async def test_a_key_that_is_not_listed_is_turned_away_and_both_sides_are_told(o
     assert await listener.receive() == TurnedAway("127.0.0.1", "unlisted-key", 1)
 
 
-async def test_who_dials_another_than_it_expects_tells_it_nothing(opened):
+async def test_a_dialler_sends_nothing_to_a_listener_with_another_key(opened):
     """The listener has another secret than that whose key is listed for it."""
     rings = keyrings(2)
     listener = opened(Keyring(new_secret(), rings[0].listed))

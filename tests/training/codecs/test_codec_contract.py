@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import Hyperparameters, Task, build_learner
+from dpeer.training import Hyperparameters, build_learner
 from dpeer.training.codecs import CODECS, Codec, Masked, Undecodable, new_codec
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
+from tests.training.small import gossip, small_task
 
 COUNT = 3001
 EXAMPLE = f"{Path(__file__).parents[3] / 'examples' / 'own_codec.py'}:OneByte"
@@ -28,7 +28,6 @@ ERROR = {
 
 every_codec = pytest.mark.parametrize("name", ERROR, ids=lambda name: name.rpartition(":")[2])
 ROW = {0: 0.5, 1: 0.3, 2: 0.2}
-Make = Callable[..., Task]
 
 
 def values(seed: int) -> Tensor:
@@ -181,11 +180,11 @@ def test_a_run_is_resumed_to_the_bit(name: str) -> None:
 # -- codecs of a user's own ----------------------------------------
 
 
-def test_the_example_trains(make_task: Make, gossip: Callable[..., None]) -> None:
+def test_the_example_trains() -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, codec=EXAMPLE)
-    learners = [build_learner(make_task(rank), "dfedavgm", h, rank=rank, seed=0) for rank in range(3)]
+    learners = [build_learner(small_task(rank), "dfedavgm", h, rank=rank, seed=0) for rank in range(3)]
     plain = [
-        build_learner(make_task(rank), "dfedavgm", h.model_copy(update={"codec": None}), rank=rank, seed=0)
+        build_learner(small_task(rank), "dfedavgm", h.model_copy(update={"codec": None}), rank=rank, seed=0)
         for rank in range(3)
     ]
     gossip(learners, 3)
@@ -205,16 +204,16 @@ def test_the_example_trains(make_task: Make, gossip: Callable[..., None]) -> Non
         ({}, "dis-pfl", "OneByte cannot be used with dis-pfl"),
     ],
 )
-def test_what_does_not_go_together_is_refused(more: Any, algorithm: str, message: str, make_task: Make) -> None:
+def test_what_does_not_go_together_is_refused(more: Any, algorithm: str, message: str) -> None:
     with pytest.raises(ConfigurationError):
-        build_learner(make_task(), algorithm, Hyperparameters(codec=EXAMPLE, **more), rank=0, seed=0)
+        build_learner(small_task(), algorithm, Hyperparameters(codec=EXAMPLE, **more), rank=0, seed=0)
 
 
-def test_a_built_in_name_is_what_its_flag_chooses(make_task: Make) -> None:
+def test_a_built_in_name_is_what_its_flag_chooses() -> None:
     for name, flag in (("int8", {"quantize": 8}), ("bfloat16", {"wire_dtype": "bfloat16"}), ("float32", {})):
         payloads = []
         for chosen in ({"codec": name}, flag):
-            one = build_learner(make_task(), "dfedmdc", Hyperparameters(body_epochs=1, **chosen), rank=0, seed=0)
+            one = build_learner(small_task(), "dfedmdc", Hyperparameters(body_epochs=1, **chosen), rank=0, seed=0)
             one.train(0)
             payloads.append(sent(one.release(0)))
         assert payloads[0] == payloads[1]

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 Gossip = Callable[..., None]
 Floats = NDArray[np.float32]
 SIZE = 4
@@ -30,13 +30,13 @@ def net() -> nn.Module:
 
 
 @pytest.fixture
-def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
+def peers() -> Callable[..., list[TorchLearner]]:
     def make(
         bits: int | None, *, algorithm: str = "dfedavgm", steady: bool = True, size: int = SIZE, **changes: Any
     ) -> list[TorchLearner]:
         settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
         h = Hyperparameters(**settings | {"quantize": bits} | changes)
-        tasks = [make_task(rank, model=net(), head=("2",)) for rank in range(size)]
+        tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
         return [build_learner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
 
     return make
@@ -133,9 +133,9 @@ def test_nobody_is_remembered_where_neighbors_change() -> None:
 
 
 @pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
-def test_payloads_shrink_as_said(bits: int, share: float, make_task: Make) -> None:
+def test_payloads_shrink_as_said(bits: int, share: float) -> None:
     model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
-    task = make_task(model=model, head=())
+    task = small_task(model=model, head=())
     ours = build_learner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
     size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
     assert size == ours.payload_bytes

@@ -18,8 +18,8 @@ from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, buil
 from dpeer.training.device import HOST, Compute, find_device, mapped
 from dpeer.training.models.small import DigitsNet
 from tests.thinning import every
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 BF16 = Compute(amp="bf16")
 LAST = Compute(channels_last=True)
 
@@ -60,8 +60,8 @@ def test_without_a_gpu_auto_is_the_cpu(gpus: Callable[[int], None]) -> None:
     assert find_device("auto", 0) == HOST.device == torch.device("cpu")
 
 
-def test_what_a_device_says_too_late_is_one_line(make_task: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = build_learner(make_task(), "local", rank=0, seed=0)
+def test_what_a_device_says_too_late_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = build_learner(small_task(), "local", rank=0, seed=0)
 
     def train(_: object) -> None:
         raise torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
@@ -136,10 +136,10 @@ def trained(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", every(4, ALGORITHMS))
-def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, make_task: Make, tmp_path: Path) -> None:
-    half, seen = trained(algorithm, make_task(), BF16)
-    again, seen_again = trained(algorithm, make_task(), BF16)
-    exact, seen_exact = trained(algorithm, make_task(), HOST)
+def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, tmp_path: Path) -> None:
+    half, seen = trained(algorithm, small_task(), BF16)
+    again, seen_again = trained(algorithm, small_task(), BF16)
+    exact, seen_exact = trained(algorithm, small_task(), HOST)
     assert seen == seen_again
     assert torch.equal(half.body, again.body)
     ours, theirs = half.trainer.model, exact.trainer.model
@@ -153,7 +153,7 @@ def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, make_task: 
     assert {value.dtype for value in load_file(tmp_path / "model.safetensors").values()} == {torch.float32}
 
 
-def test_models_see_bfloat16_and_losses_and_metrics_float32(make_task: Make) -> None:
+def test_models_see_bfloat16_and_losses_and_metrics_float32() -> None:
     seen: dict[str, set[torch.dtype]] = {"model": set(), "loss": set(), "metrics": set()}
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def test_models_see_bfloat16_and_losses_and_metrics_float32(make_task: Make) -> 
         seen["metrics"].add(outputs.dtype)
         return {"accuracy": float((outputs.numpy().argmax(1) == targets.numpy()).mean())}
 
-    task = make_task(loss=loss, metrics=metrics)
+    task = small_task(loss=loss, metrics=metrics)
     task.model.fc.register_forward_hook(lambda _, given, gave: seen["model"].add(gave.dtype))
     trained("dfedsmdc", task, BF16)
     assert seen == {"model": {torch.bfloat16}, "loss": {torch.float32}, "metrics": {torch.float32}}
@@ -213,9 +213,9 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
         torch.testing.assert_close(a[name], value, rtol=0, atol=1e-4)
 
 
-def test_what_is_no_image_is_left_alone(make_task: Make) -> None:
-    one, seen = trained("dfedmdc", make_task(), LAST)
-    other, expected = trained("dfedmdc", make_task(), HOST)
+def test_what_is_no_image_is_left_alone() -> None:
+    one, seen = trained("dfedmdc", small_task(), LAST)
+    other, expected = trained("dfedmdc", small_task(), HOST)
     assert seen == expected
     assert torch.equal(one.trainer.model.data, other.trainer.model.data)
     assert not one.has_images

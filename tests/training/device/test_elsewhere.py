@@ -24,25 +24,11 @@ from dpeer.training import (
 from dpeer.training.device import HOST, Compute
 from tests.thinning import every
 from tests.training.cases import CASES, ROBUST, SIZE, peers, rounds
+from tests.training.small import NormedNet, small_task
 
 pytestmark = pytest.mark.slow
 
-Make = Callable[..., Task]
 ALL = CASES | ROBUST
-
-
-class Net(nn.Module):
-    """Dropout, and batch statistics in the head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3))
-        self.norm, self.fc = nn.BatchNorm1d(8), nn.Linear(8, 3)
-        self.frozen = nn.Parameter(torch.ones(8), requires_grad=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc(self.norm(self.body(x) * self.frozen))
-        return out
 
 
 def files(learners: list[TorchLearner], folder: Path) -> list[bytes]:
@@ -96,8 +82,7 @@ def test_peers_of_one_federation_may_be_anywhere(case: str, elsewhere: Any) -> N
 @pytest.mark.parametrize("algorithm", ["dfedsmdc", "fedbabu"])
 def test_dropout_buffers_and_frozen_parameters(algorithm: str, tmp_path: Path, elsewhere: Any) -> None:
     def made(compute: Compute) -> list[TorchLearner]:
-        torch.manual_seed(1)
-        return peers(algorithm, compute, task={"model": Net, "head": lambda: ("norm", "fc")})
+        return peers(algorithm, compute, task={"model": NormedNet, "head": lambda: ("norm", "fc")})
 
     ours, plain = made(Compute(elsewhere.device)), made(HOST)
     for learners in (ours, plain):
@@ -142,15 +127,15 @@ def evaluated(compute: Compute, task: Task) -> tuple[float | None, Evaluation]:
 
 
 @pytest.mark.parametrize("wrap", [lambda data: Subset(data, [5, 3, -1, *range(10, 30)]), Plain])
-def test_subsets_and_collated_batches(wrap: Callable[[Any], Any], make_task: Make, elsewhere: Any) -> None:
+def test_subsets_and_collated_batches(wrap: Callable[[Any], Any], elsewhere: Any) -> None:
     def made() -> Task:
-        task = make_task()
-        return make_task(train=wrap(task.train), test=wrap(task.test))
+        task = small_task()
+        return small_task(train=wrap(task.train), test=wrap(task.test))
 
     assert evaluated(Compute(elsewhere.device), made()) == evaluated(HOST, made())
 
 
-def test_structured_inputs_targets_and_outputs(make_task: Make, elsewhere: Any) -> None:
+def test_structured_inputs_targets_and_outputs(elsewhere: Any) -> None:
     def made() -> Task:
         def pair(sample: Any) -> Any:
             return {"x": sample[0], "more": [sample[0] * 2]}, {"label": sample[1]}
@@ -158,9 +143,9 @@ def test_structured_inputs_targets_and_outputs(make_task: Make, elsewhere: Any) 
         def metrics(outputs: Any, targets: Any) -> dict[str, float]:
             return {"accuracy": float((outputs["scores"].numpy().argmax(1) == targets["label"].numpy()).mean())}
 
-        task = make_task()
+        task = small_task()
         torch.manual_seed(0)
-        return make_task(
+        return small_task(
             model=Named(), train=Plain(task.train, pair), test=Plain(task.test, pair), metrics=metrics,
             loss=lambda outputs, targets: nn.functional.cross_entropy(outputs["scores"], targets["label"]),
         )  # fmt: skip
@@ -168,14 +153,14 @@ def test_structured_inputs_targets_and_outputs(make_task: Make, elsewhere: Any) 
     assert evaluated(Compute(elsewhere.device), made()) == evaluated(HOST, made())
 
 
-def test_a_loss_with_weights_is_each_peers_own(make_task: Make, elsewhere: Any) -> None:
+def test_a_loss_with_weights_is_each_peers_own(elsewhere: Any) -> None:
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]))
-    assert evaluated(Compute(elsewhere.device), make_task(loss=loss)) == evaluated(HOST, make_task(loss=loss))
+    assert evaluated(Compute(elsewhere.device), small_task(loss=loss)) == evaluated(HOST, small_task(loss=loss))
 
 
-def test_only_a_peers_own_rows_are_put_there(make_task: Make, elsewhere: Any) -> None:
+def test_only_a_peers_own_rows_are_put_there(elsewhere: Any) -> None:
     pool = TensorDataset(torch.arange(60.0).view(10, 6), torch.arange(10) % 3)
-    task = make_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
+    task = small_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
     learner = build_learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))
     inputs, targets = learner.trainer.data.take(torch.tensor([0, 1], device=elsewhere.device))
     assert elsewhere.of(inputs) == elsewhere.of(targets) == elsewhere.device
@@ -204,7 +189,7 @@ def test_the_second_device_is_told_from_the_host(elsewhere: Any) -> None:
         there.numpy()
 
 
-def test_a_tensor_that_a_model_keeps_to_itself_is_named(make_task: Make, elsewhere: Any) -> None:
+def test_a_tensor_that_a_model_keeps_to_itself_is_named(elsewhere: Any) -> None:
     class Careless(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -214,13 +199,13 @@ def test_a_tensor_that_a_model_keeps_to_itself_is_named(make_task: Make, elsewhe
             out: Tensor = self.fc(self.body(x) * self.mask)
             return out
 
-    ours = build_learner(make_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+    ours = build_learner(small_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
     with pytest.raises(TaskError, match=r"model failed on a training batch.*same device"):
         ours.train(0)
 
 
-def test_a_task_leaves_its_model_on_the_host(make_task: Make, elsewhere: Any) -> None:
-    task = make_task()
+def test_a_task_leaves_its_model_on_the_host(elsewhere: Any) -> None:
+    task = small_task()
     task.model.to(elsewhere.device)
     with pytest.raises(TaskError, match="leave the model on the cpu: --device moves it"):
         build_learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))

@@ -1,25 +1,22 @@
 """What only a GPU can tell."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
 from tests.training.cases import CASES, peers, rounds
+from tests.training.small import NormedNet, small_task
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device, or a torch without CUDA"),
 ]
-
-Make = Callable[..., Task]
 
 
 @pytest.fixture
@@ -69,26 +66,10 @@ def test_cpu_and_gpu_peers_mix(case: str, gpu: Compute) -> None:
         close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
 
 
-class Dropping(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3))
-        self.norm, self.fc = nn.BatchNorm1d(8), nn.Linear(8, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.fc(self.norm(self.body(x)))
-        return out
-
-
-def seeded() -> nn.Module:
-    torch.manual_seed(1)
-    return Dropping()
-
-
-def test_dropout_is_noticed_and_repeated(make_task: Make, gpu: Compute) -> None:
+def test_dropout_is_noticed_and_repeated(gpu: Compute) -> None:
     found = []
     for disturbed in (False, True):
-        ours = peers("dfedmdc", gpu, gpu, gpu, task={"model": seeded, "head": lambda: ("norm", "fc")})
+        ours = peers("dfedmdc", gpu, gpu, gpu, task={"model": NormedNet, "head": lambda: ("norm", "fc")})
         if disturbed:
             torch.cuda.manual_seed_all(1234)
         found.append((rounds(ours, 2), [one.body for one in ours]))
@@ -143,9 +124,9 @@ except TaskError as error:
     assert ended.stdout.count("\n") == 1
 
 
-def test_memory_that_runs_out_is_one_line(make_task: Make, gpu: Compute) -> None:
+def test_memory_that_runs_out_is_one_line(gpu: Compute) -> None:
     def greedy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return outputs.sum() + torch.empty(2**50, device=outputs.device).sum()
 
     with pytest.raises(TaskError, match="out of memory"):
-        build_learner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)
+        build_learner(small_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)

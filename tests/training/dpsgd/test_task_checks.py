@@ -45,54 +45,13 @@ class Counting(nn.Module):
         return out
 
 
-def refusal(peer: Trainer) -> str:
-    with pytest.raises(TaskError) as caught:
-        PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N)).start(peer, peer.model)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
-    "batch norm": (
-        lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)),
-        "1 (BatchNorm1d)",
-        "replace_batch_norm(model)",
-    ),
-    "batch norm without statistics": (
-        lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False)),
-        "1 (BatchNorm1d)",
-        "replace_batch_norm(model)",
-    ),
-    "centering": (lambda: Own(lambda x: x - x.mean(0)), "is not the mean of its examples' losses", "mix the batch"),
-    "dropout": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5)), "1 (Dropout) draws", "set its p to 0"),
-    "instance norm": (
-        lambda: nn.Sequential(nn.Linear(4, 4), nn.InstanceNorm1d(4, affine=True, track_running_stats=True)),
-        "1 (InstanceNorm1d) keeps statistics",
-        "track_running_stats=False",
-    ),
-    "embedding": (lambda: nn.Embedding(3, 4, max_norm=1.0), "the model (Embedding) writes", "leave max_norm out"),
-    "functional dropout": (
-        lambda: Own(lambda x: nn.functional.dropout(x, 0.5)),
-        "the task's model, loss or data draws",
-        "set dropout to 0",
-    ),
-    "noise": (lambda: Own(lambda x: x + torch.randn_like(x)), "the task's model, loss or data draws", "`augment`"),
-    "numpy": (lambda: Own(lambda x: x * float(np.random.rand())), "the task's model, loss or data draws", "`augment`"),
-    "a buffer": (Counting, "changes 'mean' in training", "keeps its buffers"),
-}
-
-
-@pytest.mark.parametrize("case", MODELS)
-def test_models(case: str, make_trainer: Make) -> None:
+@pytest.mark.parametrize("build", [lambda: Own(lambda x: nn.functional.dropout(x, 0.5)), Counting])
+def test_a_model_that_is_refused_is_left_as_it_was(build: Callable[[], nn.Module], make_trainer: Make) -> None:
     torch.manual_seed(0)
-    build, what, advice = MODELS[case]
-    head = ("1",) if "norm" in case else ()
-    peer = make_trainer(build(), torch.randn(N, 4), torch.randint(3, (N,)), head=head)
+    peer = make_trainer(build(), torch.randn(N, 4), torch.randint(3, (N,)))
     before, states = peer.model.data.clone(), (torch.get_rng_state(), np.random.get_state(legacy=True)[1].copy())
-    message = refusal(peer)
-    assert what in message
-    assert advice in message
+    with pytest.raises(TaskError):
+        PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N)).start(peer, peer.model)
     assert torch.equal(peer.model.data, before)
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.array_equal(np.random.get_state(legacy=True)[1], states[1])
@@ -117,7 +76,7 @@ def test_a_compiled_model_is_computed_one_by_one(make_trainer: Make) -> None:
     assert not is_known_model(model)
 
 
-@pytest.mark.parametrize("channels", [1, 2, 6, 10, 16, 48, 64])
+@pytest.mark.parametrize("channels", [1, 6, 48])
 def test_batch_norm_can_be_replaced(channels: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, channels, 3), nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU()))

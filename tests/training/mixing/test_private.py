@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.privacy.noise import grid
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import ALGORITHMS, Hyperparameters, TorchLearner, build_learner
+from tests.training.small import small_task
 
-Make = Callable[..., Task]
 Peer = Callable[..., TorchLearner]
 H = Hyperparameters(body_epochs=2, batch_size=16)
 COUNT = 6 * 8 + 8
@@ -27,7 +27,7 @@ def floats(payload: Sequence[Any] | None) -> np.ndarray:
 
 
 @pytest.fixture
-def peer(make_task: Make, tmp_path: Path) -> Peer:
+def peer(tmp_path: Path) -> Peer:
     def make(
         rank: int = 0, *, sigma: float = 1e-7, clip_norm: float = 0.05, budget: float | None = None,
         resume: bool = False,
@@ -36,13 +36,13 @@ def peer(make_task: Make, tmp_path: Path) -> Peer:
         ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
         session = ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
         h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
-        return build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
+        return build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, session=session)
 
     return make
 
 
-def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
-    return build_learner(make_task(rank), algorithm, H, rank=rank, seed=0)
+def plain(rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
+    return build_learner(small_task(rank), algorithm, H, rank=rank, seed=0)
 
 
 def body(learner: TorchLearner) -> np.ndarray:
@@ -54,8 +54,8 @@ def shared(learner: TorchLearner) -> np.ndarray:
     return learner.trainer.shared.data.double().numpy().copy()
 
 
-def test_the_release_is_the_common_start_plus_the_clipped_update(peer: Peer, make_task: Make) -> None:
-    learner, other = peer(), plain(make_task)
+def test_the_release_is_the_common_start_plus_the_clipped_update(peer: Peer) -> None:
+    learner, other = peer(), plain()
     start = body(learner)
     learner.train(0)
     other.train(0)
@@ -87,12 +87,12 @@ def test_the_own_part_of_the_mix_is_the_noised_body_and_the_next_update_starts_f
     assert 0.3 < noise.std() < 0.7, "the noise's deviation is 0.5"
 
 
-def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_path: Path) -> None:
+def test_two_runs_with_the_same_seed_have_unrelated_noise(tmp_path: Path) -> None:
     noises = []
-    task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
+    task = small_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
     state = {name: value.clone() for name, value in task.model.state_dict().items()}
     for run in range(2):
-        task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
+        task = small_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
         task.model.load_state_dict(state)
         session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
         learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, session=session)

@@ -1,7 +1,7 @@
 """Mixing with hostile bodies, each rule against a computation of its own in numpy."""
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.codecs import Dense, Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing import guard
@@ -19,8 +19,8 @@ from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard, clipped, distance, trimmed_mean, weighted_median
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import WireDtype
+from tests.training.small import gossip, small_task
 
-Make = Callable[..., Task]
 COUNT = 5000
 OWN = 2
 ROW = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.15, 4: 0.25}
@@ -327,15 +327,15 @@ def test_halves_are_mixed_as_what_they_were_rounded_to(rule: str, dtype: WireDty
 # -- a whole learner ----------------------------------------
 
 
-def learner(make_task: Make, rank: int, robust: str, algorithm: str = "dfedavgm", **more: Any) -> TorchLearner:
+def learner(rank: int, robust: str, algorithm: str = "dfedavgm", **more: Any) -> TorchLearner:
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=robust, **more)
-    return build_learner(make_task(rank), algorithm, h, rank=rank, seed=0)
+    return build_learner(small_task(rank), algorithm, h, rank=rank, seed=0)
 
 
 @pytest.mark.parametrize("rule", ["clip", "median"])
-def test_learners_agree_and_go_on(make_task: Make, gossip: Callable[..., None], rule: str) -> None:
+def test_learners_agree_and_go_on(rule: str) -> None:
     weights = np.full((5, 5), 0.2)
-    learners = [learner(make_task, rank, rule) for rank in range(5)]
+    learners = [learner(rank, rule) for rank in range(5)]
     gossip(learners, 3, weights=weights)
     assert all(one.finite for one in learners)
     if not rule.startswith("clip"):
@@ -344,12 +344,12 @@ def test_learners_agree_and_go_on(make_task: Make, gossip: Callable[..., None], 
 
 
 @pytest.mark.parametrize("rule", ["clip", "trimmed-mean:1"])
-def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Path, rule: str) -> None:
+def test_a_private_peers_base_is_what_mixing_gave(tmp_path: Path, rule: str) -> None:
     session = ClientSession(
         Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
     )
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=rule)
-    ours = build_learner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
+    ours = build_learner(small_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
     ours.train(0)
     (own,) = ours.release(0) or []
     z = {0: np.frombuffer(own, "<f4"), **{rank: values(rank).numpy()[: ours.body_parameters] for rank in range(1, 5)}}
@@ -364,14 +364,14 @@ def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Pat
     assert torch.equal(ours.body, reference.data)
 
 
-def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) -> None:
+def test_nothing_private_decides_what_is_mixed(tmp_path: Path) -> None:
     """Without a release of its own, a peer compares with what its last mixing gave, not with what it has trained."""
     found = []
     for trains in (False, True):
         session = ClientSession(
             Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path / str(trains), {}, resume=False), None, Sparsifier.parse(None)
         )
-        ours = build_learner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
+        ours = build_learner(small_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
                             session=session)  # fmt: skip
         if trains:
             ours.train(0)
@@ -384,5 +384,5 @@ def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) 
 # -- what cannot be ----------------------------------------
 
 
-def test_what_shares_nothing_takes_no_notice(make_task: Make) -> None:
-    assert learner(make_task, 0, "median", "local", max_norm=1.0).train(0) is not None
+def test_what_shares_nothing_takes_no_notice() -> None:
+    assert learner(0, "median", "local", max_norm=1.0).train(0) is not None

@@ -177,6 +177,7 @@ def test_a_task_of_some_of_the_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_real_one(tmp_path: Path, shared: Path, run_program: Any) -> None:
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
     run_program(shared / "cifar10.py", tmp_path)
