@@ -14,8 +14,7 @@ from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.training.data.duplicate_rows import in_words
 from dpeer.training.data.tables import check as checking
 from dpeer.training.data.tables.check import Checked, Problem
-from dpeer.training.data.tables.guess import Guess
-from dpeer.training.data.tables.propose import Proposed, as_toml, propose
+from dpeer.training.data.tables.propose import Guess, Proposed, as_toml, propose
 from dpeer.training.data.tables.schema import read_schema
 from dpeer.training.data.tables.sheet import read_sheet
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.lora.lora_setting import FORM
+from dpeer.training.lora import FORM
 
 _EXPECTED = {
     "grid_shape": "ROWSxCOLUMNS, for example 2x4",

@@ -74,8 +74,10 @@ def load_model(
         raise ConfigurationError(f"folder = {folder!r}: expected a path")
     place = model_folder(Path(folder).expanduser())
     card = read_card(place)
-    from dpeer.training.use.building import restored  # torch
-    from dpeer.training.use.model import TrainedModel
+    from dpeer.training.use.model import (
+        TrainedModel,
+        restored,  # torch
+    )
 
     try:
         return TrainedModel(restored(card, place / MODEL, module), card, None if tokenizer is None else str(tokenizer))

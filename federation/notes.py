@@ -12,7 +12,7 @@ from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.data.partitions import FEWEST
+from dpeer.training.data.holdout import FEWEST
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0

@@ -17,7 +17,7 @@ import dpeer
 from dpeer.training import store
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.lora.merging import merged
+from dpeer.training.lora.adapting import merged
 from dpeer.training.measures import Figures
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.selection import ModelSelection, Point

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
-from dpeer.training.lora.lora_setting import check_lora
+from dpeer.training.lora import check_lora
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
 

@@ -132,7 +132,7 @@ REFUSED = {
     "predict --run dpeer-run/rank-0 --input few.csv --output out.csv": (
         "unknown column 'age' in what the model needs; 'few.csv': valid: pulse"
     ),
-    "predict --run dpeer-run/rank-0 --input none.csv --output out.csv": "there is no 'none.csv'",
+    "predict --run dpeer-run/rank-0 --input none.csv --output out.csv": "'none.csv' does not exist",
     "predict --run dpeer-run/rank-0 --input new.csv --output new.csv": (
         "--output 'new.csv' is the input: name another file"
     ),
@@ -172,7 +172,7 @@ REFUSED = {
     "algorithms --rho 0.1": "No such option '--rho'.",
     "algorithms dfedavgm": "Got unexpected extra argument (dfedavgm)",
     "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits: give another --out, or --overwrite",
-    "schema init none.csv --out new.toml": "there is no file 'none.csv'",
+    "schema init none.csv --out new.toml": "'none.csv' does not exist",
     "schema init visits.csv --out new.toml --target outcom": "unknown column of --target 'outcom' in 'visits.csv': …",
     "schema init visits.csv --out none/x.toml": "--out 'none/x.toml' cannot be written: No such file or directory",
     "schema check visits.csv --schema none.toml": (

@@ -10,7 +10,7 @@ from torch import nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.blocks import Blocks, blocks_of
-from dpeer.training.models.resnet import ResNet18
+from dpeer.training.models.published import ResNet18
 from dpeer.training.models.small import DigitsNet
 
 

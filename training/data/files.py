@@ -1,15 +1,20 @@
-"""Helpers of data set readers: find a folder or file, read .npz arrays, and report damage in one line."""
+"""Helpers of data set readers: find a folder or file, read .npz arrays and images, and report damage in one line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from dpeer.exceptions import TaskError
+from dpeer.cores import own_cores
+from dpeer.exceptions import TaskError, describe
 from dpeer.training.errors import blame
 
 _LISTED = 10
@@ -27,7 +32,7 @@ def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
         places: Folders in `data` that are looked at first, in this order.
 
     Raises:
-        TaskError: There is no such folder.
+        TaskError: No such folder exists.
     """
     if data is None:
         raise TaskError(f"task {task!r} needs --task-option data=DIR, the folder that holds {holds}; from {source}")
@@ -45,10 +50,10 @@ def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
 
 
 def need(task: str, path: Path, source: str) -> Path:
-    """The path, if a file is there.
+    """The path of a file that must exist.
 
     Raises:
-        TaskError: There is none; the message says what was expected where, and where people get it.
+        TaskError: No file is there; the message names the file, its folder and its source.
     """
     if not path.is_file():
         raise TaskError(f"task {task!r}: expected the file {path.name} in {path.parent}; from {source}")
@@ -56,10 +61,10 @@ def need(task: str, path: Path, source: str) -> Path:
 
 
 def reading(task: str, path: Path, source: str) -> AbstractContextManager[None]:
-    """Whatever goes wrong while a file is read becomes one line that names it.
+    """A context in which every error becomes one line that names the file.
 
     Raises:
-        TaskError: The block raised something that is not dpeer's own.
+        TaskError: The block raised an error of another library.
     """
     return blame(f"task {task!r}: {path} is damaged or no such file", lambda: f"get it anew from {source}")
 
@@ -80,8 +85,8 @@ def read_npz(
         TaskError: It is damaged, or lacks one of the arrays.
     """
     with reading(task, path, source), np.load(path, allow_pickle=False) as found:
-        there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
-        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; there are {there or 'none'}")
+        held = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
+        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; it has {held or 'none'}")
         return {name: found[name] for name in (*names, *optional) if name in found.files}
 
 
@@ -99,3 +104,67 @@ def whole(values: Any) -> NDArray[np.int64]:
     """Class numbers as int64; TypeError where they are not whole numbers."""
     array = np.asarray(values)
     return array.astype(np.int64, casting="same_kind" if array.size else "unsafe")  # an empty list has floats
+
+
+_AT_ONCE = 256  # images a thread reads before it asks for more: 100,000 tasks of one would take memory
+
+
+def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, resize: bool) -> Tensor:
+    """Decode image files, in threads: Pillow lets go of Python's lock.
+
+    Args:
+        task: The task's name, for messages.
+        paths: The files.
+        channels: 3 for RGB (grey images get it, too), 1 for grey.
+        side: Height and width.
+        resize: Whether other sizes are scaled to `side` (antialiased; what is not square is distorted), or refused.
+
+    Returns:
+        uint8, shape (images, channels, side, side).
+
+    Raises:
+        TaskError: An image is damaged or does not fit, or Pillow is missing.
+    """
+    _check_pillow(task)
+    found = np.empty((len(paths), channels, side, side), np.uint8)
+
+    def some(start: int) -> None:
+        for number in range(start, min(start + _AT_ONCE, len(paths))):
+            try:
+                found[number] = _image(paths[number], channels, side, resize)
+            except Exception as error:
+                raise TaskError(
+                    f"task {task!r}: the image {paths[number]} cannot be read: {describe(error)}"
+                ) from error
+
+    with ThreadPoolExecutor(len(own_cores())) as pool:
+        for _ in pool.map(some, range(0, len(paths), _AT_ONCE)):
+            pass
+    return torch.from_numpy(found)
+
+
+def _image(path: Path, channels: int, side: int, resize: bool) -> NDArray[np.uint8]:
+    from PIL import Image, ImageOps
+
+    with Image.open(path) as opened:
+        frames = getattr(opened, "n_frames", 1)
+        if frames > 1 and opened.format != "MPO":  # photographs of phones have a preview behind the image
+            raise ValueError(f"it has {frames} frames; save the one that counts")
+        if opened.mode.startswith(("I", "F")):  # Pillow would cut what is above 255
+            raise ValueError("it has more than 8 bits a pixel; save it with 8")
+        image = ImageOps.exif_transpose(opened)
+        if image.mode == "P":  # a palette with transparency cannot become RGB at once
+            image = image.convert("RGBA")
+        image = image.convert("RGB" if channels == 3 else "L")
+    if image.size != (side, side):
+        if not resize:
+            raise ValueError(f"it has {image.width}x{image.height} pixels, not {side}x{side}")
+        image = image.resize((side, side), Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1)
+
+
+def _check_pillow(task: str) -> None:
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise TaskError(f"task {task!r} reads images with Pillow: pip install 'dpeer[images]'") from error

@@ -52,14 +52,14 @@ def har(data: Any) -> Data:
 def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Numbers:
     """Which windows belong together because they share a half, found by their contents.
 
-    Contents, because files do not all keep the order of recording. Where no two windows share a half (somebody
-    filtered or scaled each window by itself), rows that follow each other with one person and activity count as one
+    Contents, because files do not all keep the order of recording. Where no two windows share a half (each was
+    filtered or scaled by itself), rows that follow each other with one person and activity count as one
     stretch.
 
     Args:
         x: Windows, shape (windows, 128, 9).
         y: Their activities, shape (windows,).
-        subject: Whom each is from, shape (windows,).
+        subject: The person of each window, shape (windows,).
 
     Returns:
         The number of each window's stretch, shape (windows,).

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dpeer.training.data.duplicate_rows import digests
 from dpeer.training.data.tables.inputs import Unfitted
-from dpeer.training.data.text import Tokens
-from dpeer.training.data.text.tsv import TextColumns
+from dpeer.training.data.text import TextColumns, Tokens
 
 Numbers = NDArray[np.int64]
 
@@ -31,7 +30,7 @@ class Pool:
             or float64 where `Data.unfitted` makes inputs of them.
         targets: Class numbers from 0, int64, shape (samples,); or the next token at each place, int64, shape (samples,
             length); or float32 values, shape (samples, 1).
-        groups: Whom each sample is from (writer, person, ...), shape (samples,); None where nobody knows.
+        groups: The group of each sample (its writer, person, ...), shape (samples,); None where it is unknown.
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
             number each, shape (samples,); None where every sample stands alone.
         numbers: Each sample's place in the data set's own pool, shape (samples,); None where that is its place here.
@@ -68,10 +67,10 @@ class Pool:
         return digests(self.inputs.numpy()[index])
 
     def names(self, index: Numbers) -> list[bytes]:
-        """What tells these samples from others, whatever else is here: their inputs, or their group.
+        """A name for each of these samples that does not depend on others: its inputs, or its group.
 
-        Where whole groups must not be parted (`Data.whole_groups`), it is the name of the group alone. Of other
-        stretches there are no such names: their bounds and numbers depend on other samples.
+        Where whole groups must not be parted (`Data.whole_groups`), it is the name of the group alone. Other
+        stretches have no such names: their bounds and numbers depend on other samples.
         """
         if self.stretches is not None:
             assert self.groups is not None, "whole groups"
@@ -94,10 +93,10 @@ class Data:
     """A data set.
 
     Attributes:
-        train: The training pool, or all there is.
+        train: The training pool, or all samples.
         test: The test pool; None where peers hold out samples of their own.
         classes: Number of classes; None where targets are values.
-        group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None where there are none.
+        group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None without groups.
         same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
             divided), so that a peer's groups bring their test samples with them.
         whole_groups: Whether the stretches of the pools (`Pool.stretches`) are their groups, by whatever numbers.
@@ -105,12 +104,12 @@ class Data:
             model's card, and must not follow from the samples.
         mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
         background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
-        names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
-            own must mean the same by them.
-        found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
-            the task option that says it.
-        tokens: Of which tokenizer the inputs are token numbers; None where they are none.
-        texts: What the columns of a file of such texts are; None where one example is no row of such a file.
+        names: What inputs and classes are called, where the user decides it: peers with files of their own
+            must mean the same by them.
+        found: Names, and facts of the shape of the model, that were found in the data, by the task option that
+            would state them.
+        tokens: Of which tokenizer the inputs are token numbers; None for other inputs.
+        texts: The columns of a file of such texts; None where one example is no row of such a file.
         remarks: Remarks for the user on how the data were read, a line each.
         unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
             where the pools have them as they are.

@@ -1,19 +1,19 @@
-"""Putting low-rank adapters into a task's model."""
+"""Low-rank adapters: which layers get one, and the model with them and without."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, did_you_mean
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.lora.lora_setting import Lora
-from dpeer.training.lora.targets import chosen, is_transposed
+from dpeer.training.lora import Lora
 from dpeer.training.models import last_layer
 from dpeer.training.randomness import Purpose, seed_globals, stream
 from dpeer.training.split import is_under
@@ -65,7 +65,6 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
 
 
 def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module], *, transposed: bool) -> None:
-    """Have peft wrap the layers."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config: Any = LoraConfig(
@@ -117,7 +116,7 @@ def _call_by_layers(model: nn.Module) -> None:
 
 
 def _nothing(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-    """A hook that does nothing, but is there."""
+    """A hook without effect."""
 
 
 def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int) -> list[str]:
@@ -127,3 +126,136 @@ def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int
     if count >= before:
         return [line, f"these are no fewer than the {before:,} of the layers: a smaller r would send less"]
     return [line]
+
+
+KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
+"""Layers that can have one; and `Conv1D` of the library transformers, a linear layer whose weight is transposed."""
+
+QUERY_AND_VALUE = frozenset({
+    "query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "to_q", "to_v", "wq", "wv",
+    "qkv", "qkv_proj", "to_qkv", "Wqkv", "c_attn", "query_key_value",
+})  # fmt: skip
+"""What libraries call the layers that make queries and values in attention, or these and keys in one.
+
+Adapting queries and values, and not keys, is what peft does by default for ViT, RoBERTa and many others.
+"""
+
+
+def is_transposed(layer: nn.Module) -> bool:
+    """Whether a layer is transformers' `Conv1D`, known by its name: that library need not be installed."""
+    return any(
+        kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils" for kind in type(layer).__mro__
+    )
+
+
+def adaptable(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Module]:
+    """The layers outside of the head that can have an adapter, by name."""
+    within = {id(one) for one in _uncalled(model)}
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if name
+        and (isinstance(layer, KINDS) or is_transposed(layer))
+        and not is_under(name, head)
+        and id(layer) not in within
+    }
+
+
+def _uncalled(model: nn.Module) -> Iterator[nn.Module]:
+    """Layers whose weights attention of torch uses without calling them, so that an adapter there would do nothing."""
+    for layer in model.modules():
+        if isinstance(layer, nn.MultiheadAttention):
+            yield from layer.modules()
+
+
+def chosen(model: nn.Module, head: Sequence[str], targets: Sequence[str], text: str) -> dict[str, nn.Module]:
+    """The layers that get an adapter, by name.
+
+    Args:
+        model: The model.
+        head: Name prefixes of the head, which gets none: it is trained as it is.
+        targets: As in `Lora`.
+        text: The setting as the user wrote it, for messages.
+
+    Raises:
+        TaskError: The model has none, or a target is the name of none; the message names the nearest.
+    """
+    there = adaptable(model, head)
+    if not targets:
+        return _usual(there, text)
+    found: dict[str, nn.Module] = {}
+    for target in targets:
+        named = {name: layer for name, layer in there.items() if name == target or name.endswith(f".{target}")}
+        if not named:
+            raise TaskError(_no_match(model, there, target, text))
+        found |= named
+    return {name: found[name] for name in there if name in found}
+
+
+def _usual(there: dict[str, nn.Module], text: str) -> dict[str, nn.Module]:
+    """Queries and values where the model has such, else all linear layers and convolutions."""
+    attention = {name: layer for name, layer in there.items() if name.rpartition(".")[2] in QUERY_AND_VALUE}
+    found = attention or {name: layer for name, layer in there.items() if not isinstance(layer, nn.Embedding)}
+    if not found:
+        raise TaskError(
+            f"--lora {text}: outside of its head the model has no linear layer or convolution that could be adapted: "
+            "leave --lora out, or name a smaller head with --head"
+        )
+    return found
+
+
+def _no_match(model: nn.Module, there: dict[str, nn.Module], target: str, text: str) -> str:
+    begin = f"--lora {text}: the target {target!r}"
+    for name, layer in model.named_modules():
+        if name == target or name.endswith(f".{target}"):
+            kind = type(layer).__name__
+            if isinstance(layer, KINDS) or is_transposed(layer):
+                why = "is in the head, which is trained as it is, or is used by torch.nn.MultiheadAttention uncalled"
+            else:
+                why = f"is a {kind}, and adapters are for linear layers, convolutions and embeddings"
+            return f"{begin} {why}; layers that can be adapted: {_names(there)}"
+    parts = dict.fromkeys(part for name in there for part in (name, name.rpartition(".")[2]))
+    return f"{begin} is no layer of the model: {did_you_mean(target, parts)}layers that can be adapted: {_names(there)}"
+
+
+def _names(there: dict[str, nn.Module]) -> str:
+    """The last parts of the layers' names, or the names where these are numbers."""
+    parts = dict.fromkeys(name if (last := name.rpartition(".")[2]).isdecimal() else last for name in there)
+    shown = [*parts][:12]
+    return (", ".join(shown) or "(none)") + (", ..." if len(parts) > len(shown) else "")
+
+
+_WRAPPED = "base_layer"
+"""What peft calls the layer that an adapter is around."""
+
+
+def merged(model: nn.Module) -> dict[str, Tensor]:
+    """The values of the model as it would be without adapters, by its own state names; nothing of it is changed.
+
+    Args:
+        model: A model that `adapted` has put adapters into.
+
+    Returns:
+        Of each adapted layer W + (alpha / r) B A; everything else as it is, not copied.
+    """
+    from peft.tuners.lora import LoraLayer
+
+    values = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    for name, layer in model.named_modules():
+        if not isinstance(layer, LoraLayer):
+            continue
+        inside = {key for key in values if key.startswith(f"{name}.")}
+        own = f"{name}.{_WRAPPED}."
+        kept = {f"{name}.{key.removeprefix(own)}": values[key] for key in inside if key.startswith(own)}
+        kept[f"{name}.weight"] = _sum(layer, kept[f"{name}.weight"])
+        for key in inside:
+            del values[key]
+        values |= kept
+    return values
+
+
+@torch.no_grad()
+def _sum(layer: Any, weight: Tensor) -> Tensor:
+    for adapter in layer.active_adapters:
+        weight = (weight.float() + layer.get_delta_weight(adapter).float()).to(weight.dtype)
+    return weight

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpeer.training.measures.classification import Numbers, Whole, auroc_of, measure_classes
-from dpeer.training.measures.regression import measure_values
+from dpeer.training.measures.classification import auroc_of, measure_classes
+from dpeer.training.measures.intervals import Numbers, Whole, bootstrap, undefined
 
 Figures = dict[str, Any]
 """Plain JSON values; see `measure`."""
@@ -35,7 +35,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
     if values:
         if outputs.shape != targets.shape or outputs.numel() != len(outputs):
             return None
-        return measure_values(outputs.double().numpy().reshape(-1), targets.double().numpy().reshape(-1))
+        return _measure_values(outputs.double().numpy().reshape(-1), targets.double().numpy().reshape(-1))
     found = _classified(outputs, targets)
     if found is None:
         return None
@@ -44,7 +44,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
 
 
 def auroc(outputs: Tensor, targets: Tensor) -> float | None:
-    """The AUROC alone, without its interval, as `measure` has it; None where there is none."""
+    """The AUROC alone, without its interval, as `measure` has it; None if it is undefined."""
     found = _classified(outputs.detach().cpu(), targets.detach().cpu())
     return None if found is None or not np.isfinite(found[0]).all() else auroc_of(*found)
 
@@ -67,6 +67,33 @@ def _classified(outputs: Tensor, targets: Tensor) -> tuple[Numbers, Whole, Whole
 def plain(figures: Figures | None) -> dict[str, float | None]:
     """The values alone, by name."""
     return {name: value["value"] for name, value in (figures or {"values": {}})["values"].items()}
+
+
+def _measure_values(predicted: Numbers, truth: Numbers) -> dict[str, Any]:
+    figures: dict[str, Any] = {"kind": "regression", "rows": len(truth)}
+    if not np.isfinite(predicted).all():
+        why = "the model's outputs are not finite"
+        return figures | {"values": {name: undefined(why) for name in ("mae", "rmse", "r2")}}
+    ends = bootstrap(lambda weights: _errors(weights, predicted, truth), len(truth))
+    found = {name: float(one) for name, (one,) in _errors(np.ones((1, len(truth))), predicted, truth).items()}
+    if len(np.unique(truth)) == 1:
+        del found["r2"]
+    values = {name: {"value": value, "low": ends[name][0], "high": ends[name][1]} for name, value in found.items()}
+    if "r2" not in values:
+        values["r2"] = undefined("all rows have the same value")
+    return figures | {"values": values}
+
+
+def _errors(weights: Numbers, predicted: Numbers, truth: Numbers) -> dict[str, Numbers]:
+    count = weights.sum(axis=1)
+    errors = predicted - truth
+    squares = weights @ errors**2
+    moved = truth - truth.mean()  # around the mean, or squares of large values leave no digits for their differences
+    spread = weights @ moved**2 - (weights @ moved) ** 2 / count
+    # A resample of one value has a spread of rounding errors.
+    known = spread > 1e-12 * (moved**2).sum()
+    r2 = np.where(known, 1 - squares / np.where(known, spread, 1.0), np.nan)
+    return {"mae": weights @ np.abs(errors) / count, "rmse": np.sqrt(squares / count), "r2": r2}
 
 
 __all__ = ["Figures", "auroc", "measure", "plain"]

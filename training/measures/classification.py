@@ -1,17 +1,13 @@
-"""Figures of a classification."""
+"""Figures of a classification, and the calibration of its probabilities."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpeer.training.measures.calibration import bins
-from dpeer.training.measures.intervals import Rows, bootstrap, undefined, weighted, wilson
-
-Numbers = NDArray[np.float64]
-Whole = NDArray[np.int64]
+from dpeer.training.measures.intervals import Numbers, Whole, bootstrap, undefined, wilson
 
 _BOOTSTRAPPED = ("auroc", "balanced_accuracy", "f1", "brier", "ece")
 
@@ -61,7 +57,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
 
 
 def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
-    """The AUROC, of two classes that of the second, else the mean over those that are there; None where there is none.
+    """The AUROC, of two classes that of the second, else the mean over those that occur; None if it is undefined.
 
     Args:
         shares: Predicted probabilities, shape (rows, classes).
@@ -73,7 +69,7 @@ def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
 
 
 def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
-    """Figures by name, those of a class as ``"f1 0"``; why there is none, where there is none."""
+    """Figures by name, those of a class as ``"f1 0"``; the reason for one that is undefined."""
     there = np.bincount(rows.truth, minlength=len(names))
     alone = f"all rows are of class {names[int(rows.truth[0])]!r}"
     why = {f"{key} {n}": alone if there[n] else f"no row is of class {names[n]!r}"
@@ -101,6 +97,131 @@ def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
 
 
 def _confusion(guess: Whole, truth: Whole, count: int) -> list[list[int]]:
-    """By true class, how often each class was predicted."""
     found: list[list[int]] = np.bincount(truth * count + guess, minlength=count**2).reshape(count, count).tolist()
     return found
+
+
+BINS = 10
+
+
+def confidences(shares: Numbers, guess: Whole, truth: Whole) -> tuple[Numbers, Numbers]:
+    """Predicted probabilities and the outcomes that they are held against, each of shape (rows,).
+
+    Of two classes: the probability of the second one, and whether the row is of it. Of more: the probability of the
+    predicted class, and whether it is the true one (Guo et al., On Calibration of Modern Neural Networks, ICML 2017).
+    """
+    if shares.shape[1] == 2:
+        return shares[:, 1], (truth == 1).astype(np.float64)
+    return shares[np.arange(len(shares)), guess], (guess == truth).astype(np.float64)
+
+
+def bin_of(confidence: Numbers) -> Whole:
+    """The number of each row's bin of equal width; a border belongs to the bin below it, as in the paper."""
+    inner = np.linspace(0, 1, BINS + 1)[1:-1]
+    return np.searchsorted(inner, confidence).astype(np.int64)
+
+
+def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
+    """The rows by bin: their number, their mean probability, and the share that it is held against."""
+    where = bin_of(confidence)
+    found = []
+    for number in range(BINS):
+        inside = where == number
+        count = int(inside.sum())
+        found.append(
+            {
+                "from": number / BINS,
+                "to": (number + 1) / BINS,
+                "rows": count,
+                "predicted": float(confidence[inside].mean()) if count else None,
+                "observed": float(hit[inside].mean()) if count else None,
+            }
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The predictions, truth and errors of each row, from which figures are computed.
+
+    Attributes:
+        shares: Predicted probabilities, shape (rows, classes).
+        guess: Predicted classes.
+        truth: True classes.
+        squares: The row's part of the Brier score (1950): of two classes the squared error of the second one's
+            probability, of more the sum of all classes' squared errors.
+        confidence, hit: See `confidences`.
+    """
+
+    shares: Numbers
+    guess: Whole
+    truth: Whole
+    squares: Numbers
+    confidence: Numbers
+    hit: Numbers
+
+    @classmethod
+    def of(cls, shares: Numbers, guess: Whole, truth: Whole) -> Rows:
+        """What follows from predictions and truth."""
+        errors = shares.copy()
+        errors[np.arange(len(truth)), truth] -= 1.0
+        squares = errors[:, 1] ** 2 if shares.shape[1] == 2 else (errors**2).sum(axis=1)
+        return cls(shares, guess, truth, squares, *confidences(shares, guess, truth))
+
+
+def weighted(rows: Rows, weights: Numbers) -> dict[str, Numbers]:
+    """Every figure of every resample, shape (resamples,); those of a class are named ``"auroc 1"``.
+
+    Args:
+        rows: The rows.
+        weights: How often each row counts, shape (resamples, rows).
+    """
+    count, classes = weights.sum(axis=1), rows.shares.shape[1]
+    right = (rows.guess == rows.truth).astype(np.float64)
+    there = _by(rows.truth, weights, classes)
+    hits, guessed = _by(rows.truth, weights * right, classes), _by(rows.guess, weights, classes)
+    recall = _divide(hits, there)
+    f1 = np.where(there > 0, _divide(2 * hits, there + guessed), np.nan)
+    gaps = _by(bin_of(rows.confidence), weights * (rows.confidence - rows.hit), BINS)
+    auroc = np.stack([_auroc(rows, number, weights) for number in range(classes)], axis=1)
+    binary = classes == 2
+    found = {
+        "balanced_accuracy": _mean(recall),
+        "f1": f1[:, 1] if binary else _mean(f1),
+        "auroc": auroc[:, 1] if binary else _mean(auroc),
+        "brier": weights @ rows.squares / count,
+        "ece": np.abs(gaps).sum(axis=1) / count,
+    }
+    found |= {f"f1 {number}": f1[:, number] for number in range(classes)}
+    return found | {f"auroc {number}": auroc[:, number] for number in range(classes)}
+
+
+def _auroc(rows: Rows, number: int, weights: Numbers) -> Numbers:
+    """One class against the rest: the chance that a row of it scores higher than another (Mann and Whitney, 1947)."""
+    is_it = rows.truth == number
+    if is_it.all() or not is_it.any():
+        return np.full(len(weights), np.nan)
+    scores, place = np.unique(rows.shares[:, number], return_inverse=True)
+    yes, no = (_by(place[chosen], weights[:, chosen], len(scores)) for chosen in (is_it, ~is_it))
+    below = np.cumsum(no, axis=1) - no
+    return _divide((yes * (below + no / 2)).sum(axis=1), yes.sum(axis=1) * no.sum(axis=1))
+
+
+def _by(key: Whole, weights: Numbers, count: int) -> Numbers:
+    """Sums of weights over rows of the same key, shape (resamples, count)."""
+    order = np.argsort(key, kind="stable")
+    keys, starts = np.unique(key[order], return_index=True)
+    found = np.zeros((len(weights), count))
+    found[:, keys] = np.add.reduceat(weights[:, order], starts, axis=1)
+    return found
+
+
+def _divide(above: Numbers, below: Numbers) -> Numbers:
+    """The quotient; NaN where it would be divided by zero."""
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), np.nan)
+
+
+def _mean(values: Numbers) -> Numbers:
+    """The mean over classes, without those that are NaN; NaN where all are."""
+    known = np.isfinite(values)
+    return _divide(np.where(known, values, 0.0).sum(axis=1), known.sum(axis=1).astype(np.float64))

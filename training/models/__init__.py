@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.models.options import checked, options_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from dpeer.training.data.text import Tokens
 
 Takes = Literal["images", "series", "text", "anything"]
 """What one input is: an image (channels, height, width), a series (channels, length), token numbers (length,), which
@@ -33,8 +38,8 @@ class Model:
     Attributes:
         name: What ``--model`` calls it.
         summary: One line about it.
-        where: ``module:function``; the function makes it from (shape, outputs), and takes the model's options, if it
-            has any, as keyword arguments.
+        where: ``module:maker``; the class or function makes it from (shape, outputs), and takes the model's options
+            as keyword arguments.
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
@@ -52,14 +57,15 @@ class Model:
     extra: str | None = None
 
     def maker(self) -> Callable[..., nn.Module]:
-        """Import the function that makes it."""
+        """Import what makes it."""
         module, _, function = self.where.partition(":")
         make: Callable[..., nn.Module] = getattr(importlib.import_module(f"dpeer.training.models.{module}"), function)
         return make
 
     def options(self) -> dict[str, Any]:
         """The default value of each of its options, by name."""
-        return options_of(self.maker()) | dict(self.defaults)
+        stated = inspect.signature(self.maker()).parameters.values()
+        return {one.name: one.default for one in stated if one.kind is one.KEYWORD_ONLY} | dict(self.defaults)
 
 
 def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
@@ -67,7 +73,6 @@ def _transformer(name: str, summary: str, function: str, least: int = 1, **defau
 
 
 def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **defaults: Any) -> Model:
-    """A model for text."""
     where = f"language:{maker}"
     return Model(name, summary, where, "text", 1, defaults, next_token, "transformers")
 
@@ -75,16 +80,16 @@ def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **de
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "three strided convolutions, for images on a CPU", "small:cnn", "images", 8),
-        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:digits", "images", 5),
-        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "resnet:resnet18_gn", "images", 8),
-        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:dp_cnn", "images", 22),
-        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:emnist_cnn", "images", 6),
-        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:fedavg_cnn", "images", 4),
-        Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", "series", 8),
-        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", "anything"),
+        Model("cnn", "three strided convolutions, for images on a CPU", "small:CNN", "images", 8),
+        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:DigitsNet", "images", 5),
+        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "published:ResNet18", "images", 8),
+        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:DPCNN", "images", 22),
+        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:EmnistCNN", "images", 6),
+        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:FedAvgCNN", "images", 4),
+        Model("cnn1d", "three strided convolutions over time, for series", "small:CNN1d", "series", 8),
+        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "small:MLP", "anything"),
         Model(
-            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body",
+            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "small:SmallBody",
             "anything",
         ),
         _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit"),
@@ -120,7 +125,7 @@ def build_model(
         tokens: Whether inputs are token numbers, shape (length,), which models for text take and no others.
 
     Raises:
-        UnknownName: There is no such model, or it has no option of that name.
+        UnknownName: The model does not exist, or has no option of that name.
         TaskError: It does not take such inputs, or an option cannot have that value.
         ConfigurationError: A library that it needs is not installed.
     """
@@ -136,7 +141,7 @@ def find_model(name: str) -> Model:
     """The built-in model of a name.
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: It does not exist.
     """
     if name not in MODELS:
         raise UnknownName("model", name, sorted(MODELS))
@@ -147,14 +152,24 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all options of a built-in model, by name: those that were given, and its defaults.
 
     Raises:
-        UnknownName: There is no such model, or it has no option of that name.
+        UnknownName: The model does not exist, or has no option of that name.
         TaskError: A value is of another type than the option, or beyond its limits.
         ConfigurationError: A library that the model needs is not installed.
     """
     model = find_model(name)
     if model.extra is not None:
         check_libraries(f"--model {name}", model.extra, **{LIBRARIES[model.extra]: model.extra})
-    return model.options() | checked(name, model.maker(), given)
+    known = model.options()
+    for option in given:
+        if option not in known:
+            raise UnknownName(f"option of {name}", option, known or ["(none)"], "--model-option")
+    try:
+        found = _table(model.maker()).model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        option, message = str(first["loc"][0]), first["msg"].removeprefix("Value error, ").lower()
+        raise TaskError(f"--model-option {option}={given[option]}: {message} (--model {name})") from error
+    return known | {option: getattr(found, option) for option in given}
 
 
 def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
@@ -184,10 +199,10 @@ def drops(model: nn.Module) -> bool:
 
 
 def last_linear(model: nn.Module) -> str:
-    """The name of the last linear layer, which is the head where nobody says otherwise.
+    """The name of the last linear layer, which is the head by default.
 
     Raises:
-        TaskError: There is none.
+        TaskError: The model has none.
     """
     name = last_layer(model)
     if not name:
@@ -196,8 +211,70 @@ def last_linear(model: nn.Module) -> str:
 
 
 def last_layer(model: nn.Module) -> str:
-    """The name of the last linear layer; an empty one where there is none."""
+    """The name of the last linear layer; an empty one without such a layer."""
     from torch import nn
 
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return str(names[-1]) if names else ""
+
+
+@cache
+def _table(make: Callable[..., Any]) -> type[BaseModel]:
+    """A table of the keyword arguments that make a model: types, and limits as pydantic's `Field` in `Annotated`."""
+    stated = inspect.signature(make, eval_str=True).parameters.values()
+    fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in stated if one.kind is one.KEYWORD_ONLY}
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return create_model("ModelOptions", __config__=config, **fields)
+
+
+_FOLLOW = ("padding", "separator")
+
+
+def check_predicts(model: str, task: str, *, next_token: bool) -> None:
+    """Refuse a model for text that predicts something else than the task is about; others are refused elsewhere.
+
+    Args:
+        model: The model's name.
+        task: The task's, for the message.
+        next_token: Whether the task is about the next token at each place, and not about the text as a whole.
+
+    Raises:
+        UnknownName: The model does not exist.
+        TaskError: It does not suit the task.
+    """
+    found = find_model(model)
+    if found.takes != "text" or found.next_token == next_token:
+        return
+    what = ("classifies whole texts", "predicts every next token")
+    others = ", ".join(one.name for one in MODELS.values() if one.takes == "text" and one.next_token == next_token)
+    raise TaskError(
+        f"--model {model} {what[found.next_token]}, and task {task!r} needs one that {what[next_token]}; try {others}"
+    )
+
+
+def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a model, with those that follow from the tokenizer.
+
+    Args:
+        model: The model's name.
+        tokens: Where its inputs come from; None where they are no token numbers.
+        given: What the user has chosen. A vocabulary may be larger than the tokenizer's, as it is of some pretrained
+            weights.
+
+    Raises:
+        UnknownName: The model does not exist.
+        TaskError: Something was chosen that does not suit the tokenizer.
+    """
+    if tokens is None or find_model(model).takes != "text":
+        return dict(given)
+    if chosen := next((name for name in _FOLLOW if name in given), None):
+        raise TaskError(f"--model-option {chosen}={given[chosen]}: it follows from the tokenizer; leave it out")
+    least = given.get("vocabulary", tokens.vocabulary)
+    if isinstance(least, int) and least < tokens.vocabulary:
+        raise TaskError(
+            f"--model-option vocabulary={least}: the tokenizer ({tokens.label}) has {tokens.vocabulary} tokens: give "
+            "as many or more, or leave it out"
+        )
+    follows = {"vocabulary": tokens.vocabulary, "padding": tokens.padding, "separator": tokens.separator}
+    takes = find_model(model).options()
+    return {name: value for name, value in follows.items() if name in takes} | dict(given)

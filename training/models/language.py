@@ -18,7 +18,7 @@ Number = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 _A_HEAD = 64
-"""Features of one attention head, where nobody says how many heads there are: as in BERT, RoBERTa and GPT-2."""
+"""Features of one attention head by default: as in BERT, RoBERTa and GPT-2."""
 
 
 class Roberta(nn.Module):
@@ -55,8 +55,8 @@ class Bert(nn.Module):
     Args:
         made: The library's model.
         padding: The number of the token that is none.
-        separator: The number of the token behind each text; what follows the first one is the second text. None where
-            there is no second text.
+        separator: The number of the token behind each text; what follows the first one is the second text. None
+            without second texts.
     """
 
     def __init__(self, made: Any, padding: int, separator: int | None) -> None:
@@ -112,8 +112,8 @@ def roberta(
     Args:
         shape: (length,), the tokens of an example.
         outputs: The classes.
-        vocabulary: How many tokens there are; the task says it.
-        padding: The number of the token that is none; the task says it.
+        vocabulary: The number of tokens; follows from the task.
+        padding: The number of the token that is none; follows from the task.
         layers: Blocks of attention.
         width: Features of a token.
         heads: Of attention; None for one for each 64 features.
@@ -143,21 +143,9 @@ def bert(
     separator: Number | None = None, layers: Count = 12, width: Count = 768, heads: Count | None = None,
     hidden: Count | None = None, positions: Count | None = None, dropout: Share = 0.0,
 ) -> Bert:  # fmt: skip
-    """See `Bert`; arguments as for `roberta`.
+    """See `Bert`; arguments as for `roberta`, and the number of the token behind each text, `separator`.
 
-    Args:
-        shape: As there.
-        outputs: As there.
-        vocabulary: As there.
-        padding: As there.
-        separator: The number of the token behind each text; the task says it.
-        layers: As there.
-        width: As there.
-        heads: As there.
-        hidden: As there.
-        positions: Rows of the table of positions, as many as the longest text has; None for as many as are needed. Of
-            pretrained weights 512.
-        dropout: As there.
+    Of pretrained weights `positions` is 512.
 
     Raises:
         TaskError: Heads, width or positions do not fit.
@@ -177,18 +165,9 @@ def gpt(
     shape: tuple[int, ...], outputs: int, *, layers: Count = 12, width: Count = 768, heads: Count | None = None,
     hidden: Count | None = None, positions: Count | None = None, dropout: Share = 0.0,
 ) -> GPT:  # fmt: skip
-    """See `GPT`; arguments as for `roberta`.
+    """See `GPT`; arguments as for `roberta`; outputs are the tokens of the vocabulary.
 
-    Args:
-        shape: As there.
-        outputs: The tokens of the vocabulary.
-        layers: As there.
-        width: As there.
-        heads: As there.
-        hidden: As there.
-        positions: Rows of the table of positions, as many as the longest window has; None for as many as are needed. Of
-            GPT-2's weights 1024.
-        dropout: As there.
+    Of GPT-2's weights `positions` is 1024.
 
     Raises:
         TaskError: Heads, width or positions do not fit.

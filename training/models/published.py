@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from dpeer.training.models.small import FeaturesAndHead
 
 
-class DPCNN(nn.Module):
+class DPCNN(FeaturesAndHead):
     """Three unpadded 3x3 convolutions (64, 128, 256 channels), each pooled, two layers of 256 and 128, a linear head.
 
-    The network for CIFAR-10 of DP2-FedSAM, section 5.1, which prints these widths and 667,402 parameters: that is how
-    many there are for inputs (3, 32, 32) and 10 classes if the convolutions are not padded; 1,290 are the head's. The
+    The network for CIFAR-10 of DP2-FedSAM, section 5.1, which prints these widths and 667,402 parameters: these are
+    those for inputs (3, 32, 32) and 10 classes if the convolutions are not padded; 1,290 are the head's. The
     softmax that the paper ends with is in the loss. Its weights are pretrained on ImageNet; here they begin at random.
     """
 
@@ -36,13 +39,8 @@ class DPCNN(nn.Module):
         )
         self.head = nn.Linear(128, outputs)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Class scores, shape (batch, outputs)."""
-        scores: Tensor = self.head(self.features(images))
-        return scores
 
-
-class EmnistCNN(nn.Module):
+class EmnistCNN(FeaturesAndHead):
     """Two unpadded 3x3 convolutions (32, 64 channels), one pooling, a layer of 128 features, and a linear head.
 
     The network for EMNIST of Reddi et al., Adaptive Federated Optimization, ICLR 2021: 1,206,590 parameters for inputs
@@ -67,13 +65,8 @@ class EmnistCNN(nn.Module):
         )
         self.head = nn.Linear(128, outputs)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Class scores, shape (batch, outputs)."""
-        scores: Tensor = self.head(self.features(images))
-        return scores
 
-
-class FedAvgCNN(nn.Module):
+class FedAvgCNN(FeaturesAndHead):
     """Two 5x5 convolutions (32, 64 channels) that keep the size, each pooled, a layer of 512, and a linear head.
 
     The network for MNIST of McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data,
@@ -81,7 +74,7 @@ class FedAvgCNN(nn.Module):
     head's. The number holds with padding alone; of 62 classes it is 1,690,046.
 
     DP-FedSAM, section 6.1, describes what it trains on EMNIST by the kernels, the pooling and the layer of 512, without
-    channels or a number of parameters: they are those of this network as far as they are said.
+    channels or a number of parameters: they are those of this network as far as the paper gives them.
     """
 
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
@@ -100,22 +93,68 @@ class FedAvgCNN(nn.Module):
         )
         self.head = nn.Linear(512, outputs)
 
+
+_GROUPS = 32
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Sequential:
+    """A convolution without bias, which the norm behind it would take away again, and that norm."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False),
+        nn.GroupNorm(_GROUPS, outputs),
+    )
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions and a shortcut around them, which is a 1x1 convolution where the shape changes.
+
+    Input (batch, inputs, height, width), output (batch, outputs, height / stride, width / stride), rounded up.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = _convolution(inputs, outputs, 3, stride)
+        self.second = _convolution(outputs, outputs, 3, 1)
+        self.shortcut = nn.Identity() if inputs == outputs else _convolution(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block's output, at least 0."""
+        return relu(self.second(relu(self.first(x))) + self.shortcut(x))
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 (He et al., CVPR 2016) as it is used on CIFAR: a 3x3 stem that keeps the size, and no pooling after it.
+
+    GroupNorm takes BatchNorm's place, whose statistics averaging would mix up (Hsieh et al., ICML 2020), in 32 groups:
+    so does the code that DisPFL, DFedSAM and their successors published (`customized_resnet18` in
+    https://github.com/rong-dai/DisPFL, fedml_api/model/cv/resnet.py), which starts from PyTorch's initialisation, too.
+
+    11,173,962 parameters for inputs (3, 32, 32) and 10 classes, of which 5,130 are the head's. Only the stem depends on
+    the input and only on its channels: an average over the last block's 4x4 (of 64x64 images, 8x8) positions feeds the
+    head.
+
+    DP2-FedSAM, section 5.1, gives its ResNet-18 for FEMNIST 11,181,642 parameters. So many has ImageNet's ResNet-18,
+    whose stem is a 7x7 convolution of three channels, with a head for 10 classes. For inputs (1, 28, 28) and FEMNIST's
+    62 classes this one has 11,199,486: 8,832 fewer in the stem, 26,676 more in the head. The paper's weights are
+    pretrained on ImageNet; here they begin at random.
+    """
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.stem = _convolution(shape[0], 64, 3, 1)
+        self.blocks = nn.Sequential(
+            Block(64, 64, 1),
+            Block(64, 64, 1),
+            Block(64, 128, 2),
+            Block(128, 128, 1),
+            Block(128, 256, 2),
+            Block(256, 256, 1),
+            Block(256, 512, 2),
+            Block(512, 512, 1),
+        )
+        self.head = nn.Linear(512, outputs)
+
     def forward(self, images: Tensor) -> Tensor:
         """Class scores, shape (batch, outputs)."""
-        scores: Tensor = self.head(self.features(images))
+        scores: Tensor = self.head(self.blocks(relu(self.stem(images))).mean((2, 3)))
         return scores
-
-
-def dp_cnn(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """See `DPCNN`."""
-    return DPCNN(shape, outputs)
-
-
-def emnist_cnn(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """See `EmnistCNN`."""
-    return EmnistCNN(shape, outputs)
-
-
-def fedavg_cnn(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """See `FedAvgCNN`."""
-    return FedAvgCNN(shape, outputs)

@@ -59,7 +59,7 @@ def target_scale(targets: Tensor, ends: tuple[float, float] | None, *, own: bool
 
     Args:
         targets: The own training targets.
-        ends: Between which numbers they plausibly are; None if nobody said.
+        ends: The plausible range; None if it is unknown.
         own: Whether anything may be computed from the targets: then these are their mean and deviation.
 
     Returns:
@@ -72,7 +72,7 @@ def target_scale(targets: Tensor, ends: tuple[float, float] | None, *, own: bool
 
 
 def _moments(values: Tensor) -> tuple[float, float]:
-    """Standard deviation and mean; for the former 1, where there is none that float32 can divide by."""
+    """Standard deviation and mean; the former is 1 where float32 could not divide by it."""
     std, mean = torch.std_mean(values.double(), correction=0)
     # Rounding gives equal numbers a deviation, too.
     varies = values.amin() < values.amax() and std.float() >= torch.finfo(torch.float32).tiny

@@ -192,17 +192,7 @@ def _settle(body: Any, grid: tuple[int, int], window: int) -> None:
 
 
 def _patch(given: int | None, image: tuple[int, int], most: int, least: int) -> int:
-    """The pixels of a patch's side: as given, or the largest power of two that suits the images.
-
-    Args:
-        given: What the user said; None where nobody did.
-        image: Height and width of an image.
-        most: The largest that is taken where nobody said.
-        least: How many patches a side it has to leave there.
-
-    Raises:
-        TaskError: What was given does not divide images into patches.
-    """
+    """The pixels of a patch's side: the option, or a power of two up to `most` with `least` patches a side."""
     if given is None:
         fitting = (size for size in (16, 8, 4, 2, 1) if size <= most and min(image) // size >= least)
         return next((size for size in fitting if not (image[0] % size or image[1] % size)), 1)

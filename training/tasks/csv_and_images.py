@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.images.image_folder import ImageFolder
-from dpeer.training.data.images.image_folder import image_folder as read_image_folder
+from dpeer.training.data.image_folder import ImageFolder
+from dpeer.training.data.image_folder import image_folder as read_image_folder
 from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
 from dpeer.training.data.tables.table import table as read_table
 from dpeer.training.task import Task

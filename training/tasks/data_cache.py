@@ -29,7 +29,7 @@ def read(
         test_samples: How many test samples; None for all.
 
     Raises:
-        TaskError: The data cannot be read, or there are not so many samples.
+        TaskError: The data cannot be read, or have fewer samples.
     """
     for option, value in (("data", data), ("train_samples", train_samples), ("test_samples", test_samples)):
         if not isinstance(value, Hashable):  # a list or a table, which no option here is

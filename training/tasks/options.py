@@ -1,13 +1,15 @@
-"""Validation of the options of built-in tasks; each error names the option, its value and what would be right."""
+"""Options of built-in tasks: validation, and the paths of the data of each rank."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.partitions import OWN
+from dpeer.training.tasks import BUILTIN_TASKS
 
 RANK = "{rank}"
 """Stands for the peer's rank in a path."""
@@ -34,7 +36,7 @@ def place(task: str, value: Any, rank: int, size: int, example: str, partition: 
     """The path that the option ``path`` names for this rank.
 
     Raises:
-        TaskError: It is missing or not text, or there is nothing for this rank; or each rank's own is to be divided.
+        TaskError: It is missing or not text, or this rank has no file; or each rank's own is to be divided.
         UnknownName: Something else than the rank stands in braces.
     """
     given = text(task, "path", value, example)
@@ -47,7 +49,7 @@ def place(task: str, value: Any, rank: int, size: int, example: str, partition: 
         )
     if found != given and not Path(found).expanduser().exists():
         raise TaskError(
-            f"task {task!r}: there is no {found!r}: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
+            f"task {task!r}: {found!r} does not exist: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
             f"its own; this is rank {rank}"
         )
     return found
@@ -99,3 +101,62 @@ def whole(task: str, option: str, value: Any, choices: range | tuple[int, ...], 
     if not isinstance(value, int) or isinstance(value, bool) or value not in choices:
         raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {expected}")
     return value
+
+
+def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:
+    """Refuse one file for several peers of this host, if the task leaves each peer all that it reads; else several.
+
+    For commands that run all peers: on hosts of their own, peers may well have different files of one name. Where all
+    read a common pool, which is divided, each would take a share of another one, and nothing would fit together.
+
+    Args:
+        peers: Each rank's task and task options.
+        partition: What the user chose, if anything.
+
+    Raises:
+        TaskError: Two peers would hold the same samples, or shares of different pools.
+        UnknownName: Something else than the rank stands in braces in a path.
+    """
+    first: dict[tuple[str, Path], int] = {}
+    pools: dict[str, tuple[Path, int]] = {}
+    for rank, (task, options) in enumerate(peers):
+        path = _data_path(task, options)
+        if task not in BUILTIN_TASKS or path is None:
+            continue
+        if "path" in options:
+            check_placeholders(task, path)
+        found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
+        way = partition or BUILTIN_TASKS[task].partition
+        if way != OWN:
+            pool, other = pools.setdefault(task, (found, rank))
+            if pool != found:
+                raise TaskError(
+                    f"--task {task}: ranks {other} and {rank} read {str(pool)!r} and {str(found)!r}, of each of which "
+                    f"--partition {way} would leave them a share: use --partition own, or give all ranks one path"
+                )
+            continue
+        other = first.setdefault((task, found), rank)
+        if other != rank:
+            raise TaskError(_shared_data(task, options, peers, other, rank))
+
+
+def _shared_data(
+    task: str, options: Mapping[str, Any], peers: Sequence[tuple[str, Mapping[str, Any]]], one: int, other: int
+) -> str:
+    path = _data_path(task, options) or ""
+    everyone = all(_data_path(task, theirs) == path for _, theirs in peers)
+    who = "every rank" if everyone and RANK not in path else f"ranks {one} and {other}"
+    what, ending = ("rows", Path(path).suffix or ".csv") if task == "csv" else ("images", "")
+    how = "group" if options.get("group") is not None else "iid (or dirichlet:0.3)"
+    return (
+        f"--task {task}: {who} would hold the same {what}{f' of {path!r}' if path else ''}: divide them with "
+        f"--partition {how}"
+        + (f", or give each rank its own with path=site-{RANK}{ending}" if "path" in options else "")
+    )
+
+
+def _data_path(task: str, options: Mapping[str, Any]) -> str | None:
+    """The path of a rank's data; None where none is given, about which the task complains."""
+    own = task in BUILTIN_TASKS and BUILTIN_TASKS[task].partition == OWN
+    path = options.get("path") if own else options.get("data", "")
+    return path if isinstance(path, str) else None

@@ -14,31 +14,28 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.data.duplicate_rows import count_equal, in_words, numbered
+from dpeer.training.data.holdout import enough, hold_out, hold_out_alike, hold_out_apart
 from dpeer.training.data.partitions import (
+    MINIMUM_TEST,
+    MINIMUM_TRAIN,
     NATURAL,
     OWN,
     Indices,
     check_spec,
     deal_groups,
-    enough,
-    hold_out,
-    hold_out_alike,
-    hold_out_apart,
     partition_pools,
     remarks,
 )
 from dpeer.training.data.partitions import partition as divide_pool
-from dpeer.training.data.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.metrics import regression_metrics
-from dpeer.training.models import build_model, last_linear, model_options
+from dpeer.training.models import build_model, last_linear, model_options, with_tokens
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images
-from dpeer.training.tasks.text_models import with_tokens
 
 HELD_OUT = 0.2
 """Share of a peer's samples that are for testing where the data set has no test pool of its own for them."""
@@ -171,7 +168,7 @@ def keep(
     else:
         train, test = _halves(data.train, everything, seed, rank, apart=apart)
     part = _with_validation(data.train, train, test, validation, seed, rank, apart=apart, only_if_enough=only_if_enough)
-    chance = " (who is held out is drawn one by one where single records are protected)" if apart else ""
+    chance = " (each sample is held out by a draw of its own where single records are protected)" if apart else ""
     _check_size(part, 0.0 if only_if_enough else validation, OWN, rank, f"give it more data{chance}")
     return Division(data.train, data.test or data.train, [part])
 
@@ -253,7 +250,6 @@ def _natural(data: Data, size: int, spec: str, seed: int) -> tuple[tuple[Pool, P
 
 
 def _halves(pool: Pool, rows: Indices, seed: int, rank: int, *, apart: bool = False) -> tuple[Indices, Indices]:
-    """A peer's rows for training, and those held out for testing."""
     held = _held_out(pool, rows, HELD_OUT, stream(seed, Purpose.HOLD_OUT, rank, 0), apart=apart)
     return np.delete(rows, held), rows[held]
 

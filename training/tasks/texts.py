@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpeer.training.data.text.glue import LAYOUTS, Glue
-from dpeer.training.data.text.glue import glue as read_glue
-from dpeer.training.data.text.roles import Roles
-from dpeer.training.data.text.roles import roles as read_roles
-from dpeer.training.data.text.tokens import LONGEST, SHORTEST
+from dpeer.training.data.glue import LAYOUTS, Glue
+from dpeer.training.data.glue import glue as read_glue
+from dpeer.training.data.roles import Roles
+from dpeer.training.data.roles import roles as read_roles
+from dpeer.training.data.text import LONGEST, SHORTEST
 from dpeer.training.metrics import figures_of_windows, next_token_metrics
-from dpeer.training.models import TEXT_TASKS
+from dpeer.training.models import TEXT_TASKS, check_predicts
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.options import one_of, text, whole
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.text_models import check_predicts
 
 _LENGTHS = range(SHORTEST, LONGEST + 1)
 

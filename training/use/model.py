@@ -1,4 +1,4 @@
-"""A trained model as an object: predict, evaluate, export; and its predictions as a csv file."""
+"""A trained model as an object: rebuilt from its card, predicts, evaluates; and its predictions as a csv file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.atomic import replacing
-from dpeer.exceptions import OutputError, TaskError
+from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError, TaskError
 from dpeer.training.batch_loader import Batches
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.evaluation import predictions
+from dpeer.training.loading import load_task
 from dpeer.training.measures import Figures, measure
+from dpeer.training.models import build_model
+from dpeer.training.models.scaling import scale_outputs, standardize
+from dpeer.training.randomness import undisturbed
+from dpeer.training.tasks import Choices
 from dpeer.training.use.new_data import NewData, as_inputs, read_new
 
 
@@ -83,7 +90,7 @@ class TrainedModel:
     Attributes:
         module: The model.
         card: Everything that is known about it.
-        classes: The classes' names by number; their numbers where nobody has named them, () for a regression.
+        classes: The classes' names by number; their numbers without names, () for a regression.
         columns: The columns that it is given, of a table; () for other data.
     """
 
@@ -103,7 +110,7 @@ class TrainedModel:
         figures = self.card.get("metrics") or {}
         if named or figures.get("kind") == "regression":
             return named
-        # Of a task of one's own only its figures tell how many classes there are.
+        # Of a user's own task only the figures have the number of classes.
         count = built.get("outputs") or len(figures.get("classes") or ())
         return tuple(map(str, range(count))) if count > 1 else ()
 
@@ -148,7 +155,7 @@ class TrainedModel:
             raise TaskError("the data were read without labels: read(path, labels=True)")
         found = measure(*self._outputs(new, new.labels), self.classes, values=not self.classes)
         if found is None:
-            raise TaskError("there are no figures for the outputs of this model and these labels")
+            raise TaskError("the outputs of this model and these labels have no figures")
         return found
 
     def _given(self, data: Any) -> NewData:
@@ -208,3 +215,82 @@ def _columns(found: Predictions) -> list[list[str]]:
     if not found.classes:
         return [[str(value) for value in column] for column in found.outputs.reshape(len(found), -1).numpy().T]
     return [found.labels, *([str(value) for value in column] for column in found.probabilities.T)]
+
+
+def restored(card: Mapping[str, Any], saved: Path, module: nn.Module | None = None) -> nn.Module:
+    """The model, in evaluation mode.
+
+    Args:
+        card: The content of model.json.
+        saved: Its model.safetensors.
+        module: A model of the same make, which gets the saved values; it is made by the card if None.
+
+    Raises:
+        CheckpointError: The saved values cannot be read, or are of another model.
+        ConfigurationError: The card has no recipe of the model, and no module was given.
+    """
+    if module is not None and not isinstance(module, nn.Module):
+        raise ConfigurationError(f"module = {type(module).__name__}: expected a torch.nn.Module of the model's make")
+    try:
+        values = load_file(saved)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{str(saved)!r} cannot be read: {error}") from error
+    if module is None:
+        with undisturbed():  # the caller draws on as if nothing had been drawn here
+            module = _by_card(card, saved)
+    _check_alike(module, values, saved)
+    module.load_state_dict(values, strict=False)
+    return module.eval()
+
+
+def _by_card(card: Mapping[str, Any], saved: Path) -> nn.Module:
+    built = card.get("model")
+    if built is None:
+        return _by_factory(card, saved)
+    try:
+        shape = tuple(int(size) for size in built["shape"])
+        options, tokens = built.get("options") or {}, bool(built.get("tokens"))
+        module = build_model(str(built["model"]), shape, int(built["outputs"]), options, tokens=tokens)
+        if built["standardize"]:
+            standardize(module, torch.zeros(1, *shape))
+        if built.get("scales_outputs"):
+            scale_outputs(module, 0.0, 1.0)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the card of {str(saved)!r} is damaged: {error!r}") from error
+    return module
+
+
+def _by_factory(card: Mapping[str, Any], saved: Path) -> nn.Module:
+    """The model of a user's own task, made as in the run."""
+    spec, factory = str(card.get("task")), card.get("factory")
+    rank = (card.get("federation") or {}).get("rank")
+    advice = "; hand a model of the same make over: dpeer.load_model(folder, module=...)"
+    if not isinstance(factory, Mapping) or not isinstance(rank, int) or ":" not in spec:
+        raise ConfigurationError(f"the card of {str(saved)!r} does not say how the model is made{advice}")
+    seed = factory.get("seed") or 0
+    first = {
+        name: seed if factory.get(name) is None else int(factory[name]) for name in ("seed_partition", "seed_init")
+    }
+    try:
+        task = load_task(
+            spec, rank, int(factory.get("size") or 1), first["seed_partition"], factory.get("task_options"),
+            Choices(head=factory.get("head")), init_seed=first["seed_init"],
+        )  # fmt: skip
+    except DpeerError as error:
+        raise TaskError(f"the model is made by its task's factory, and {error}{advice}") from error
+    return task.model
+
+
+def _check_alike(module: nn.Module, values: Mapping[str, Tensor], saved: Path) -> None:
+    """Refuse saved values whose names or shapes differ from the model's."""
+    own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    missing, strange = sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys())
+    if missing or strange:
+        which = f"lacks {missing[0]!r}" if missing else f"has {strange[0]!r}, which the model has not"
+        raise CheckpointError(f"{str(saved)!r} {which}: it is of another model")
+    for name, value in own.items():
+        if value.shape != values[name].shape:
+            raise CheckpointError(
+                f"{str(saved)!r}: {name!r} has shape {tuple(values[name].shape)}, the model's {tuple(value.shape)}: it "
+                "is of another model"
+            )

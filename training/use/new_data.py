@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError, describe
-from dpeer.training.data.images.image_folder import ENDINGS as IMAGES
-from dpeer.training.data.images.image_folder import ImageFolder, all_images, labelled_images, left_out
-from dpeer.training.data.images.pixels import read_images
+from dpeer.training.data.files import read_images
+from dpeer.training.data.image_folder import ENDINGS as IMAGES
+from dpeer.training.data.image_folder import ImageFolder, all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.inputs import TableInputs
-from dpeer.training.data.text import BYTES, Tokens, read_tokens
-from dpeer.training.data.text.tsv import TextColumns, TextRows, read_lines, read_texts
+from dpeer.training.data.text import BYTES, TextColumns, TextRows, Tokens, read_lines, read_texts, read_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +27,7 @@ class NewData:
 
     Attributes:
         inputs: As the model gets them, shape (rows, ...).
-        labels: As a task's targets; None where there are none, or none were wanted.
+        labels: As a task's targets; None where the file has none, or none were asked for.
         keys: By name, identifiers of the rows as text: row numbers, files, and the columns that are no inputs.
         remarks: Sentences on what did not fit and was read all the same.
     """
@@ -126,7 +125,7 @@ def read_new(
     """
     path = path.expanduser()
     if not path.exists():
-        raise TaskError(f"there is no {str(path)!r}")
+        raise TaskError(f"{str(path)!r} does not exist")
     built = card.get("model") or {}
     if reading is not None:
         found = _rows(reading, path, labels)
@@ -172,7 +171,6 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
 
 
 def _scaled(images: Tensor) -> Tensor:
-    """Bytes of images as the model gets them."""
     return Pool(images, torch.zeros(len(images), dtype=torch.int64)).rows(np.arange(len(images)))[0]
 
 
@@ -244,7 +242,7 @@ def as_targets(given: Any, rows: int, where: str) -> Tensor:
     """Targets of an array file.
 
     Raises:
-        TaskError: There are more or fewer than rows, or they are no numbers.
+        TaskError: They are more or fewer than the rows, or no numbers.
     """
     found = np.asarray(given)
     if found.ndim == 0 or len(found) != rows:

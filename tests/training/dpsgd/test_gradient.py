@@ -14,7 +14,7 @@ from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import TOGETHER, GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
 from dpeer.training.minibatches import Batch
-from dpeer.training.models.resnet import Block
+from dpeer.training.models.published import Block
 from dpeer.training.models.small import DigitsNet
 from dpeer.training.trainer import Trainer
 

@@ -8,15 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, build_learner, load_task
-from dpeer.training.lora.adapting import adapted
-from dpeer.training.lora.targets import chosen
+from dpeer.training.lora.adapting import adapted, chosen
 
-from .conftest import Words, words
+from .conftest import Words, task_of, words
 
 R, ALPHA = 2, 6.0
 
@@ -25,14 +23,9 @@ def load(lora: str | None, rank: int = 0, factory: Callable[..., Task] = words, 
     return load_task(reference(factory), rank, 2, 0, {}, Choices(lora=lora, **choices))
 
 
-def task_of(model: nn.Module, inputs: Tensor, head: tuple[str, ...] = ("head",)) -> Task:
-    data = TensorDataset(inputs, torch.arange(len(inputs)) % 3)
-    return Task(model=model, head=head, train=data, test=data)
-
-
-def learn(lora: str | None, rank: int = 0, algorithm: str = "dfedmdc", **choices: Any) -> TorchLearner:
+def learner_of(task: Task, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=2, head_epochs=1)
-    return build_learner(load(lora, rank, **choices), algorithm, h, rank=rank, seed=0)
+    return build_learner(task, algorithm, h, rank=rank, seed=0)
 
 
 def outputs(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -67,7 +60,7 @@ def test_an_adapter_adds_its_two_factors_times_alpha_over_r() -> None:
 
 
 def test_the_first_values_are_those_of_all_peers_and_follow_from_the_seed() -> None:
-    one, other = learn("r=2"), learn("r=2", rank=1)
+    one, other = learner_of(load("r=2")), learner_of(load("r=2", 1), 1)
     assert one.digest == other.digest
     assert one.manifest == other.manifest
     a = dict(load("r=2").model.named_parameters())["block.query.lora_A.default.weight"]
@@ -83,12 +76,12 @@ def test_frozen_values_that_differ_show_in_the_digest() -> None:
             task.model.get_parameter("tokens.weight")[0, 0] += 1
         return task
 
-    assert learn("r=2").digest != learn("r=2", factory=others).digest
+    assert learner_of(load("r=2")).digest != learner_of(load("r=2", factory=others)).digest
 
 
 def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was() -> None:
-    learner = learn("r=2")
-    model = learner.trainer.module
+    task = load("r=2")
+    learner, model = learner_of(task), task.model
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     first = learner.train(0)
     payload = learner.release(0)
@@ -100,21 +93,21 @@ def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was()
     assert last < first
     changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert changed == {name for name in before if "lora_" in name or name.startswith("head")}
-
-
-def test_an_algorithm_that_shares_the_whole_model_sends_the_head_and_the_adapters() -> None:
-    assert learn("r=2", algorithm="dfedavgm").body_parameters == 2 * (R * 8 + 8 * R) + 8 * 3 + 3
+    assert learner_of(load("r=2"), algorithm="dfedavgm").body_parameters == learner.body_parameters + 8 * 3 + 3, (
+        "it shares all"
+    )
 
 
 def test_what_is_saved_is_the_plain_model_with_the_adapters_in_it(tmp_path: Path) -> None:
-    learner = learn("r=2,alpha=8,targets=tokens+query+out")
+    task = load("r=2,alpha=8,targets=tokens+query+out")
+    learner = learner_of(task)
     learner.train(0)
     learner.write_model(tmp_path / "model.safetensors")
     values = load_file(tmp_path / "model.safetensors")
     plain = Words()
     plain.load_state_dict(values)
     tokens = torch.randint(11, (20, 5))
-    theirs = outputs(learner.trainer.module, tokens)
+    theirs = outputs(task.model, tokens)
     assert torch.allclose(outputs(plain, tokens), theirs, atol=1e-5)
     assert not torch.allclose(outputs(load(None).model, tokens), theirs, atol=1e-2)
     assert learner.card()["lora"] == "r=2,alpha=8,targets=out+query+tokens"
@@ -139,12 +132,12 @@ def test_other_layers_are_merged_too(layer: nn.Module, inputs: Tensor, tmp_path:
     values = load_file(tmp_path / "m")
     assert {*values} >= {"0.weight", "2.weight", "2.bias"}
     assert not any("lora" in name or "base" in name for name in values)
-    fresh = nn.Sequential(layer.__class__(*_arguments(layer)), nn.Flatten(), nn.Linear(*model[2].weight.shape[::-1]))
+    fresh = nn.Sequential(layer.__class__(*arguments(layer)), nn.Flatten(), nn.Linear(*model[2].weight.shape[::-1]))
     fresh.load_state_dict(values)
     assert torch.allclose(outputs(fresh, inputs), before, atol=1e-5)
 
 
-def _arguments(layer: Any) -> tuple[Any, ...]:
+def arguments(layer: Any) -> tuple[Any, ...]:
     if isinstance(layer, nn.Embedding):
         return layer.num_embeddings, layer.embedding_dim
     return layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding
@@ -158,8 +151,10 @@ def test_in_evaluation_torchs_transformer_calls_its_adapters(recwarn: pytest.War
     task = adapted(task_of(model, inputs, ("2",)), "r=2", 0)
     names = {name.rpartition(".lora_A")[0] for name, p in model.named_parameters() if "lora_A" in name}
     assert names == {"0.layers.0.linear1", "0.layers.0.linear2"}, "attention of torch does not call its layers"
-    with pytest.raises(TaskError, match=r"'out_proj' .* used by torch.nn.MultiheadAttention uncalled"):
+    with pytest.raises(TaskError):
         chosen(model, ("2",), ("out_proj",), "r=2")
+    with pytest.raises(TaskError):
+        adapted(task, "r=2", 0)  # over adapters
     for name, parameter in task.model.named_parameters():
         if "lora_B" in name:
             nn.init.normal_(parameter)
@@ -168,40 +163,7 @@ def test_in_evaluation_torchs_transformer_calls_its_adapters(recwarn: pytest.War
     assert not torch.allclose(training, before, atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("lora", "says"),
-    [
-        ("r=2,targets=qeury", "'qeury' is no layer of the model: did you mean 'query'"),
-        ("r=2,targets=head", "'head' is in the head"),
-        ("r=2,targets=norm", "'norm' is a LayerNorm"),
-        ("r=2,targets=block", "'block' is a Block"),
-    ],
-)
-def test_a_target_that_is_no_layer_to_adapt_is_refused(lora: str, says: str) -> None:
-    with pytest.raises(TaskError, match=says) as found:
-        load(lora)
-    assert "layers that can be adapted: tokens, query, key, value, out" in str(found.value)
-    assert "\n" not in str(found.value)
-
-
-def test_a_model_that_is_all_head_is_refused() -> None:
-    with pytest.raises(TaskError, match="no linear layer or convolution"):
-        adapted(task_of(nn.Sequential(nn.Linear(4, 3)), torch.randn(9, 4), ("0",)), "r=2", 0)
-
-
-def test_adapters_over_adapters_are_refused() -> None:
-    with pytest.raises(TaskError, match="has an adapter of peft already"):
-        adapted(load("r=2"), "r=2", 0)
-
-
-def test_a_weight_that_another_layer_has_too_is_refused() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Linear(4, 3))
-    model[2].weight = model[0].weight
-    with pytest.raises(TaskError, match=r"'0' is tied \('0.weight' and '2.weight' are one\)"):
-        adapted(task_of(model, torch.randn(9, 4), ("3",)), "r=2", 0)
-
-
-def test_peers_are_told_what_is_adapted() -> None:
+def test_a_remark_names_the_layers_that_are_adapted() -> None:
     assert load("r=2").remarks == (
         "lora r=2,alpha=2: 2 layers are adapted (query, value) by 64 parameters, all else is frozen",
     )

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, build_learner
-from dpeer.training.lora.adapting import adapted
-from dpeer.training.lora.targets import chosen
+from dpeer.training.lora.adapting import adapted, chosen
 
 
 def library() -> Any:
@@ -64,7 +63,8 @@ def test_a_message_of_a_vit_base_stays_under_three_megabytes() -> None:
 
 def test_a_vit_with_adapters_and_a_private_head_trains_by_adamw() -> None:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=3, head_epochs=2, batch_size=10)
-    peers = [build_learner(adapted(tiny(n), "r=2,alpha=4", 0), "dfedmdc", h, rank=n, seed=0) for n in range(2)]
+    tasks = [adapted(tiny(n), "r=2,alpha=4", 0) for n in range(2)]
+    peers = [build_learner(task, "dfedmdc", h, rank=n, seed=0) for n, task in enumerate(tasks)]
     assert peers[0].digest == peers[1].digest
     began = [peer.evaluate().test_loss for peer in peers]
     for number in range(4):
@@ -74,7 +74,7 @@ def test_a_vit_with_adapters_and_a_private_head_trains_by_adamw() -> None:
         for rank, peer in enumerate(peers):
             peer.mix({1 - rank: sent[1 - rank]}, {0: 0.5, 1: 0.5})
     assert torch.equal(peers[0].body, peers[1].body)
-    heads = [peer.trainer.module.get_parameter("net.classifier.weight") for peer in peers]
+    heads = [task.model.get_parameter("net.classifier.weight") for task in tasks]
     assert not torch.allclose(*heads)
     for peer, before in zip(peers, began, strict=True):
         assert peer.evaluate().test_loss < 0.5 * before

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training import Choices, Hyperparameters, Task, Trainer
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import BYTES
@@ -18,7 +17,6 @@ from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.models import MODELS, build_model, last_linear
 from dpeer.training.split import split
 from dpeer.training.tasks.pooled import pooled_task
-from dpeer.training.tasks.text_models import check_predicts
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +123,7 @@ def pooled(inputs: Tensor, **choices: Any) -> Task:
     return pooled_task(data, 0, 1, 0, Choices(partition="own", **choices), model="roberta-tiny")
 
 
-def test_the_tokenizer_says_vocabulary_and_padding() -> None:
+def test_the_tokenizer_gives_vocabulary_and_padding() -> None:
     task = pooled(numbers())
     assert (task.model.roberta.config.vocab_size, task.model.padding) == (259, 1)
     assert task.built["options"]["vocabulary"] == 259
@@ -134,41 +132,8 @@ def test_the_tokenizer_says_vocabulary_and_padding() -> None:
     assert pooled(numbers(), model="bert", model_options={"layers": 1, "width": 8}).model.separator == 2
 
 
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"model_options": {"vocabulary": 99}}, r"vocabulary=99: the tokenizer \(bytes\) has 259 tokens: say as many"),
-        ({"model_options": {"padding": 0}}, r"--model-option padding=0: it follows from the tokenizer; leave it out"),
-        ({"model_options": {"heads": 5}}, r"heads=5 width=64: the width must be a multiple of the heads"),
-        ({"model_options": {"positions": 12}}, r"positions=12: texts of this length need 14, or leave it out"),
-        ({"model_options": {"layers": 0}}, r"--model-option layers=0: "),
-        ({"standardize": True}, r"--standardize scales numbers, and the task's inputs are token numbers"),
-        ({"augment": True}, r"--augment crops and flips images"),
-        ({"model": "cnn"}, r"--model cnn takes images.*try roberta"),
-    ],
-)
-def test_what_does_not_suit_text(choices: dict[str, Any], message: str) -> None:
-    with pytest.raises(TaskError, match=message):
-        pooled(numbers(), **choices)
-
-
-def test_models_that_predict_something_else() -> None:
-    with pytest.raises(TaskError, match=r"--model gpt predicts every next token, and task 'glue' needs one that class"):
-        check_predicts("gpt", "glue", next_token=False)
-    with pytest.raises(TaskError, match=r"classifies whole texts, and task 'roles' needs.*; try gpt, gpt-tiny$"):
-        check_predicts("roberta", "roles", next_token=True)
-    with pytest.raises(UnknownName, match="gpd"):
-        check_predicts("gpd", "roles", next_token=True)
-
-
 def test_the_tiny_ones_are_those_with_other_options() -> None:
     assert TEXT.keys() == {"roberta", "roberta-tiny", "bert", "gpt", "gpt-tiny"}
     for name in ("roberta", "gpt"):
         tiny = {"layers": 2, "width": 64, "heads": 4}
         assert MODELS[f"{name}-tiny"].options() == MODELS[name].options() | tiny
-
-
-@pytest.mark.parametrize("name", list(TEXT))
-def test_images_are_no_texts(name: str) -> None:
-    with pytest.raises(TaskError, match=rf"--model {name} takes texts as token numbers \(length,\)"):
-        build_model(name, (1, 8, 8), 10)

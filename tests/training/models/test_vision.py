@@ -1,7 +1,7 @@
 """Transformers for images: what they compute, their options, and privacy's gradients of single examples."""
 
+import os
 import socket
-import sys
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, layer_norm, linear
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.dpsgd.backends import Backend, vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
@@ -93,34 +93,9 @@ def test_images_are_enlarged_where_that_is_asked_for() -> None:
     ("shape", "patches"),
     [((3, 224, 224), 14), ((3, 64, 64), 8), ((3, 32, 32), 8), ((1, 28, 28), 7), ((1, 8, 8), 8), ((1, 5, 5), 5)],
 )
-def test_patches_suit_the_images_where_nobody_says(shape: tuple[int, ...], patches: int) -> None:
+def test_patches_suit_the_images_without_an_option(shape: tuple[int, ...], patches: int) -> None:
     model = build("vit-tiny", shape, layers=1, width=6)
     assert model.state_dict()["vit.embeddings.position_embeddings"].shape[1] == patches**2 + 1
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        (
-            "vit-tiny",
-            {"patch": 3},
-            "--model-option patch=3: 8 x 8 pixels cannot be divided into such patches",
-        ),
-        ("vit-tiny", {"heads": 5}, "--model-option heads: 5 heads cannot divide 192 features evenly"),
-        ("vit-tiny", {"layers": [2, 2]}, "--model-option layers=[2, 2]: input should be a valid integer"),
-        ("vit-tiny", {"dropout": 1.0}, "--model-option dropout=1.0: input should be less than 1"),
-        ("vit-tiny", {"window": 7}, "valid: layers, width, heads, hidden, patch, image, dropout"),
-        ("swin-tiny", {"layers": [2, 2]}, "heads=[3, 6, 12, 24]: expected as many numbers, one for each stage"),
-        ("swin-tiny", {"heads": [3, 6, 12, 25]}, "25 heads cannot divide 768 features evenly"),
-        ("swin-tiny", {"patch": 2}, "4 stages halve 4 x 4 patches too often: give fewer stages"),
-        ("swin-tiny", {"layers": [], "heads": []}, "expected as many numbers, one for each stage"),
-    ],
-)
-def test_options_that_cannot_be(name: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigurationError) as found:
-        build(name, (1, 8, 8), **options)
-    assert words in str(found.value)
-    assert "\n" not in str(found.value)
 
 
 def trainer(model: nn.Module, shape: tuple[int, ...]) -> Trainer:
@@ -144,19 +119,8 @@ def test_dropout_draws_and_is_refused_where_single_examples_are_protected(name: 
     model = build(name, (1, 8, 8), **options, dropout=0.1)
     assert drops(model)
     peer = trainer(model, (1, 8, 8))
-    with (
-        peer.training(peer.model),
-        torch.no_grad(),
-        pytest.raises(TaskError, match=r"(vit|swin).* \(\w*Dropout\) draws"),
-    ):
+    with peer.training(peer.model), torch.no_grad(), pytest.raises(TaskError):
         check_task(peer)
-
-
-def test_who_lacks_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dpeer.training.models.library", None)
-    with pytest.raises(ConfigurationError) as found:
-        build("vit-tiny", (1, 8, 8))
-    assert str(found.value) == "--model vit-tiny needs transformers: pip install 'dpeer[transformers]'"
 
 
 @pytest.mark.slow
@@ -167,6 +131,4 @@ def test_a_model_of_the_library_is_built_without_asking_a_server(monkeypatch: py
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, refuse)
     build_model("vit-tiny", (1, 8, 8), 2, {"layers": 1, "width": 6})
-    from huggingface_hub import constants
-
-    assert constants.HF_HUB_OFFLINE
+    assert os.environ["HF_HUB_OFFLINE"] == "1", "the library reads it when it is imported"

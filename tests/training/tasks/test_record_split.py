@@ -136,8 +136,8 @@ def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_pat
         assert sum((after - before).values()) <= 1, where
 
 
-def test_a_drawn_part_of_ones_own_training_records_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PartitionError, match=r"train_samples = 100 with partition 'own': .* leave train_samples out$"):
+def test_a_drawn_part_of_the_training_records_is_for_other_promises(tmp_path: Path) -> None:
+    with pytest.raises(PartitionError):
         glue(tmp_path, BASE, 0.0, train_samples=100)
     assert len(glue(tmp_path, BASE, 0.0, test_samples=10).test) == 10, "nothing leaves that depends on test records"
     options = {"data": str(tmp_path), "name": "sst2", "length": 16, "train_samples": 100}
@@ -146,29 +146,23 @@ def test_a_drawn_part_of_ones_own_training_records_is_refused(tmp_path: Path) ->
     assert len(divided.train) == 50, "a common data set may be divided as before"
 
 
-def test_stretches_of_a_role_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    turns = [{"speaker": f"r{number % 3}", "text": f"turn {number} of many, "} for number in range(120)]
-    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps(turn) for turn in turns))
-    options = {"data": str(tmp_path / "t.jsonl"), "length": 8}
-    with pytest.raises(PartitionError, match=r"stretches are held out, .* task of your own.* --partition role$"):
-        own("roles", options)
-    assert len(own("roles", options, apart=False).train)
+def turns(folder: Path) -> Path:
+    lines = [json.dumps({"speaker": f"r{number % 3}", "text": f"turn {number} of many, "}) for number in range(120)]
+    (folder / "t.jsonl").write_text("\n".join(lines))
+    return folder / "t.jsonl"
 
 
-@pytest.mark.parametrize("tested", [False, True])
-def test_windows_that_overlap_are_refused_where_some_are_held_out(tested: bool, tmp_path: Path) -> None:
+def har(folder: Path, *, tested: bool) -> dict[str, Any]:
     signal = np.random.default_rng(0).normal(size=(64 * 61, len(CHANNELS))).astype(np.float32)
     x = np.stack([signal[64 * n : 64 * n + 128] for n in range(60)])
     person, y = np.arange(60) // 6, np.arange(60) % 6
-    np.savez(tmp_path / "h.npz", x=x, y=y, subject=person, is_test=(person == 9) & tested)
-    options = {"data": str(tmp_path / "h.npz")}
-    advice = "leave --validation out$" if tested else "--partition subject$"
-    with pytest.raises(PartitionError, match=f"whole stretches are held out, .*{advice}"):
-        own("har", options, validation=0.3)
-    if tested:
-        assert len(own("har", options).train) == 54, "all are trained on: none is held out"
-    else:
-        with pytest.raises(PartitionError, match="whole stretches are held out"):
-            own("har", options)
-    assert len(own("har", options, apart=False, validation=0.3).train)
+    np.savez(folder / "h.npz", x=x, y=y, subject=person, is_test=(person == 9) & tested)
+    return {"data": str(folder / "h.npz")}
+
+
+def test_stretches_are_parted_where_single_records_are_not_protected(tmp_path: Path) -> None:
+    """Where they are, windows are refused, unless none is held out (tests/messages/training_partitions.py)."""
+    pytest.importorskip("transformers")
+    assert len(own("roles", {"data": str(turns(tmp_path)), "length": 8}, apart=False).train)
+    assert len(own("har", har(tmp_path, tested=False), apart=False, validation=0.3).train)
+    assert len(own("har", har(tmp_path, tested=True)).train) == 54, "all are trained on: none is held out"

@@ -3,19 +3,39 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.federation.build import build
+from dpeer.federation.build import build, task_of
 from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.results.card import make_card
-from dpeer.training import TorchLearner
+from dpeer.training import Task, TorchLearner
 
-Leave = Callable[..., tuple[TorchLearner, Path]]
+
+class Left(NamedTuple):
+    """A learner, the folder that it has left, and its task, made once more."""
+
+    learner: TorchLearner
+    folder: Path
+    task: Task
+
+    def write(self) -> dict[str, Any]:
+        """Write the model as it is now; its card."""
+        self.learner.write_model(self.folder / "model.safetensors")
+        return self.learner.card()
+
+    def labelled(self) -> Path:
+        """A file of the test data."""
+        inputs, targets = self.task.test.tensors
+        np.savez(self.folder / "test.npz", inputs=inputs.numpy(), targets=targets.numpy())
+        return self.folder / "test.npz"
+
+
+Leave = Callable[..., Left]
 
 COLUMNS = ("weight", "age", "pulse", "length")
 
@@ -29,18 +49,17 @@ def one_thread() -> None:
 def leave(tmp_path: Path) -> Leave:
     """Train a peer for a round, without neighbors, and write what it writes at its end."""
 
-    def make(**values: Any) -> tuple[TorchLearner, Path]:
+    def make(**values: Any) -> Left:
         settings = Settings(**{"size": 2, "out": tmp_path / "run", "algorithm": "local", "body_epochs": 1} | values)
         parts = build(resolve(settings, 0))
-        learner, folder = parts.learner, tmp_path / "run" / "rank-0"
-        folder.mkdir(parents=True, exist_ok=True)
-        learner.train(0)
-        learner.finish(0)
-        learner.write_model(folder / "model.safetensors")
+        left = Left(parts.learner, tmp_path / "run" / "rank-0", task_of(resolve(settings, 0)))
+        left.folder.mkdir(parents=True, exist_ok=True)
+        left.learner.train(0)
+        left.learner.finish(0)
         results = {"rank": 0, "status": "done", "completed_rounds": 1, "kept_round": 0, "lost": {}, "privacy": None}
-        card = make_card(parts.facts, learner.card(), results)
-        (folder / "model.json").write_text(json.dumps(card, allow_nan=False))
-        return learner, folder
+        card = make_card(parts.facts, left.write(), results)
+        (left.folder / "model.json").write_text(json.dumps(card, allow_nan=False))
+        return left
 
     return make
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from dpeer.training.data.duplicate_rows import count_equal, digests
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
-from dpeer.training.data.tables.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import ambiguous
 from dpeer.training.data.tables.prepare import Layout
-from dpeer.training.data.tables.schema import Schema
+from dpeer.training.data.tables.schema import Category, Column, Date, Number, Schema, Target, YesNo
 from dpeer.training.data.tables.sheet import Sheet
 
 Cells = tuple[tuple[int, str], ...]
@@ -21,11 +20,11 @@ Cells = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a column.
+    """A mistake in a column.
 
     Attributes:
         column: Its name.
-        what: What is wrong, and what would be right.
+        what: The mistake, and what would be right.
         cells: Where; empty if it is the column as a whole.
     """
 
@@ -42,10 +41,10 @@ class Checked:
         rows: How many rows it has.
         problems: What does not fit.
         classes: Rows by class, in the classes' order; empty for numbers.
-        missing: Gaps by column, where there are any.
+        missing: Gaps by column, where it has any.
         others: Cells that become `other` by column, and the words that are not known with their numbers.
         unknown: Columns of the table that the schema does not have; they are left out.
-        groups: How many groups there are; None without a group column.
+        groups: The number of groups; None without a group column.
         equal: How many rows equal another one in all columns that are learned from; 0 where something does not fit.
     """
 
@@ -111,7 +110,7 @@ def _problems(sheet: Sheet, name: str, column: Column | Target, found: Decoded) 
     if len(beyond):
         problems.append(Problem(name, f"outside the range {_range(column)}", _cells(sheet, name, beyond.tolist())))
     if isinstance(column, Target) and len(empty := found.rows(Verdict.GAP)):
-        what = "there is nothing to learn from a row without it: fill it or drop the row"
+        what = "a row without it teaches nothing: fill it or drop the row"
         problems.append(Problem(name, what, _cells(sheet, name, empty.tolist())))
     return problems
 
@@ -176,7 +175,7 @@ def missing_columns(schema: Schema, sheet: Sheet, *, labels: bool) -> str:
 
 
 def unreadable(schema: Schema, sheet: Sheet, found: Mapping[str, Decoded]) -> str:
-    """One line on the first cell that cannot be read, and on how many there are; empty if all can."""
+    """One line on the first cell that cannot be read, and on the number of others; empty if all can."""
     wrong = {name: rows for name, it in found.items() if len(rows := it.rows(Verdict.WRONG))}
     if not wrong:
         return ""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.data.tables.kinds import OTHER, Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import Spellings, as_number
+from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Number, Target, YesNo
 
 
 class Verdict(IntEnum):
@@ -22,7 +22,7 @@ class Verdict(IntEnum):
 
     FITS = 0
     GAP = 1
-    """There is no value."""
+    """No value."""
     OTHER = 2
     """A category that the schema does not list."""
     BEYOND = 3
@@ -37,7 +37,7 @@ class Decoded:
 
     Attributes:
         values: A number for each row, shape (rows,), float64: the number itself, days since `Date.since`, 1 or -1 for
-            yes or no, the place in `slots` of a category, the number of a class; NaN where there is none.
+            yes or no, the place in `slots` of a category, the number of a class; NaN without one.
         verdicts: A `Verdict` for each row, shape (rows,).
     """
 
@@ -158,7 +158,7 @@ def _date(column: Date, cell: str) -> Judged:
         return _NOTHING, Verdict.WRONG
     if not _short_year(column, cell):
         return _within(days(moment, column.since), ends)
-    # Two digits of a year: the century is the one that the range has; without a range, or with two, there is none.
+    # Two digits of a year: the century follows from the range, if it has one century alone.
     found = [value for shift in (-100, 0, 100) if (value := _shifted(moment, shift, column)) is not None]
     inside = [value for value in found if ends is not None and ends[0] <= value <= ends[1]]
     return (inside[0], Verdict.FITS) if len(inside) == 1 else (_NOTHING, Verdict.WRONG)

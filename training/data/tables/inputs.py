@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     Attributes:
         inputs: Shape (rows, width), float32.
         labels: Class numbers, shape (rows,), int64; or values, shape (rows, 1), float32. None where the file has no
-            column to predict, or nobody wanted it.
+            column to predict, or it was not asked for.
         columns: What each input is called, width names: ``age``, ``age is missing``, ``blood group = AB``, ...
         others: All columns of the file that are neither inputs nor labels (ids, groups, ...), as their text.
         places: Each row's number as a spreadsheet shows it (the header is row 1); from 1 in a parquet file.
@@ -91,7 +91,7 @@ def check_distinct(values: NDArray[np.float64], what: str) -> None:
 
 
 class TableInputs(ABC):
-    """How the rows of a table become inputs and labels of a model.
+    """Reader of the rows of a table as inputs and labels of a model.
 
     It is made when a peer reads its training rows, saved beside the model as ``preparation.json``, and made again from
     that file without any data: then `raw` and `prepare` give the same bits as they gave for the training rows.

@@ -161,7 +161,6 @@ def _all_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
 
 
 def _wrong(sheet: Sheet, name: str, row: int, advice: str) -> str:
-    """Why a cell is no number."""
     cell = sheet.cells[name][row]
     where = f"{sheet.path!r}, row {sheet.places[row]}, column {name!r}"
     if not cell or cell in MISSING:
@@ -183,12 +182,11 @@ def _wrong(sheet: Sheet, name: str, row: int, advice: str) -> str:
 
 
 def _of_schema(kind: str, advice: str) -> str:
-    """The advice on a column to learn from, with what would read it; none where there is none."""
+    """The advice on a column to learn from, with what would read it; empty without advice."""
     return f"; a schema reads {kind} (`dpeer schema init`){advice}" if advice else ""
 
 
 def _is_number(cell: str) -> bool:
-    """Whether it is a number, finite or not."""
     try:
         float(cell)
     except ValueError:

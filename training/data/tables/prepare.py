@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training.data.tables.decode import Verdict, decode, filling_of, range_of, slots
-from dpeer.training.data.tables.kinds import Category, Date, Number, Text, YesNo
-from dpeer.training.data.tables.schema import Schema
+from dpeer.training.data.tables.schema import Category, Date, Number, Schema, Text, YesNo
 
 Array = NDArray[np.float64]
 Statistics = Mapping[str, Mapping[str, float]]

@@ -39,7 +39,7 @@ class UnfittedSchema:
 
     @property
     def target_range(self) -> tuple[float, float] | None:
-        """The range of the number to predict, if there is one."""
+        """The range of the number to predict; None without one."""
         return self.schema.target.range
 
     def fit(self, raw: Tensor, *, own_statistics: bool) -> SchemaInputs:
@@ -117,8 +117,18 @@ class SchemaInputs(TableInputs):
         return torch.from_numpy(found.astype(np.float32))
 
     def raw(self, sheet: Sheet, *, labels: bool) -> Raw:
-        """See `TableInputs.raw`."""
-        return raw_rows(self.schema, sheet, labels=labels)
+        """See `TableInputs.raw`; shape (rows, numbers), float64."""
+        schema = self.schema
+        if problem := missing_columns(schema, sheet, labels=labels):
+            raise TaskError(f"{sheet.path!r} does not fit the schema: {problem}")
+        raw, decoded = self._layout.raw(sheet.cells, sheet.decimal)
+        found = None
+        if labels:
+            found = decoded[schema.target.column] = _target(schema, sheet)
+        if problem := unreadable(schema, sheet, decoded):
+            raise TaskError(problem)
+        truth = None if found is None else _labels(schema, found)
+        return Raw(torch.from_numpy(raw), truth, remarks(schema, sheet, decoded))
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `restored` needs."""
@@ -138,32 +148,8 @@ class SchemaInputs(TableInputs):
         return made
 
 
-def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> Raw:
-    """The rows of a table before they are prepared: shape (rows, numbers), float64.
-
-    Args:
-        schema: What the columns are.
-        sheet: The table.
-        labels: Whether to read the column to predict.
-
-    Raises:
-        TaskError: A column is missing, or a cell cannot be read.
-    """
-    if problem := missing_columns(schema, sheet, labels=labels):
-        raise TaskError(f"{sheet.path!r} does not fit the schema: {problem}")
-    raw, decoded = Layout.of(schema).raw(sheet.cells, sheet.decimal)
-    found = None
-    if labels:
-        found = decoded[schema.target.column] = _target(schema, sheet)
-    if problem := unreadable(schema, sheet, decoded):
-        raise TaskError(problem)
-    return Raw(
-        torch.from_numpy(raw), None if found is None else _labels(schema, found), remarks(schema, sheet, decoded)
-    )
-
-
 def _target(schema: Schema, sheet: Sheet) -> Decoded:
-    """The column to predict: without a truth there is nothing to learn, and an implausible one is not cut."""
+    """The column to predict, in which a gap or an implausible value is an error."""
     found = decode(schema.target, sheet.cells[schema.target.column], schema.missing, decimal=sheet.decimal)
     found.verdicts[found.rows(Verdict.BEYOND, Verdict.GAP)] = Verdict.WRONG
     return found

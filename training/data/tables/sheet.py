@@ -14,8 +14,8 @@ from typing import Any, TextIO
 from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.data.tables.kinds import composed
 from dpeer.training.data.tables.numerals import decimal_mark
+from dpeer.training.data.tables.schema import composed
 
 PARQUET = (".parquet", ".pq")
 _NAMED = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
@@ -96,7 +96,7 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
                     rows.append(cells)
                     places.append(number)
     except FileNotFoundError as error:
-        raise TaskError(f"there is no file {path!r}") from error
+        raise TaskError(f"{path!r} does not exist") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
@@ -130,12 +130,7 @@ _BEGINNINGS = {
 
 
 def _check_kind(path: str, place: Path, *, is_parquet: bool) -> None:
-    """Refuse a file that is no table, by its first bytes.
-
-    Raises:
-        TaskError: It is empty, or a folder, or a file of another kind.
-        OSError: It cannot be read.
-    """
+    """Refuse a folder, an empty file and a file of another kind, by its first bytes."""
     if place.is_dir():
         parts = sum(one.name.startswith("part-") for one in place.iterdir())
         if parts:
@@ -181,7 +176,7 @@ def _parquet(path: str, place: Path) -> Sheet:
     import pyarrow.parquet as parquet
 
     if not place.exists():
-        raise TaskError(f"there is no file {path!r}")
+        raise TaskError(f"{path!r} does not exist")
     try:
         _check_kind(path, place, is_parquet=True)
         content = parquet.ParquetFile(place).read()
@@ -198,11 +193,7 @@ def _parquet(path: str, place: Path) -> Sheet:
 
 
 def _texts(path: str, name: str, column: Any) -> list[str]:
-    """The cells of a parquet column.
-
-    Raises:
-        TaskError: It holds lists or other nested values, bytes that are no text, or times finer than microseconds.
-    """
+    """The cells of a parquet column; nested values, bytes that are no text and nanoseconds are refused."""
     import pyarrow as arrow
 
     kind = column.type

@@ -14,7 +14,7 @@ from dpeer.training.data.tables.inputs import Raw, TableInputs
 from dpeer.training.data.tables.numerals import Spellings, as_number, is_code, spelled
 from dpeer.training.data.tables.plain import PlainInputs, check_filled, groups_of
 from dpeer.training.data.tables.schema import read_schema
-from dpeer.training.data.tables.schema_inputs import SchemaInputs, UnfittedSchema, raw_rows
+from dpeer.training.data.tables.schema_inputs import SchemaInputs, UnfittedSchema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 TASK = "csv"
@@ -87,11 +87,12 @@ def table_by_schema(asked: SchemaTable) -> Data:
         raise UnknownName("column of kind group", schema.group, sheet.header, repr(asked.path))
     if schema.target.column not in sheet.cells:
         raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
-    raw = raw_rows(schema, sheet, labels=True)
+    inputs = SchemaInputs(schema, {})
+    raw = inputs.raw(sheet, labels=True)
     used = {schema.target.column, schema.group, *schema.inputs}
     left_out = [name for name in sheet.header if name not in used]
     unfitted, names = UnfittedSchema(schema, raw.remarks), {"classes": schema.target.classes}
-    return _data(sheet, raw, SchemaInputs(schema, {}), left_out, unfitted=unfitted, names=names)
+    return _data(sheet, raw, inputs, left_out, unfitted=unfitted, names=names)
 
 
 def _data(sheet: Sheet, raw: Raw, inputs: TableInputs, left_out: Sequence[str], **fields: Any) -> Data:
@@ -187,7 +188,7 @@ def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
     if len(names) < 2:
         raise TaskError(
             f"task {TASK!r}: {asked.path!r} shows one class only ({names[0]!r} in column {asked.target!r}): "
-            "name all there are with classes=A,B"
+            "name all with classes=A,B"
         )
     if len(names) > 20 and 2 * len(names) > len(cells):
         raise TaskError(

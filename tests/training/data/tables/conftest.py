@@ -74,14 +74,18 @@ def rows(count: int = 60, seed: int = 0) -> list[dict[str, str]]:
     ]
 
 
+def as_csv(content: list[dict[str, str]], header: tuple[str, ...] = HEADER) -> str:
+    lines = [",".join(header), *(",".join(f'"{row[column]}"' for column in header) for row in content)]
+    return "\n".join(lines) + "\n"
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
     """Write rows as a csv file with these columns."""
 
     def run(name: str, content: list[dict[str, str]], header: tuple[str, ...] = HEADER) -> Path:
         path = tmp_path / name
-        lines = [",".join(header), *(",".join(f'"{row[column]}"' for column in header) for row in content)]
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text(as_csv(content, header))
         return path
 
     return run

@@ -1,4 +1,4 @@
-"""Everything that does not fit a schema, and what is said of a table that does."""
+"""Everything that does not fit a schema, and the counts of a table that does."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,79 +1,105 @@
-"""Files that are no table are refused in one line; parquet's kinds of values become text."""
+"""Cells of table files as text, and as a schema reads them, however they are written."""
 
-from __future__ import annotations
-
+import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dpeer.exceptions import TaskError
+from dpeer.training.data.tables.decode import Verdict, decode
+from dpeer.training.data.tables.inputs import as_targets
+from dpeer.training.data.tables.schema import Category, Date, Number
 from dpeer.training.data.tables.sheet import read_sheet
 
 
+def test_a_gap_that_is_a_number_is_one_however_it_is_written() -> None:
+    column = Number.model_validate({"kind": "number", "range": [0, 30], "missing": [-1]})
+    cells = ("-1", "-1.0", "-1,0", "-01", "1", "-1.5")
+    found = decode(column, cells, decimal="")
+    assert [*found.verdicts] == [Verdict.GAP] * 4 + [Verdict.FITS, Verdict.BEYOND]
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("values", "cells", "known"),
     [
-        (b"", "is empty"),
-        (b"PK\x03\x04aaaa\n", "is a zip archive, as .xlsx files are"),
-        (b"\x1f\x8b\x08\x00\n", "is packed by gzip"),
-        (b"%PDF-1.4\na,b\n1,2\n", "is a PDF"),
-        (b"\xef\xbb\xbf\n<!DOCTYPE html>\nx\n", "is a web page"),
-        (b'{"a": 1}\n{"a": 2}\n', "is JSON"),
-        (b"PAR1\x15\x04", "is parquet: name it .parquet"),
+        (["1", "2"], ("1.0", "2"), [True, True]),
+        ([1.0, 2.0], ("1", "2.0"), [True, True]),
+        (["250", "401"], ("250.0", "250.01"), [False, False]),  # with 250.01 beside it the zero is a part of the code
+        (["7", "10"], ("7", "07", "007", "7.0"), [True, False, False, False]),
+        (["100", "1E3"], ("1E2", "100", "1000"), [False, True, False]),
+        ([38341003, 44054006], ("38341003", "44054006"), [True, True]),
+        (["900000000000012004"], ("900000000000012004", "900000000000012005"), [True, False]),
+        (["Berlin", "Köln"], ("BERLIN", "Ko\u0308ln"), [True, False]),  # cells of a file are composed when it is read
+        (["a", "A"], ("a", "A", "b"), [True, True, False]),
     ],
 )
-def test_a_file_of_another_kind_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(TaskError, match=message):
-        read_sheet(str(tmp_path / "x.csv"))
+def test_codes_are_text_and_only_1_equals_1_0(values: list[Any], cells: tuple[str, ...], known: list[bool]) -> None:
+    column = Category.model_validate({"kind": "category", "values": values})
+    assert [one == Verdict.FITS for one in decode(column, cells).verdicts] == known
 
 
-def test_a_header_may_begin_with_pk(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("PK,b\n1,2\n", encoding="utf-8")
-    assert read_sheet(str(tmp_path / "x.csv")).header == ("PK", "b")
+def test_a_number_that_may_be_two_is_none() -> None:
+    column = Number.model_validate({"kind": "number"})
+    assert [*decode(column, ("12,5", "1.789", "1.234,5"), decimal=",").values[[0, 2]]] == [12.5, 1234.5]
+    assert decode(column, ("12,5", "1.789"), decimal=",").verdicts[1] == Verdict.WRONG
+    assert decode(column, ("1 789", "1\u202f789,5", "1\u2019789"), decimal=",").values.tolist() == [1789, 1789.5, 1789]
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
-def test_a_folder_of_spark_is_refused(tmp_path: Path, name: str) -> None:
-    if name == "x.parquet":
-        pytest.importorskip("pyarrow")
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "part-00000").write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(TaskError, match="is a folder of 1 part files, as Spark writes them"):
-        read_sheet(str(tmp_path / name))
+@pytest.mark.parametrize(
+    ("ends", "year"),
+    [
+        (("1920-01-01", "2012-12-31"), 1947), (("1950-01-01", "2049-12-31"), 2047), (None, None),
+        (("1900-01-01", "2049-12-31"), None), (("1990-01-01", "2020-12-31"), None),
+    ],
+)  # fmt: skip
+def test_two_digits_of_a_year_take_the_one_century_of_the_range(ends: Any, year: int | None) -> None:
+    column = Date.model_validate({"kind": "date", "format": ["%d.%m.%y"], "range": ends})
+    found = decode(column, ("29.03.47",))
+    assert found.verdicts[0] == (Verdict.WRONG if year is None else Verdict.FITS)
+    if year is not None:
+        assert found.values[0] == (datetime.date(year, 3, 29) - datetime.date(2000, 1, 1)).days
 
 
-def parquet(path: Path, **columns: Any) -> str:
-    arrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("first", ["", "sep=;\n"])
+def test_files_as_excel_and_macos_write_them(mark: str, first: str, tmp_path: Path) -> None:
+    """A line that names the mark, a header with commas in quotes, decomposed letters, bytes that name the encoding."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(f'{first}"Gro\u0308\u00dfe, cm, kg";"a, b"\n1,5;x\n12;y\n'.encode(mark))
+    sheet = read_sheet(str(path))
+    assert sheet.header == ("Gr\u00f6\u00dfe, cm, kg", "a, b")
+    assert sheet.cells["a, b"] == ("x", "y")
+    assert sheet.decimal == ","
+    assert [*sheet.places] == ([3, 4] if first else [2, 3])
 
-    pq.write_table(arrow.table(columns), path / "x.parquet")
-    return str(path / "x.parquet")
+
+def test_a_row_of_gaps_is_a_row_but_not_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n,\nPK,b\n1,2\n,\n  \n3,4\n,\n,\n")
+    sheet = read_sheet(str(tmp_path / "t.csv"))
+    assert sheet.cells == {"PK": ("1", "", "3"), "b": ("2", "", "4")}
+    assert [*sheet.places] == [4, 5, 7]
+
+
+def test_numbers_that_32_bits_tell_apart_are_targets() -> None:
+    assert as_targets(1e9 + np.arange(20.0) * 1e5, "y").shape == (20, 1)
+    assert as_targets(np.array([1e9, 1e9]), "y").flatten().tolist() == [1e9, 1e9]
 
 
 def test_times_and_bytes_of_parquet_are_text(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
     midnight = 1_577_836_800_000_000_000
-    path = parquet(
-        tmp_path,
-        ns=arrow.array([midnight, midnight + 1000], arrow.timestamp("ns")),
-        zone=arrow.array([midnight, midnight + 10**9], arrow.timestamp("ns", "UTC")),
-        code=arrow.array([b"yes", None]),
-    )
-    assert {name: list(cells) for name, cells in read_sheet(path).cells.items()} == {
+    columns = {
+        "ns": arrow.array([midnight, midnight + 1000], arrow.timestamp("ns")),
+        "zone": arrow.array([midnight, midnight + 10**9], arrow.timestamp("ns", "UTC")),
+        "code": arrow.array([b"yes", None]),
+    }
+    write_table(arrow.table(columns), tmp_path / "x.parquet")
+    found = read_sheet(str(tmp_path / "x.parquet")).cells
+    assert {name: list(cells) for name, cells in found.items()} == {
         "ns": ["2020-01-01", "2020-01-01 00:00:00.000001"],
         "zone": ["2020-01-01 00:00:00+00:00", "2020-01-01 00:00:01+00:00"],
         "code": ["yes", ""],
     }
-
-
-def test_values_of_parquet_that_are_no_cells_are_refused(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    for values, message in (
-        (arrow.array([[1], [2]]), "column 'a' holds list"),
-        (arrow.array([b"\xff"]), "column 'a' holds bytes that are no UTF-8 text"),
-        (arrow.array([1], arrow.timestamp("ns")), "column 'a' has times finer than microseconds"),
-    ):
-        with pytest.raises(TaskError, match=message):
-            read_sheet(parquet(tmp_path, a=values))

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import ConfigurationError, PartitionError, TaskError, UnknownName
 from dpeer.training import Choices, build_learner, load_task
 from dpeer.training.data.tables.table import Table, table
-from dpeer.training.tasks.own_data import check_own_data
 
 
 def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:
@@ -37,7 +35,7 @@ def test_reads_numbers_and_classes(tmp_path: Path) -> None:
     assert data.group == "group"
 
 
-def test_what_spreadsheets_write(tmp_path: Path) -> None:
+def test_files_of_spreadsheets_are_read(tmp_path: Path) -> None:
     """A mark in front, quotes, Windows' line ends, spaces, blank lines, accents, numbers in every form."""
     path = tmp_path / "x.csv"
     path.write_bytes(
@@ -49,7 +47,7 @@ def test_what_spreadsheets_write(tmp_path: Path) -> None:
     assert table(Table(str(path), "y", ignore=("a", "Größe, cm"))).train.inputs.tolist() == [[2000], [0]]
 
 
-def test_spellings_of_a_class_are_one_and_the_first_lines_say_so(tmp_path: Path) -> None:
+def test_spellings_of_a_class_are_one_and_are_remarked(tmp_path: Path) -> None:
     """Row numbers that pandas wrote are no input."""
     path = tmp_path / "x.csv"
     path.write_text(",Unnamed: 0,a,y\n0,5,1,yes\n1,6,2,YES\n2,7,3,yes\n3,9,4,no\n")
@@ -92,7 +90,7 @@ def test_columns_that_are_named_are_those_that_are_used(tmp_path: Path) -> None:
     assert data.train.inputs.tolist() == [[2, 1], [4, 3]]
 
 
-def test_what_no_option_says_is_found_in_the_data_and_told(tmp_path: Path) -> None:
+def test_what_no_option_names_is_found_in_the_data(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("b,y,a\n1,2,2\n3,1,4\n")
     columns = {"columns": ("a", "b")}
@@ -102,128 +100,6 @@ def test_what_no_option_says_is_found_in_the_data_and_told(tmp_path: Path) -> No
     assert table(Table(str(path), "y", classes=("1", "2"), columns=("a", "b"))).found == {}
     options = {"path": str(patients(tmp_path, "p.csv")), "target": "diagnosis", "ignore": "score,patient"}
     assert set(load_task("csv", 0, 2, 0, options).found) == {"columns", "classes"}
-
-
-GOOD = "a,b,y\n1,2,u\n3,4,v\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "changes", "message"),
-    [
-        (
-            "a,b,y\n1,2,u\n3,x,v\n",
-            {},
-            "row 3, column 'b': expected a finite number, not 'x'; a schema reads words and dates "
-            r"\(`dpeer schema init`\); or leave it out with ignore=b",
-        ),
-        (
-            "a,b,y\n1,2,u\n3,,v\n",
-            {},
-            "row 3, column 'b' is empty: fill it or drop the row; a schema reads gaps "
-            r"\(`dpeer schema init`\); or leave it out with ignore=b",
-        ),
-        ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b' is a gap .'nan'.: fill it"),
-        ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
-        (
-            "a,b,y\n1e99,2,u\n3,4,v\n",
-            {},
-            r"row 2, column 'a': '1e99' does not fit float32, which ends at 3.4e\+38: "
-            "give the column in another unit; or leave it out with ignore=a",
-        ),
-        (
-            "a,b,y\n1,2,3\n3,4,-1e300\n",
-            {"regression": True},
-            "row 3, column 'y': '-1e300' does not fit float32, .* another unit$",
-        ),
-        ("a,b,y\n1e999,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not '1e999'"),
-        ('a,b,y\n"1,5",2,u\n3,4,v\n', {}, "row 2, column 'a': expected a finite number, not '1,5'"),
-        ("a,b,y\n1,2,\n3,4,v\n", {}, "row 2, column 'y' is empty"),
-        ("a,b,y\n1,2,u\n,,v\n", {"group": "a"}, "row 3, column 'b' is empty"),
-        ("a,b,y\n1,2,u\n,4,v\n", {"group": "a"}, "row 3, column 'a' is empty: fill it or drop the row$"),
-        (GOOD, {"target": "yy"}, "unknown column of target= 'yy' in .*x.csv': did you mean 'y'. valid: a, b, y"),
-        (GOOD, {"group": "c"}, "unknown column of group= 'c' in"),
-        (GOOD, {"ignore": ("Y",)}, "unknown column of ignore= 'Y' in"),
-        (GOOD, {"group": "y"}, "column 'y' can be one of target=, group=, ignore= and columns= only"),
-        (GOOD, {"ignore": ("y",)}, "column 'y' can be one of"),
-        (GOOD, {"columns": ("a", "c")}, "unknown column of columns= 'c' in"),
-        (GOOD, {"columns": ("a",), "ignore": ("a",)}, "column 'a' can be one of target=, group=, ignore= and columns="),
-        (GOOD, {"columns": ("a", "y")}, "column 'y' can be one of"),
-        ("a,b,y\n1,x,u\n2,3,v\n", {"columns": ("b",)}, "not 'x'; a schema .*; or leave out of columns= the column b$"),
-        (GOOD, {"ignore": ("a", "b")}, "no column to learn from besides y, a, b"),
-        (GOOD, {"classes": ("u", "w")}, "row 3, column 'y': 'v' is none of the classes u, w"),
-        (GOOD, {"regression": True}, "row 2, column 'y': expected a finite number, not 'u'$"),
-        ("a,b,a,y\n1,2,3,u\n", {}, "has two columns 'a': name one otherwise"),
-        (",b,y\n1,2,u\n3,4,v\n", {}, r"column 1 has no name: name it, or leave it out with ignore=\[''\]"),
-        ("a,b,y\n1,2,u\n3,v\n", {}, "row 3 has 2 cells, the header 3"),
-        ("a,b,y\n1,2,u,\n3,4,v\n", {}, "row 2 has 4 cells, the header 3"),
-        ("a,b,y\n1,2,u\n3,4,u\n", {}, "shows one class only .'u' in column 'y'.: name all there are with classes=A,B"),
-        ("a,y\n" + "".join(f"1,{n}.5\n" for n in range(30)), {}, "30 classes in 30 rows: .* then kind=regression"),
-        ("a;b;y\n1;2;u\n", {}, "is divided by ';': save it with commas"),
-        ("a\tb\ty\n1\t2\tu\n", {}, "is divided by"),
-        ("", {}, "has no rows"),
-        ("a,b,y\n", {}, "has no rows"),
-        ("\n\n", {}, "has no rows"),
-        ("a,b,y\n07,2,u\n7,4,v\n", {}, "row 2, column 'a': '07' is a code and would become 7"),
-        ("a,b,y\n1E2,2,u\n7,4,v\n", {}, "row 2, column 'a': '1E2' is a code and would become 100"),
-        ("a,b,y\n1,2,NA\n3,4,v\n", {}, r"row 2, column 'y' is a gap .'NA'.: fill it or drop the row"),
-        ("a,b,y\n1700000000001,2,u\n1700000000002,4,v\n", {}, "column 'a': its numbers are about 1.7e.12 and differ"),
-        (b"a,b,y\n1,2,\xe4\n", {}, "is not UTF-8 text: save it as 'CSV UTF-8'"),
-        (b"\x00\x01\x02,\n,", {}, "."),
-        ('a,b,y\n1,"2,u\n3,4,v\n', {}, "is no valid csv after row 1: "),
-        ("a,p,y\n1,a,u\n2,a\0,v\n", {"group": "p"}, r"row 3, column 'p': 'a\\x00' has a NUL character: leave it out"),
-        (None, {}, "there is no file"),
-    ],
-)
-def test_damaged(tmp_path: Path, content: str | bytes | None, changes: dict[str, Any], message: str) -> None:
-    path = tmp_path / "x.csv"
-    if content is not None:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        table(Table(**{"path": str(path), "target": "y"} | changes))
-    assert "\n" not in str(caught.value)
-    assert "x.csv" in str(caught.value) or "can be one of" in str(caught.value)
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="is a folder; expected a csv or parquet file"):
-        table(Table(str(tmp_path), "y"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "task 'csv' needs --task-option path=FILE.csv"),
-        ({"path": "x.csv"}, "task 'csv' needs --task-option target=COLUMN"),
-        ({"path": True, "target": "y"}, "task option path = True: expected text"),
-        ({"path": ["x"], "target": "y"}, r"task option path = \['x'\]: expected text"),
-        ({"path": "x.csv", "target": 1.5}, "task option target = 1.5: expected text"),
-        ({"path": "x.csv", "target": "y", "group": []}, r"task option group = \[\]: expected text"),
-        (
-            {"path": "x.csv", "target": "y", "kind": "regresion"},
-            "kind of task 'csv' 'regresion': did you mean 'regression'",
-        ),
-        ({"path": "x.csv", "target": "y", "kind": []}, r"kind of task 'csv' '\[\]'"),
-        ({"path": "x.csv", "target": "y", "classes": "a"}, "classes = 'a': expected 2 different names or more"),
-        (
-            {"path": "x.csv", "target": "y", "classes": ["a", "a"]},
-            "expected 2 different names or more, such as classes=A,B",
-        ),
-        ({"path": "x.csv", "target": "y", "classes": 3}, "classes = 3: expected 2 different names"),
-        ({"path": "x.csv", "target": "y", "columns": []}, r"columns = \[\]: expected one name or more"),
-        ({"path": "x.csv", "target": "y", "ignore": {"a": 1}}, "ignore = .*: expected different names"),
-        (
-            {"path": "x.csv", "target": "y", "kind": "regression", "classes": "a,b"},
-            "classes= is for kind=classification",
-        ),
-        (
-            {"path": "x.csv", "target": "y", "taget": "y"},
-            "unknown task option 'taget' in task 'csv': did you mean 'target'?",
-        ),
-    ],
-)
-def test_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        load_task("csv", 0, 2, 0, options)
 
 
 def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
@@ -237,35 +113,11 @@ def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
         assert sorted(rows.tolist()) == list(range(60 + 30 * rank))
         assert len(task.test) == 12 + 6 * rank
         assert abs(len(task.validation) - 0.25 * (48 + 24 * rank)) <= 1
-    said = r"there is no '.*site-3.csv': with path = '.*site-{rank}.csv' every rank, 0 to 3, .* own; this is rank 3"
-    with pytest.raises(TaskError, match=said):
-        load_task("csv", 3, 4, 0, options)
 
 
-def test_a_share_of_ones_own_file_is_refused(tmp_path: Path) -> None:
-    """With privacy it would be taken for part of a common pool, whose division may depend on every record."""
-    path = patients(tmp_path, "site-1.csv").with_name("site-{rank}.csv")
-    options = {"path": str(path), "target": "diagnosis", "ignore": "patient"}
-    with pytest.raises(
-        TaskError, match=r"reads data of its own, of which --partition iid would leave it one share in 4"
-    ):
-        load_task("csv", 1, 4, 0, options, Choices(partition="iid"))
-    assert len(load_task("csv", 1, 4, 0, options, Choices(partition="own")).train) == 96
-
-
-@pytest.mark.parametrize("word", ["{rnk}", "{}", "{rank:02d}", "{RANK}"])
-def test_what_stands_in_braces_and_is_not_the_rank(tmp_path: Path, word: str) -> None:
-    path = str(tmp_path / f"site-{word}.csv")
-    said = f"unknown placeholder {word!r} in task option path = {path!r} of task 'csv': "
-    for loads in (
-        lambda: load_task("csv", 1, 2, 0, {"path": path, "target": "diagnosis"}),
-        lambda: check_own_data([("csv", {"path": path, "target": "diagnosis"})] * 2, None),
-    ):
-        with pytest.raises(UnknownName) as caught:
-            loads()
-        assert str(caught.value).startswith(said)
-        assert str(caught.value).endswith("valid: {rank}")
-    patients(tmp_path, f"site-{word}.csv")  # a strange name for a file, but one that is there
+@pytest.mark.parametrize("word", ["{rnk}", "{}", "{rank:02d}"])
+def test_a_file_may_be_called_by_a_strange_placeholder(tmp_path: Path, word: str) -> None:
+    path = str(patients(tmp_path, f"site-{word}.csv"))
     assert len(load_task("csv", 1, 2, 0, {"path": path, "target": "diagnosis", "ignore": "patient"}).train) == 96
 
 
@@ -278,7 +130,7 @@ def groups_of(task: Any, path: Path) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
     path = patients(tmp_path, rows=300, groups=30)
     options = {"path": str(path), "target": "diagnosis", "group": "patient"}
@@ -290,12 +142,10 @@ def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
     task = load_task("csv", 1, 3, seed, options, Choices(validation=0.3))
     parts = list(groups_of(task, path).values())
     assert sum(map(len, parts)) == len(set.union(*parts)) == 30
-    with pytest.raises(PartitionError, match="would divide one group's samples among peers: use --partition group"):
-        load_task("csv", 0, 3, seed, options, Choices(partition="iid"))
 
 
 @pytest.mark.parametrize(("rank", "choices"), [(0, Choices(validation=0.3)), (1, Choices(partition="group"))])
-def test_the_task_says_whose_each_training_row_is(tmp_path: Path, rank: int, choices: Choices) -> None:
+def test_the_task_knows_the_patient_of_each_training_row(tmp_path: Path, rank: int, choices: Choices) -> None:
     path = patients(tmp_path, rows=300, groups=30)
     options = {"path": str(path), "target": "diagnosis", "group": "patient"}
     task = load_task("csv", rank, 3, 0, options, choices)
@@ -308,18 +158,6 @@ def test_the_task_says_whose_each_training_row_is(tmp_path: Path, rank: int, cho
     assert load_task("csv", 0, 1, 0, {**options, "ignore": ["patient"]}).groups is None
 
 
-def test_too_few_groups_say_so(tmp_path: Path) -> None:
-    path = patients(tmp_path, rows=60, groups=2)
-    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
-    for seed in range(10):  # of one group for training, nothing is held out
-        with pytest.raises(PartitionError, match="one group: --validation has none to hold out; give it more data"):
-            load_task("csv", 0, 2, seed, options, Choices(validation=0.5))
-    with pytest.raises(
-        PartitionError, match=r"partition 'own': rank 0 gets 60 training and 0 test .*give it more data"
-    ):
-        load_task("csv", 0, 2, 0, {**options, "path": str(patients(tmp_path, "y.csv", 60, 1)), "classes": "ill,well"})
-
-
 def test_a_table_for_all_is_divided(tmp_path: Path) -> None:
     path = patients(tmp_path, rows=200)
     options = {"path": str(path), "target": "diagnosis", "ignore": ["patient", "score"]}
@@ -328,8 +166,6 @@ def test_a_table_for_all_is_divided(tmp_path: Path) -> None:
         task = load_task("csv", rank, 4, 0, options, Choices(partition="iid"))
         rows += torch.cat([task.train.tensors[0], task.test.tensors[0]])[:, 0].tolist()
     assert sorted(rows) == list(range(200))
-    with pytest.raises(PartitionError, match=r"do not say which group a sample is from.*name the column.*group="):
-        load_task("csv", 0, 4, 0, options, Choices(partition="group"))
 
 
 def test_regression_trains(tmp_path: Path) -> None:

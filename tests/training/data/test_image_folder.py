@@ -1,0 +1,168 @@
+"""Images of one's own: in a folder for each class, or in one folder with a table of their labels."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Choices, forget, load_task
+from dpeer.training.data.image_folder import ImageFolder, image_folder
+from tests.training.written import save
+
+Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
+
+COLORS = {"cat": (200, 40, 40), "dog": (40, 200, 40), "owl": (40, 40, 200)}
+
+
+def write(folder: Path, count: int = 20, classes: Any = COLORS) -> Path:
+    for name in classes:
+        for number in range(count):
+            ending = ("png", "jpg", "JPEG", "webp", "bmp")[number % 5]
+            save(folder / name / f"{number:03}.{ending}", COLORS[name], (20 + number, 50))
+    return folder
+
+
+def check_colors(pool: Any, names: Any = COLORS) -> None:
+    for image, target in zip(pool.inputs.numpy().astype(int), pool.targets.tolist(), strict=True):
+        assert np.abs(image - np.array(COLORS[[*names][target]])[:, None, None]).max() <= 12
+
+
+def test_classes_are_folders_and_other_files_are_counted_and_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    for name in (
+        "cat/more.tiff",
+        "cat/deep/x.png",
+        "__MACOSX/cat/x.png",
+        "dog/.ipynb_checkpoints/x.png",
+        "cat/._0.png",
+    ):
+        save(tmp_path / name, (1, 2, 3))
+    (tmp_path / "r.txt").write_text("x")
+    data = image_folder(ImageFolder(str(tmp_path)))
+    assert data.test is None
+    assert (data.classes, data.names) == (3, {"classes": ("cat", "dog", "owl")})
+    assert data.train.inputs.shape == (60, 3, 32, 32)
+    assert data.train.targets.tolist() == [0] * 20 + [1] * 20 + [2] * 20
+    check_colors(data.train)
+    assert data.remarks == (
+        f"60 images in {tmp_path.name}; classes: cat 20, dog 20, owl 20",
+        f"left out of {tmp_path.name}: 3 hidden or of __MACOSX (such as __MACOSX/cat/x.png), "
+        "1 images in other places (such as cat/deep/x.png), 1 .tiff "
+        "(such as cat/more.tiff), 1 .txt (such as r.txt)",
+    )
+
+
+def test_train_and_test_are_kept_and_train_alone_is_divided(tmp_path: Path) -> None:
+    for number in range(60):  # no two of them are equal
+        save(tmp_path / "train" / ("cat", "dog", "owl")[number % 3] / f"{number}.png", (number, 0, 0))
+    options = {"path": str(tmp_path)}
+    task = load_task("image-folder", 1, 2, 0, options)
+    assert (len(task.train), len(task.test)) == (48, 12)
+    forget()
+    write(tmp_path / "test", 5, ("dog", "owl"))
+    data = image_folder(ImageFolder(str(tmp_path), 8, 1))
+    assert data.test is not None
+    assert data.train.inputs.shape == (60, 1, 8, 8)
+    assert data.test.targets.tolist() == [1] * 5 + [2] * 5
+    task = load_task("image-folder", 0, 2, 0, options)
+    assert (len(task.train), len(task.test)) == (60, 10)
+
+
+def labelled(folder: Path, patients: str = "abcdefghij") -> Path:
+    """Two images of each patient in one folder, cats and dogs in turn, and their table in another order."""
+    lines = []
+    for number, patient in enumerate([*patients, *patients]):
+        name = ("cat", "dog")[number % 2]
+        save(folder / "scans" / f"{number}.png", COLORS[name])
+        lines.append(f"{patient},{name},scans/{number}.png,whatever")
+    (folder / "labels.csv").write_text("\n".join(["group,label,file,note", *lines[::-1]]) + "\n")
+    return folder
+
+
+def test_a_table_has_labels_and_groups_of_the_images_beside_it(tmp_path: Path) -> None:
+    data = image_folder(ImageFolder(str(labelled(tmp_path)), 8))
+    assert (data.classes, data.group) == (2, "group")
+    assert data.names == {"classes": ("cat", "dog")}
+    assert data.train.targets.tolist() == [1, 0] * 10
+    check_colors(data.train)
+    task = load_task("image-folder", 0, 2, 0, {"path": str(tmp_path), "image_size": 8})
+    parts = [{place % 10 for place in task.indices[part].tolist()} for part in ("train", "test")]
+    assert parts[0] & parts[1] == set(), "both images of a patient are in one part"
+    patients = [place % 10 for place in task.indices["train"].tolist()]
+    assert len(set(zip(patients, task.groups.tolist(), strict=True))) == len(parts[0]) == len(set(task.groups.tolist()))
+
+
+def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
+    labelled(tmp_path / "train")
+    labelled(tmp_path / "test", "bz")
+    data = image_folder(ImageFolder(str(tmp_path), 8))
+    assert data.test is not None
+    assert np.asarray(data.train.groups).tolist() == [*"abcdefghij"[::-1]] * 2
+    assert np.asarray(data.test.groups).tolist() == [*"zb"] * 2
+    one, other = np.asarray(data.train.stretches), np.asarray(data.test.stretches)
+    assert other.tolist() == [10, one["abcdefghij"[::-1].index("b")]] * 2
+
+
+def test_a_peer_need_not_have_every_class_that_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "site-0", 20, ("dog", "cat"))
+    options = {"path": f"{tmp_path}/site-{{rank}}", "classes": ["owl", "dog", "cat"]}
+    task = load_task("image-folder", 0, 2, 0, options)
+    assert set(task.train.tensors[1].tolist()) == {1, 2}
+    assert next(p for name, p in task.model.named_parameters() if name == "head.weight").shape[0] == 3
+
+
+def test_resizing_averages(tmp_path: Path) -> None:
+    """Stripes of one pixel become grey: a resize that is not antialiased would pick black or white."""
+    stripes = np.zeros((64, 64), np.uint8)
+    stripes[:, ::2] = 255
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(stripes).save(tmp_path / name / "x.png")
+    inputs = image_folder(ImageFolder(str(tmp_path), 16)).train.inputs
+    assert inputs.shape == (2, 3, 16, 16)
+    assert (inputs.float() - 127.5).abs().max() < 30
+
+
+def test_kinds_of_images(tmp_path: Path) -> None:
+    """Grey, with a palette, transparent, black and white, turned by a camera: all become what was asked for."""
+    turned = Image.new("RGB", (8, 8), (0, 0, 0))
+    turned.paste((255, 255, 255), (0, 0, 8, 4))  # white above
+    exif = turned.getexif()
+    exif[0x0112] = 3  # the camera was upside down
+    (tmp_path / "a").mkdir(parents=True)
+    turned.save(tmp_path / "a" / "0.png", exif=exif)
+    save(tmp_path / "a" / "1.png", 77, mode="L")
+    save(tmp_path / "a" / "2.png", (10, 20, 30, 128), mode="RGBA")
+    save(tmp_path / "a" / "3.png", 1, mode="1")
+    Image.new("RGB", (9, 9), (10, 20, 30)).convert("P").save(tmp_path / "a" / "4.png", transparency=b"\x00\x80\xff")
+    save(tmp_path / "b" / "0.png", 0, mode="L")
+    inputs = image_folder(ImageFolder(str(tmp_path), 8)).train.inputs
+    assert inputs[0, 0, 0, 0] == 0
+    assert inputs[0, 0, 7, 0] == 255
+    assert inputs[1].unique().tolist() == [77]
+    assert inputs[2, :, 0, 0].tolist() == [10, 20, 30]
+    assert inputs[3].unique().tolist() == [255]
+
+
+@pytest.mark.parametrize("kind", ["cut", "16 bits", "frames"])
+def test_an_image_that_would_be_read_in_part_is_refused(kind: str, tmp_path: Path) -> None:
+    write(tmp_path, 5, ("cat", "dog"))
+    path = tmp_path / "dog" / "x.webp"
+    if kind == "cut":
+        path.write_bytes((tmp_path / "dog" / "003.webp").read_bytes()[:60])
+    elif kind == "16 bits":
+        save(path.with_suffix(".png"), 60_000, mode="I;16")
+    else:
+        frames = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in (0, 250)]
+        frames[0].save(path, save_all=True, append_images=frames[1:], lossless=True)
+    with pytest.raises(TaskError):
+        image_folder(ImageFolder(str(tmp_path), 8))
+
+
+def test_an_iid_division_of_one_folder(tmp_path: Path) -> None:
+    options, choices = {"path": str(write(tmp_path))}, Choices(partition="iid")
+    tasks = [load_task("image-folder", rank, 3, 0, options, choices) for rank in range(3)]
+    rows = np.concatenate([part for task in tasks for part in task.indices.values()])
+    assert sorted(rows.tolist()) == list(range(60))

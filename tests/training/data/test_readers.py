@@ -1,0 +1,331 @@
+"""Readers of published images and signals: the contract of all, and what one format alone has."""
+
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpeer.training import Choices, load_task
+from dpeer.training.data.har import CHANNELS, stretches
+from dpeer.training.data.mnist import CLASSES
+from dpeer.training.data.pool import Data, Pool
+from tests.training import written
+from tests.training.written import READERS, WRITERS, Held, Written
+
+FACTS: dict[str, tuple[Any, ...]] = {
+    "cifar10": (10, None, False, True, True, -1.0), "cifar100": (100, None, False, True, True, -1.0),
+    "tiny-imagenet": (3, None, False, True, True, -1.0), "mnist": (10, None, False, True, False, -1.0),
+    "emnist": (62, None, False, True, False, -1.0), "femnist": (62, "writer", True, True, False, 1.0),
+    "har": (6, "subject", False, False, True, -1.0),
+}  # fmt: skip
+"""Classes, groups, whether both pools have the same ones, whether inputs are bytes of images, mirrors, background."""
+
+
+def check(pool: Pool | None, held: Held | None, tolerance: float = 0) -> None:
+    assert pool is not None
+    assert held is not None
+    assert pool.inputs.shape == held.inputs.shape
+    assert pool.inputs.is_contiguous()
+    assert np.abs(pool.inputs.numpy().astype(float) - held.inputs).max() <= tolerance
+    assert np.array_equal(pool.targets.numpy(), held.targets)
+    assert np.array_equal(pool.groups, held.groups) if held.groups is not None else pool.groups is None
+
+
+def check_all(data: Data, expected: Written, tolerance: float = 0) -> None:
+    check(data.train, expected.train, tolerance)
+    check(data.test, expected.test, tolerance)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_reader_gives_what_the_files_hold(name: str, tmp_path: Path) -> None:
+    expected = WRITERS[name](tmp_path)
+    data = READERS[name](expected.options["data"])
+    check_all(data, expected, 3 if name == "tiny-imagenet" else 0)  # JPEG keeps a color within a few levels
+    assert data.train.inputs.element_size() == (1 if data.pixels else 4)
+    assert (
+        data.classes, data.group, data.same_groups, data.pixels, data.mirrored, data.background
+    ) == FACTS[name]  # fmt: skip
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], Written], tuple[str, ...], str]] = {
+    "cifar10": (lambda folder: written.cifar10(folder, each=3), (".",), "cifar-10-batches-py"),
+    "tiny-imagenet": (lambda folder: written.tiny_imagenet(folder, 4, 1), (".",), "tiny-imagenet-200"),
+    "har": (written.har_folder, (".",), "UCI HAR Dataset"),
+    "mnist": (written.mnist_idx, (".", "mnist", "raw", "MNIST/raw"), "."),
+    "emnist": (
+        lambda folder: written.emnist(folder, each=2), (".", "gzip", "EMNIST/raw", "raw", "emnist", "emnist/gzip"), ".",
+    ),
+    "femnist": (
+        lambda folder: written.femnist(folder, (3, 2)), (".", "data", "femnist/data", "data/femnist/data"), ".",
+    ),
+}  # fmt: skip
+"""By task: a writer, the places below data= where its files may lie, and the folder that it makes there."""
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"), [(name, inner) for name, (_, places, _) in FOLDERS.items() for inner in places]
+)
+def test_the_files_are_found_at_their_usual_places(name: str, inner: str, tmp_path: Path) -> None:
+    write, _, made = FOLDERS[name]
+    expected, tolerance = write(tmp_path / inner), {"tiny-imagenet": 3, "har": 1e-6}.get(name, 0)
+    for data in (tmp_path, tmp_path / inner / made):
+        check_all(READERS[name](str(data)), expected, tolerance)
+
+
+@pytest.mark.parametrize(("mark", "packed"), [("-", True), (".", False)])
+def test_idx_files_under_their_other_names(mark: str, packed: bool, tmp_path: Path) -> None:
+    expected = written.mnist_idx(tmp_path, mark, packed=packed)
+    check_all(READERS["mnist"](str(tmp_path)), expected)
+
+
+@pytest.mark.parametrize("split", CLASSES)
+def test_every_split_of_emnist_is_upright_and_its_classes_begin_at_0(split: str, tmp_path: Path) -> None:
+    expected = written.emnist(tmp_path, split, packed=True, each=2)
+    data = READERS["emnist"](str(tmp_path)) if split == "byclass" else written.read_emnist(str(tmp_path), split)
+    check_all(data, expected)
+    assert data.classes == CLASSES[split]
+
+
+def test_writers_of_an_npz_are_groups(tmp_path: Path) -> None:
+    written.mnist(tmp_path, 60, 40, writer_train=np.arange(60) // 10, writer_test=np.arange(40) // 10)
+    data = READERS["mnist"](str(tmp_path))
+    assert (data.group, data.same_groups) == ("writer", False)
+    assert np.array_equal(np.asarray(data.groups), [*np.arange(60) // 10, *np.arange(40) // 10])
+
+
+def python_2(content: dict[bytes, Any]) -> bytes:
+    """A batch byte for byte as the published files are: pickled by Python 2, whose strings are no unicode."""
+    labels, data = content[b"labels"], content[b"data"]
+
+    def text(value: bytes) -> bytes:
+        return b"T" + struct.pack("<i", len(value)) + value if len(value) > 255 else b"U" + bytes([len(value)]) + value
+
+    def number(value: int) -> bytes:
+        return b"J" + struct.pack("<i", value)
+
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + text(b"b") + b"tR"
+        + b"(K\x01(" + number(data.shape[0]) + number(data.shape[1]) + b"t"
+        + b"cnumpy\ndtype\n(" + text(b"u1") + b"K\x00K\x01tR(K\x03" + text(b"|")
+        + b"NNN" + number(-1) + number(-1) + b"K\x00tb" + b"\x89" + text(data.tobytes()) + b"tb"
+    )  # fmt: skip
+    numbers = b"](" + b"".join(number(label) for label in labels) + b"e"
+    return b"\x80\x02}(" + text(b"labels") + numbers + text(b"data") + array + b"u."
+
+
+def with_str_keys(content: dict[bytes, Any]) -> bytes:
+    return pickle.dumps({name.decode(): value for name, value in content.items()})
+
+
+def with_protocol(protocol: int) -> Callable[[dict[bytes, Any]], bytes]:
+    return lambda content: pickle.dumps(content | {b"filenames": [b"x.png"]}, protocol=protocol)
+
+
+@pytest.mark.parametrize("dump", [python_2, with_str_keys, *map(with_protocol, range(1, 6))])
+def test_cifar_is_read_however_it_was_pickled(tmp_path: Path, dump: Callable[[Any], bytes]) -> None:
+    expected = written.cifar10(tmp_path, dump, 5)
+    check_all(READERS["cifar10"](str(tmp_path)), expected)
+
+
+def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
+    """Red, green and blue planes of 1024 bytes, row by row; the model gets -1..1."""
+    written.cifar10(tmp_path, each=5)
+    batch = np.zeros((5, 3072), np.uint8)
+    batch[4, 1024 + 32 * 3 + 7] = 255
+    path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
+    path.write_bytes(python_2({b"data": batch, b"labels": [0] * 5}))
+    image = READERS["cifar10"](str(tmp_path)).train.rows(np.array([4]))[0][0]
+    assert image[1, 3, 7] == 1.0
+    assert (image == -1.0).sum() == 3071
+
+
+def test_pixels_of_leaf_that_are_no_bytes_are_kept_and_scaled_alike(tmp_path: Path) -> None:
+    """What a model gets of an image does not depend on the images beside it."""
+    expected = written.femnist(tmp_path, (9, 5))
+    levels = np.repeat(np.arange(256)[:, None], 784, axis=1) / 255
+    path = tmp_path / "train" / "all_data_0.json"
+    written.leaf(path, {"a": levels, "b": levels[:9]})
+    bytes_of = READERS["femnist"](str(tmp_path))
+    assert bytes_of.train.inputs[:256, 0, 0, 0].tolist() == list(range(256))
+    written.leaf(path, {"a": levels, "b": np.vstack([levels[:8], [[0.12345] * 783 + [0.9]]])})
+    data = READERS["femnist"](str(tmp_path))
+    found, before = (one.train.rows(np.arange(265))[0] for one in (data, bytes_of))
+    assert found[:264].equal(before[:264])
+    assert found[264, 0, 0, 0] == pytest.approx(2 * 0.12345 - 1)
+    assert data.test is not None
+    assert data.test.inputs.dtype == data.train.inputs.dtype
+    assert expected.test is not None
+    np.testing.assert_allclose(data.test.inputs, expected.test.inputs / 127.5 - 1, atol=1e-6)
+
+
+def writers_of(task: Any) -> list[set[int]]:
+    """The writers of a task's parts, by the first pixel."""
+    parts = [part.tensors[0][:, 0, 0, 0] for part in (task.train, task.validation, task.test) if part is not None]
+    return [{*np.rint((part.numpy() + 1) * 127.5).astype(int).tolist()} for part in parts]
+
+
+def leaf_folder(folder: Path, writers: dict[str, list[int]]) -> None:
+    """A file for each name: 30 images of each writer, whose first pixel is the writer."""
+    for name, which in writers.items():
+        images = {f"w{n}": written.pixels(30, 784, seed=n) / 255 for n in which}
+        for n in which:
+            images[f"w{n}"][:, 0] = n / 255
+        written.leaf(folder / f"{name}.json", images)
+
+
+def test_leafs_split_of_each_writers_samples_is_kept(tmp_path: Path) -> None:
+    leaf_folder(tmp_path, {"train/a": [0, 1, 2, 3], "test/a": [0, 1, 2, 3]})
+    seen = []
+    for rank in range(2):
+        task = load_task("femnist", rank, 2, 0, {"data": str(tmp_path)}, Choices(validation=0.2))
+        mine = writers_of(task)
+        assert mine[0] == mine[1] == mine[2]
+        assert len(task.train) + len(task.validation or ()) == len(task.test) == 60
+        assert {f"w{n}" for n in mine[0]} == {*task.groups}
+        seen += mine[0]
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("names", [("train/a", "test/a"), ("all_data/a", "all_data/b"), ("a", "b")])
+def test_leafs_split_by_writers_is_merged_for_writers(names: tuple[str, str], tmp_path: Path) -> None:
+    """With LEAF's `-t user` no test sample is from a writer to train on: each peer holds out some of its own."""
+    leaf_folder(tmp_path, {names[0]: [0, 1, 2], names[1]: [3]})
+    for rank in range(4):
+        task = load_task("femnist", rank, 4, 0, {"data": str(tmp_path)})
+        assert writers_of(task) == [{rank}, {rank}]
+        assert len(task.test) == 6
+    if names[0] == "train/a":
+        task = load_task("femnist", 0, 2, 0, {"data": str(tmp_path)}, Choices(partition="iid"))
+        assert writers_of(task)[1] == {3}
+
+
+def test_the_channels_of_har_are_the_published_files() -> None:
+    assert (CHANNELS[0], CHANNELS[5]) == ("body_acc_x", "body_gyro_z")
+    assert CHANNELS[6:] == ("total_acc_x", "total_acc_y", "total_acc_z")
+
+
+def test_windows_of_har_that_overlap_are_a_stretch_in_any_order(tmp_path: Path) -> None:
+    whole = written.har_arrays({"train": (1, 3, 5), "test": (2, 4)})
+    order = np.random.default_rng(0).permutation(len(whole["x"]))
+    others = {"names": np.array(["walking"], dtype=object)}  # of no use here, and never unpickled
+    np.savez(tmp_path / "har.npz", **{name: array[order] for name, array in whole.items()}, **others)
+    assert len(READERS["har"](str(tmp_path / "har.npz")).train) == 90
+    x, y, subject = (whole[name][order] for name in ("x", "y", "subject"))
+    found = stretches(x, y, subject)
+    assert len({*zip(found.tolist(), subject.tolist(), y.tolist(), strict=True)}) == len({*found.tolist()}) == 30
+
+
+def test_without_overlap_rows_of_har_that_follow_each_other_are_a_stretch() -> None:
+    x = np.random.default_rng(0).normal(size=(7, 128, 9))
+    found = stretches(x, np.array([0, 0, 1, 1, 1, 0, 0]), np.array([1, 1, 1, 1, 2, 2, 2]))
+    assert [found.tolist().index(number) for number in found] == [0, 0, 2, 2, 4, 5, 5]
+
+
+def check_apart(tasks: list[Any]) -> None:
+    """No half of a window for testing or validation is in a window for training, of any peer."""
+    trained = {half for task in tasks for half in halves(task.train)}
+    for task in tasks:
+        validated = halves(task.validation) if task.validation is not None else set()
+        assert not halves(task.test) & (trained | validated)
+        assert not validated & trained
+
+
+def halves(dataset: Any) -> set[bytes]:
+    x = dataset.tensors[0].numpy()
+    return {np.ascontiguousarray(part).tobytes() for part in (*x[:, :, :64], *x[:, :, 64:])}
+
+
+@pytest.mark.parametrize(("partition", "size"), [("subject", 4), ("subject", 2), ("iid", 2)])
+def test_a_task_of_har_knows_the_persons_and_parts_no_stretch(partition: str, size: int, tmp_path: Path) -> None:
+    """Also where a person's windows go to several peers, and where some are held out."""
+    expected = written.har(tmp_path)
+    whose = {
+        x.tobytes(): person
+        for held in (expected.train, expected.test) if held is not None and held.groups is not None
+        for x, person in zip(held.inputs, held.groups.tolist(), strict=True)
+    }  # fmt: skip
+    choices = Choices(partition=partition, validation=0.2)
+    tasks = [load_task("har", rank, size, 0, expected.options, choices) for rank in range(size)]
+    for task in tasks:
+        assert task.groups.tolist() == [whose[x.numpy().tobytes()] for x in task.train.tensors[0]]
+    if partition == "subject":
+        check_apart(tasks)
+        assert sorted(person for task in tasks for person in {*task.groups.tolist()}) == [1, 2, 3, 4]
+
+
+def test_a_data_set_is_read_once_for_all_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = written.emnist(tmp_path).options
+    opened: list[str] = []
+    read_bytes = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        opened.append(path.name)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    for rank in range(3):
+        load_task("emnist", rank, 3, 0, options, Choices(partition="iid"))
+    assert len(opened) == 4
+
+
+def test_the_real_har(shared: Path) -> None:
+    """30 peers of one person each; what is apart is checked on the windows' contents."""
+    path = shared / "uci_har_f16.npz"
+    tasks = [load_task("har", rank, 30, 0, {"data": str(path)}, Choices(validation=0.2)) for rank in range(30)]
+    check_apart(tasks)
+    indices = [np.concatenate([*task.indices.values()]) for task in tasks]
+    assert len(np.unique(np.concatenate(indices))) == 10_299
+    for rank, task in enumerate(tasks):
+        assert {*task.groups.tolist()} == {rank + 1}
+        assert {*task.train.tensors[1].tolist()} == set(range(6))
+    shares = [len(task.test) / len(rows) for task, rows in zip(tasks, indices, strict=True)]
+    assert abs(np.mean(shares) - 0.2) < 0.02
+    data = READERS["har"](str(path))
+    assert data.test is not None
+    assert (len(data.train), len(data.test)) == (7352, 2947)
+    assert sorted({*np.asarray(data.test.groups).tolist()}) == [2, 4, 9, 10, 12, 13, 18, 20, 24]
+
+
+def test_the_real_mnist_and_its_writers(shared: Path) -> None:
+    """Peers of whole writers, each class of each writer spread over training and test."""
+    options = {"data": str(shared / "mnist.npz")}
+    data = READERS["mnist"](options["data"])
+    assert data.test is not None
+    train, test = ({*np.asarray(pool.groups).tolist()} for pool in (data.train, data.test))
+    assert (len(data.train), len(data.test), len(train), len(test), len(train & test)) == (60_000, 10_000, 539, 297, 0)
+    assert np.bincount(data.train.labels()).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    writers, seen = np.asarray(data.groups), set[int]()
+    for rank in (0, 39):
+        task = load_task("mnist", rank, 40, 0, options, Choices(partition="writer", validation=0.1))
+        rows = np.concatenate([*task.indices.values()])
+        mine = {*writers[rows].tolist()}
+        assert not seen & mine
+        seen |= mine
+        assert len(np.unique(rows)) == np.isin(writers, [*mine]).sum()
+        assert abs(len(task.test) / len(rows) - 0.2) < 0.01
+        assert abs(len(task.validation or ()) / (len(rows) - len(task.test)) - 0.1) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_real_cifar(tmp_path: Path, shared: Path, run_program: Any) -> None:
+    """Whole, and shortened, so that its later batches are empty."""
+    pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
+    run_program(shared / "cifar10.py", tmp_path / "a")
+    data = READERS["cifar10"](str(tmp_path / "a"))
+    assert data.test is not None
+    labels = np.load(shared / "cifar10" / "labels.npz")
+    assert np.array_equal(data.train.targets.numpy(), labels["y_train"])
+    assert np.array_equal(data.test.targets.numpy(), labels["y_test"])
+    from PIL import Image
+
+    mosaic = np.asarray(Image.open(shared / "cifar10" / "data_batch_2.webp").convert("RGB"))
+    image = mosaic[32:64, 5 * 32 : 6 * 32]  # number 105 of the batch
+    assert np.array_equal(data.train.inputs[10_105].numpy().transpose(1, 2, 0), image)
+    run_program(shared / "cifar10.py", tmp_path / "b", "--train", "2000", "--test", "500")
+    short = READERS["cifar10"](str(tmp_path / "b"))
+    assert (len(short.train), len(short.test or ())) == (2000, 500)

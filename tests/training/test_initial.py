@@ -1,0 +1,229 @@
+"""First weights from a file: what is taken, what stays as it was, and what is refused."""
+
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.training.initial import Weights, begin_from
+from dpeer.training.models import build_model
+from dpeer.training.models.scaling import standardize
+
+Write = Callable[..., Path]
+
+
+class Net(nn.Module):
+    """A body with running statistics and a frozen part, and a head."""
+
+    def __init__(self, outputs: int = 3, width: int = 4) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width))
+        self.fixed = nn.Linear(width, width).requires_grad_(False)
+        self.head = nn.Linear(width, outputs)
+
+
+def net(seed: int, **sizes: int) -> Net:
+    torch.manual_seed(seed)
+    made = Net(**sizes)
+    made.body[1].running_mean += seed
+    return made
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def make(values: dict[str, Tensor], name: str = "w.safetensors") -> Path:
+        save_file({key: value.contiguous() for key, value in values.items()}, tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+def test_all_of_a_file_is_taken_frozen_parts_and_buffers_too(write: Write) -> None:
+    model, other = net(0), state(net(1))
+    parameters = list(model.parameters())
+    found = begin_from(model, ("head",), write(other))
+    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    assert (found.taken, found.fresh, found.unused) == (len(other), {}, ())
+    assert all(map(lambda one, same: one is same, model.parameters(), parameters)), "what others hold is the same"
+    assert not model.fixed.weight.requires_grad
+
+
+def test_a_head_for_other_classes_stays_as_it_was(write: Write) -> None:
+    model, other = net(0), state(net(1, outputs=7))
+    before = state(model)
+    path = write(other | {"old.weight": torch.zeros(2)})
+    found = begin_from(model, ("head",), path)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, (before if name.startswith("head.") else other)[name])
+    assert found.taken == 9
+    assert found.line(path) == (
+        f"weights of w.safetensors (SHA-256 {found.sha256[:12]}): 9 tensors taken; head.bias as initialised (shape "
+        "(7,) in the file, (3,) here); head.weight as initialised (shape (7, 4) in the file, (3, 4) here); not used: "
+        "old.weight"
+    )
+
+
+def test_tensors_that_the_file_lacks_stay_as_they_were(write: Write) -> None:
+    model, other = net(0), {"body.0.weight": torch.ones(4, 5)}
+    before = state(model)
+    found = begin_from(model, ("head",), write(other))
+    assert all(torch.equal(value, (before | other)[name]) for name, value in model.state_dict().items())
+    assert found.fresh == dict.fromkeys(before.keys() - other.keys(), "not in the file")
+    assert "and 7 more as initialised (not in the file)" in found.line(Path("w"))
+
+
+@pytest.mark.parametrize("there", ["", "model.", "module.", "module.model.net."])
+@pytest.mark.parametrize("here", [False, True])
+def test_names_with_another_prefix_are_matched(there: str, here: bool, write: Write) -> None:
+    model, other = net(0), state(net(1))
+    path = write({there + name: value for name, value in other.items()})
+    begin_from(nn.ModuleDict({"inner": model}) if here else model, ("inner.head", "head"), path)
+    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+
+
+def test_the_head_may_stand_beside_a_prefix(write: Write) -> None:
+    model, other = net(0), state(net(1))
+    path = write({("" if name.startswith("head") else "base.") + name: value for name, value in other.items()})
+    assert begin_from(model, ("head",), path).fresh == {}
+    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+
+
+def published_vit(model: Any) -> dict[str, Tensor]:
+    """A small model's values under the names of published files (google/vit-base-patch16-224, 2021), with a pooler."""
+    parts = {
+        "attention.q_proj": "attention.attention.query", "attention.k_proj": "attention.attention.key",
+        "attention.v_proj": "attention.attention.value", "attention.o_proj": "attention.output.dense",
+        "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense", "layernorm_before": "layernorm_before",
+        "layernorm_after": "layernorm_after",
+    }  # fmt: skip
+    named = {"vit.pooler.dense.weight": torch.zeros(12, 12)}
+    for name, value in model.state_dict().items():
+        if name.startswith("vit.layers."):
+            _, _, number, rest = name.split(".", 3)
+            part, _, kind = rest.rpartition(".")
+            name = f"vit.encoder.layer.{number}.{parts[part]}.{kind}"
+        named[name.replace("head.", "classifier.")] = value.clone()
+    return named
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_published_names_of_a_vision_transformer_are_known(bare: bool, write: Write) -> None:
+    options = {"layers": 2, "width": 12, "heads": 3, "patch": 4}
+    torch.manual_seed(1)
+    other = build_model("vit-tiny", (1, 8, 8), 5, options)
+    values = published_vit(other)
+    if bare:  # the file of a model without a classifier
+        values = {name.removeprefix("vit."): value for name, value in values.items() if name.startswith("vit.")}
+    torch.manual_seed(0)
+    model = build_model("vit-tiny", (1, 8, 8), 5, options)
+    found = begin_from(model, ("head",), write(values))
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]) == (not bare or not name.startswith("head.weight")), name
+    assert len(found.unused) == 1
+    assert found.unused[0].endswith("pooler.dense.weight")
+
+
+def test_published_names_of_a_swin_transformer_are_known(write: Write) -> None:
+    options = {"layers": [1, 1], "width": 8, "heads": [2, 4], "window": 2, "patch": 2}
+    torch.manual_seed(1)
+    other = build_model("swin-tiny", (1, 8, 8), 5, options)
+    parts = {
+        "attention.q_proj": "attention.self.query", "attention.k_proj": "attention.self.key",
+        "attention.v_proj": "attention.self.value", "attention.o_proj": "attention.output.dense",
+        "attention.relative_position_bias.": "attention.self.", "mlp.fc1": "intermediate.dense",
+        "mlp.fc2": "output.dense",
+    }  # fmt: skip
+    values = {}
+    for name, value in state(other).items():
+        for ours, theirs in parts.items():
+            name = name.replace(ours, theirs)
+        values[name] = value + 0.5
+    torch.manual_seed(0)
+    model = build_model("swin-tiny", (1, 8, 8), 5, options)
+    assert begin_from(model, ("head",), write(values)).fresh == {}
+    assert all(torch.equal(value, other.state_dict()[name] + 0.5) for name, value in model.state_dict().items())
+
+
+def test_halves_become_floats_and_a_peers_own_scales_are_not_taken(write: Write) -> None:
+    model = build_model("mlp", (6,), 2)
+    standardize(model, torch.randn(20, 6))
+    before = state(model)
+    values = {name: torch.full_like(value, 0.5).bfloat16() for name, value in before.items()}
+    found = begin_from(model, ("head",), write(values))
+    assert {name for name, value in model.state_dict().items() if torch.equal(value, before[name])} == {
+        "input_mean", "input_std",
+    }  # fmt: skip
+    assert (model.head.weight.dtype, found.unused) == (torch.float32, ("input_mean", "input_std"))
+
+
+def test_a_tied_tensor_needs_one_of_its_names(write: Write) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2))
+    model[1].weight = model[0].weight
+    found = begin_from(model, ("2",), write({"0.weight": torch.ones(3, 3)}))
+    assert torch.equal(model[1].weight, torch.ones(3, 3))
+    assert {*found.fresh} == {"0.bias", "1.bias", "2.weight", "2.bias"}
+
+
+def test_one_tensor_of_the_file_is_in_memory_at_a_time(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[Tensor]] = []
+    read = Weights.tensor
+
+    def watched(self: Weights, name: str) -> Tensor:
+        assert all(one() is None for one in alive)
+        value = read(self, name)
+        alive.append(weakref.ref(value))
+        return value
+
+    monkeypatch.setattr(Weights, "tensor", watched)
+    begin_from(net(0), ("head",), write(state(net(1))))
+    assert len(alive) > 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fixed.bias": torch.ones(5)}, {"fixed.bias": torch.tensor([1, 2, 3, float("inf")])}]
+)
+def test_a_file_of_another_model_changes_nothing(wrong: dict[str, Tensor], write: Write) -> None:
+    model, before = net(0), state(net(0))
+    with pytest.raises(TaskError):
+        begin_from(model, ("head",), write({"body.0.bias": torch.ones(4)} | wrong))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_files_that_hold_no_weights_are_refused(write: Write, tmp_path: Path) -> None:
+    whole = write(state(net(1))).read_bytes()
+    torch.save(state(net(1)), tmp_path / "zipped.bin")
+    torch.save(state(net(1)), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-10])
+    (tmp_path / "short.safetensors").write_bytes(whole[:40])
+    for name in ("zipped.bin", "old.pt", "cut.safetensors", "short.safetensors"):
+        with pytest.raises(ConfigurationError):
+            begin_from(net(0), ("head",), tmp_path / name)
+
+
+def test_a_pickled_file_is_never_read_as_one(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "sprung",))
+
+    torch.save({"body.0.weight": Trap()}, tmp_path / "w.safetensors")
+    with pytest.raises(ConfigurationError):
+        begin_from(net(0), ("head",), tmp_path / "w.safetensors")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_the_hash_is_of_the_content_as_it_is_now(write: Write) -> None:
+    first = begin_from(net(0), ("head",), write(state(net(1))))
+    again = begin_from(net(0), ("head",), write(state(net(1)), "copy.safetensors"))
+    other = begin_from(net(0), ("head",), write(state(net(2))))
+    assert first.sha256 == again.sha256 != other.sha256
+    assert first.to_json() == {"sha256": first.sha256, "taken": 11, "fresh": {}, "unused": 0}

@@ -1,1 +1,0 @@
-"""Data sets of images: MNIST, EMNIST, CIFAR, Tiny ImageNet, and folders of one's own."""

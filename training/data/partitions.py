@@ -1,0 +1,397 @@
+"""Partition of labelled samples, or of whole groups, among peers: the schemes of ``--partition`` and their remarks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeer.exceptions import PartitionError, UnknownName
+from dpeer.training.randomness import Purpose, stream
+from dpeer.training.settings import TestSplit
+
+_EXAMPLES = {
+    "dirichlet": "dirichlet:0.3", "dirichlet-equal": "dirichlet-equal:0.3", "pathological": "pathological:2",
+    "pathological-sampled": "pathological-sampled:2", "iid": "iid",
+}  # fmt: skip
+_PATHOLOGICAL = ("pathological", "pathological-sampled")
+NATURAL = ("writer", "subject", "role", "group")
+"""Schemes that follow the groups of the data."""
+OWN = "own"
+"""Every rank reads data of its own and keeps all of them."""
+
+
+class Scheme(NamedTuple):
+    """A partition spec, parsed.
+
+    Attributes:
+        name: "dirichlet", "dirichlet-equal", "pathological", "pathological-sampled" or "iid".
+        value: The concentration A, or the number of classes C a peer; 0 for "iid".
+    """
+
+    name: str
+    value: float
+
+    @property
+    def pathological(self) -> bool:
+        """Whether each peer holds so many classes."""
+        return self.name in _PATHOLOGICAL
+
+
+def check_spec(spec: str) -> None:
+    """Refuse what ``--partition`` does not take. Whether the data have groups such as writers is checked later.
+
+    Raises:
+        UnknownName: No such scheme; the error names the nearest.
+        PartitionError: The number is missing, or makes no sense.
+    """
+    name, colon, _ = spec.partition(":")
+    if name not in (*NATURAL, OWN):
+        if name not in _EXAMPLES:
+            raise UnknownName("partition", name, (*_EXAMPLES.values(), *NATURAL, OWN))
+        parse(spec)
+    elif colon:
+        raise PartitionError(f"partition {spec!r}: {name} takes no number; write {name!r}")
+
+
+def parse(spec: str) -> Scheme:
+    """Parse ``dirichlet:A``, ``dirichlet-equal:A``, ``pathological:C``, ``pathological-sampled:C`` or ``iid``.
+
+    Raises:
+        UnknownName: No such scheme; the error names the nearest.
+        PartitionError: The number is missing or makes no sense, or labels do not suffice for it.
+    """
+    name, colon, text = spec.partition(":")
+    if name in (*NATURAL, OWN):
+        raise PartitionError(
+            f"partition {spec!r} is for built-in tasks, whose data say whom a sample is from: labels alone are divided "
+            f"by {', '.join(_EXAMPLES.values())}; for groups of your own use dpeer.training.data.partitions.deal_groups"
+        )
+    if name not in _EXAMPLES:
+        raise UnknownName("partition", name, _EXAMPLES.values())
+    if name == "iid":
+        if colon:
+            raise PartitionError(f"partition {spec!r}: iid takes no number; write 'iid'")
+        return Scheme(name, 0.0)
+    whole = name in _PATHOLOGICAL
+    try:
+        value = float(int(text)) if whole else float(text)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        wanted = "a whole number of classes a peer, 1 or more" if whole else "a positive concentration"
+        raise PartitionError(f"partition {spec!r}: {name} takes {wanted}, such as {_EXAMPLES[name]!r}")
+    return Scheme(name, value)
+
+
+Indices = NDArray[np.int64]
+
+
+def owners(labels: Indices, scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -> Indices:
+    """Each sample's owner; -1 where no peer gets it."""
+    if scheme.name == "iid":
+        return _iid(len(labels), size, rng)
+    if scheme.name == "dirichlet-equal":
+        return _equal(labels, rng.dirichlet(np.full(classes, scheme.value), size=size), rng)
+    return deal(labels, _shares(scheme, classes, size, rng), rng)
+
+
+def _shares(scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """The peers' shares of each class, up to a factor per class; shape (classes, size)."""
+    if scheme.name == "dirichlet":
+        return rng.dirichlet(np.full(size, scheme.value), size=classes)
+    shares = np.zeros((classes, size))
+    if scheme.name == "pathological-sampled":
+        # Whatever the others have drawn: a class may go to many more peers than another, or to none.
+        drawn = rng.permuted(np.tile(np.arange(classes), (size, 1)), axis=1)[:, : int(scheme.value)]
+        shares[drawn, np.arange(size)[:, np.newaxis]] = 1
+        return shares
+    for rank in range(size):
+        # The classes that the fewest peers hold so far, at random among equals.
+        chosen = np.lexsort((rng.random(classes), shares.sum(axis=1)))[: int(scheme.value)]
+        shares[chosen, rank] = 1
+    return shares[:, rng.permutation(size)]
+
+
+def _iid(count: int, size: int, rng: np.random.Generator) -> Indices:
+    return rng.permutation(np.arange(count, dtype=np.int64) % size)
+
+
+def deal(labels: Indices, shares: NDArray[np.float64], rng: np.random.Generator) -> Indices:
+    """Each sample's owner, or -1 where no peer holds its class.
+
+    Boundaries are rounded with one random offset per class, so that no rank is favoured and a peer without a share
+    gets nothing.
+    """
+    owners = np.full(len(labels), -1, np.int64)
+    for number, row in enumerate(shares):
+        members = rng.permutation(np.flatnonzero(labels == number))
+        total = row.sum()
+        if not total > 0:
+            continue
+        bounds = np.floor(np.cumsum(row) / total * len(members) + rng.random()).astype(np.int64)
+        bounds[row.nonzero()[0][-1] :] = len(members)
+        for rank, (start, stop) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
+            owners[members[start:stop]] = rank
+    return owners
+
+
+def _equal(labels: Indices, wanted: NDArray[np.float64], rng: np.random.Generator) -> Indices:
+    """Each sample's owner, in parts of equal size; samples that are left over have none.
+
+    The peers take turns in random order; the peer of a turn takes a sample of a class drawn from its own proportions
+    among the classes that are not used up (as the code that DisPFL and FedDyn published does).
+
+    Args:
+        labels: Class numbers, shape (samples,).
+        wanted: Each peer's proportions, shape (peers, classes).
+        rng: Where chance comes from.
+    """
+    size, classes = wanted.shape
+    queues = [rng.permutation(np.flatnonzero(labels == number)).tolist() for number in range(classes)]
+    each = len(labels) // size
+    turns = rng.permutation(np.repeat(np.arange(size), each))
+    chances = rng.random(len(turns))
+    found = np.full(len(labels), -1, np.int64)
+    bounds = _bounds(wanted, queues)
+    for peer, chance in zip(turns.tolist(), chances.tolist(), strict=True):
+        row = bounds[peer]
+        number = int(np.searchsorted(row, chance * row[-1], side="right"))
+        found[queues[number].pop()] = peer
+        if not queues[number]:
+            bounds = _bounds(wanted, queues)
+    return found
+
+
+def _bounds(wanted: NDArray[np.float64], queues: list[list[int]]) -> NDArray[np.float64]:
+    """Cumulated proportions over the classes that are not used up; equal ones where a peer wants none of them."""
+    there = np.array([bool(queue) for queue in queues])
+    left = np.where(there, wanted, 0.0)
+    left[left.sum(axis=1) < np.finfo(float).tiny] = there  # below it, sums times a chance would round back to sums
+    return np.cumsum(left, axis=1)
+
+
+MINIMUM_TRAIN, MINIMUM_TEST = 10, 2
+_DRAWS = 100
+
+
+def partition(labels: Any, size: int, spec: str, seed: int, *, minimum: int = MINIMUM_TRAIN) -> list[Indices]:
+    """Divide samples among peers; the same arguments give the same parts on every machine.
+
+    - ``dirichlet:A``: each class is divided by proportions drawn from a symmetric Dirichlet distribution with
+      concentration A (the smaller, the more unequal), so sizes differ too.
+    - ``dirichlet-equal:A``: each peer's class proportions are drawn from such a distribution, and all peers get
+      equally many samples (Hsu et al., 2019; the code that DisPFL and DFedMDC descend from). Fewer than ``size``
+      samples are left over.
+    - ``pathological:C``: each peer holds C classes; classes go to nearly equally many peers each, so all of them
+      occur when ``size * C`` is at least their number (in the manner of McMahan et al., 2017).
+    - ``pathological-sampled:C``: each peer's C classes are drawn at random, whatever the others hold, and the samples
+      of a class are divided equally among those who hold it (as DFedMDC, section 5.1, and DP2-FedSAM, section 5.1,
+      print it). The code that DisPFL published and DFedMDC descends from draws classes so, too, but gives all peers
+      equally many samples, and those of a class that is used up again: parts overlap there.
+    - ``iid``: a random division into equal parts.
+
+    Args:
+        labels: The label of each sample, shape (samples,): numbers or strings.
+        size: Number of peers.
+        spec: One of the five above.
+        seed: Not negative; nothing else is random, and global generators are not touched.
+        minimum: The fewest samples that a peer may get; a division that leaves one below is drawn again.
+
+    Returns:
+        One sorted index array per rank. No sample occurs twice; each occurs once, except for what is left over by
+        ``dirichlet-equal`` and for the classes that no peer holds with ``pathological`` and ``pathological-sampled``.
+
+    Raises:
+        PartitionError: The spec makes no sense, or the samples do not suffice.
+        UnknownName: The scheme does not exist.
+    """
+    return _divide(_classes(labels), None, size, spec, seed, minimum, 0, "disjoint")[0]
+
+
+def partition_pools(
+    train_labels: Any,
+    test_labels: Any,
+    size: int,
+    spec: str,
+    seed: int,
+    *,
+    minimum_train: int = MINIMUM_TRAIN,
+    minimum_test: int = MINIMUM_TEST,
+    test_split: TestSplit = "disjoint",
+) -> tuple[list[Indices], list[Indices]]:
+    """Divide a training and a test pool together: each peer's test labels follow its training labels.
+
+    A class's test samples are divided in the very proportions of its training samples, so a peer is tested on what
+    it learns from. With ``test_split="shared"`` each peer draws its test samples from the whole test pool, so that
+    peers have some in common: with many peers about 63 % of what is drawn is also drawn by another one.
+
+    Args:
+        train_labels: As in `partition`.
+        test_labels: As in `partition`.
+        size: As in `partition`.
+        spec: As in `partition`.
+        seed: As in `partition`.
+        minimum_train: The fewest training samples a peer may get.
+        minimum_test: The fewest test samples a peer may get.
+        test_split: Whether test samples are one peer's alone.
+
+    Returns:
+        The peers' training indices and their test indices, by rank.
+
+    Raises:
+        PartitionError: As in `partition`.
+        UnknownName: As in `partition`.
+    """
+    both = _classes(np.concatenate([np.asarray(train_labels), np.asarray(test_labels)]))
+    count = len(np.asarray(train_labels))
+    return _divide(both[:count], both[count:], size, spec, seed, minimum_train, minimum_test, test_split)
+
+
+def _classes(labels: Any) -> Indices:
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise PartitionError(f"labels must be one per sample, shape (samples,); these have shape {array.shape}")
+    return np.unique(array, return_inverse=True)[1].astype(np.int64)
+
+
+def _divide(
+    train: Indices,
+    test: Indices | None,
+    size: int,
+    spec: str,
+    seed: int,
+    minimum_train: int,
+    minimum_test: int,
+    split: TestSplit,
+) -> tuple[list[Indices], list[Indices]]:
+    scheme = parse(spec)
+    if size < 1:
+        raise PartitionError(f"size {size}: samples can be divided among 1 or more peers")
+    _check_enough("training samples" if test is not None else "samples", len(train), size, minimum_train)
+    if test is not None:
+        _check_enough("test samples", len(test), size, minimum_test)
+    classes = int(train.max()) + 1 if len(train) else 0
+    if scheme.pathological and scheme.value > classes:
+        raise PartitionError(f"partition {spec!r}: the data has only {classes} classes, so C can be 1 to {classes}")
+    rng = stream(seed, Purpose.PARTITION)
+    for _ in range(_DRAWS):
+        owner = owners(train, scheme, classes, size, rng)
+        if scheme.name == "dirichlet" and (owner < 0).any():  # proportions that underflowed
+            continue
+        counts = np.zeros((classes, size))
+        np.add.at(counts, (train[owner >= 0], owner[owner >= 0]), 1)
+        parts = [np.flatnonzero(owner == rank) for rank in range(size)]
+        tests = [] if test is None else _tests(test, counts, len(train), split, rng)
+        if min(map(len, parts)) >= minimum_train and (test is None or min(map(len, tests)) >= minimum_test):
+            return parts, tests
+    least = f"{minimum_train} training and {minimum_test} test samples" if test is not None else f"{minimum_train}"
+    more = "a larger A, " if scheme.name.startswith("dirichlet") else ""
+    raise PartitionError(
+        f"partition {spec!r} with size {size}: in {_DRAWS} draws some peer always got fewer than {least} of the "
+        f"{len(train)} samples; try {more}fewer peers, or 'iid'"
+    )
+
+
+def _tests(
+    test: Indices, counts: NDArray[np.float64], total: int, split: TestSplit, rng: np.random.Generator
+) -> list[Indices]:
+    """Each peer's test samples; `counts` are its training samples by class, shape (classes, peers), `total` all."""
+    if split == "disjoint":
+        owner = deal(test, counts, rng)
+        return [np.flatnonzero(owner == rank) for rank in range(counts.shape[1])]
+    pools = [np.flatnonzero(test == number) for number in range(len(counts))]
+    parts = []
+    for column in counts.T:
+        wanted = np.floor(column * len(test) / total + rng.random(len(pools)) * (column > 0)).astype(np.int64)
+        drawn = [rng.permutation(pool)[:count] for pool, count in zip(pools, wanted, strict=True)]
+        parts.append(np.sort(np.concatenate(drawn)))
+    return parts
+
+
+def _check_enough(what: str, count: int, size: int, minimum: int) -> None:
+    if count < size:
+        raise PartitionError(f"more peers than samples: {count} {what} cannot be divided among {size} peers")
+    if count < size * minimum:
+        raise PartitionError(
+            f"too few samples: {count} {what} for {size} peers, each of which needs at least {minimum}; "
+            f"at most {count // minimum} peers"
+        )
+
+
+def deal_groups(groups: Any, size: int, spec: str, seed: int) -> list[Indices]:
+    """Give whole groups of samples to peers: one each, or nearly equal numbers of them.
+
+    Args:
+        groups: The group of each sample, shape (samples,): numbers or strings.
+        size: Number of peers.
+        spec: What a group is called ("writer", ...), for messages.
+        seed: Decides which groups come together; not negative.
+
+    Returns:
+        One sorted index array per rank; every sample occurs once.
+
+    Raises:
+        PartitionError: The data have fewer groups than peers.
+    """
+    names, numbers = np.unique(np.asarray(groups), return_inverse=True)
+    if len(names) < size:
+        raise PartitionError(
+            f"partition {spec!r}: the data are from {len(names)} {spec}s, too few for {size} peers; "
+            f"at most --size {len(names)}"
+        )
+    peer_of = np.arange(len(names)) % size
+    if len(names) > size:
+        peer_of = stream(seed, Purpose.PARTITION).permutation(peer_of)
+    owner = peer_of[numbers]
+    return [np.flatnonzero(owner == rank) for rank in range(size)]
+
+
+_LISTED = 8
+
+
+def remarks(
+    spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indices]], names: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """A line on how classes went to peers and one on classes that no peer holds; none for other partitions.
+
+    Args:
+        spec: The partition, as `check_spec` takes it.
+        labels: The class numbers of each pool, shape (samples,): that of training, and maybe of tests.
+        owned: By rank, the indices of the peer's samples in each of these pools.
+        names: The classes' names by number; () without names.
+    """
+    if spec in (*NATURAL, OWN) or not parse(spec).pathological:
+        return ()
+    held = np.zeros((len(owned), int(labels[0].max()) + 1), dtype=bool)
+    for row, (mine, *_) in zip(held, owned, strict=True):
+        row[labels[0][mine]] = True
+    there = np.unique(labels[0])
+    holders = held.sum(axis=0)[there]
+    name, _, count = spec.partition(":")
+    if name == "pathological":
+        line = (
+            f"partition {spec} is balanced: a class goes to {_peers(holders)}; papers draw each peer's classes at "
+            f"random: pathological-sampled:{count}"
+        )
+    else:
+        line = f"partition {spec}: each peer's classes were drawn at random, and a class goes to {_peers(holders)}"
+    missing = there[holders == 0]
+    return (line, *([_unused(missing, labels, names)] if len(missing) else []))
+
+
+def _peers(holders: Indices) -> str:
+    least, most = int(holders.min()), int(holders.max())
+    return f"{least} to {most} peers" if least < most else f"{most} peer{'s' if most > 1 else ''}"
+
+
+def _unused(missing: Indices, labels: Sequence[Indices], names: Sequence[str]) -> str:
+    listed = ", ".join(names[number] if names else str(number) for number in missing[:_LISTED].tolist())
+    more = f" and {len(missing) - _LISTED} others" if len(missing) > _LISTED else ""
+    what, whose = ("classes", "their") if len(missing) > 1 else ("class", "its")
+    counts = [int(np.isin(pool, missing).sum()) for pool in labels]
+    samples = f"{counts[0]:,} training and {counts[1]:,} test samples" if len(counts) > 1 else f"{counts[0]:,} samples"
+    return f"no peer holds {what} {listed}{more}: {whose} {samples} are not used"
