@@ -23,7 +23,7 @@ def lines(path: Path) -> dict[int, float]:
     return {line["round"]: line["consensus_distance"] for line in found}
 
 
-async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path) -> None:
+async def test_a_line_is_written_once_all_peers_have_completed_the_round(tmp_path: Path) -> None:
     bodies = [torch.randn(5, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
     first = np.stack([body.numpy() for body in bodies]).astype(np.float64)
     copies = {rank: lambda rank=rank: bodies[rank].clone() for rank in range(3)}
@@ -42,7 +42,7 @@ async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path)
     assert lines(path)[1] == pytest.approx(np.sqrt(spread), rel=1e-6)
 
 
-async def test_a_peer_that_is_away_is_not_waited_for_until_it_completes_a_round_again(tmp_path: Path) -> None:
+async def test_distances_leave_out_a_peer_that_is_away_until_it_completes_a_round(tmp_path: Path) -> None:
     bodies = {0: torch.zeros(2), 1: torch.ones(2), 2: torch.full((2,), 2.0)}
     path = tmp_path / "disagreement.jsonl"
     with ThreadPoolExecutor(1) as executor:
@@ -65,7 +65,9 @@ async def test_a_peer_that_is_away_is_not_waited_for_until_it_completes_a_round_
 
 
 def summary_of(out: Path, **changes: object) -> dict[str, object]:
-    settings = Settings.model_validate({"size": 3, "rounds": 3, "body_epochs": 1, "out": out, **changes})
+    settings = Settings.model_validate(
+        {"size": 3, "rounds": 3, "local_steps": 1, "alone": "never", "out": out, **changes}
+    )
     resume = "resume" in settings.out.name
     return dict(simulate(settings, resume=resume).summary)
 
@@ -81,7 +83,7 @@ def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path)
     again = lines(tmp_path / "resume" / "disagreement.jsonl")
     assert again.keys() == {0, 1, 2, 3}
     assert {number: again[number] for number in found} == found
-    settings = Settings(size=3, rounds=1, algorithm="local", out=tmp_path / "resume")
+    settings = Settings(size=3, rounds=1, local_steps=1, alone="never", algorithm="local", out=tmp_path / "resume")
     simulate(settings, overwrite=True)
     assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"
 
@@ -91,7 +93,7 @@ def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path)
 def test_a_round_that_was_completed_around_a_stop_has_its_line(behind: tuple[int, ...], tmp_path: Path) -> None:
     """Peers that a stop finds behind run the round again; the others do not."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    values = {"size": 5, "rounds": 4, "algorithm": "dfedavgm", "local_steps": 1}
+    values = {"size": 5, "rounds": 4, "algorithm": "dfedavgm", "local_steps": 1, "alone": "never"}
 
     def keep(line: dict[str, Any]) -> None:
         if line["round"] == (1 if line["rank"] in behind else 2):

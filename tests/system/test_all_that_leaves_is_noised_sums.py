@@ -23,8 +23,8 @@ from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
-Said = dict[str, set[tuple[bytes, ...]]]
-Told = Callable[..., tuple[Said, Said]]
+Messages = dict[str, set[tuple[bytes, ...]]]
+SentByBoth = Callable[..., tuple[Messages, Messages]]
 
 CLASSES = ("well", "ill", "dead")
 PRIVATE = (
@@ -81,7 +81,7 @@ def texts(folder: Path, seed: int, rows: int) -> None:
 
 
 @pytest.fixture
-def told(simulate, tmp_path, monkeypatch):
+def sent_by_both(simulate, tmp_path, monkeypatch):
     """Train twice, with the first site's data as they are and with others, and give the hellos and bodies of both."""
     found: list[tuple[bytes, ...]] = []
     send = InProcessTransport.send
@@ -92,16 +92,16 @@ def told(simulate, tmp_path, monkeypatch):
             found.append(message)
         return send(transport, link, frames)
 
-    def run(name: str, *options: object) -> Said:
+    def run(name: str, *options: object) -> Messages:
         found.clear()
         simulate(*options, "--out", name)
-        kinds: Said = {"hello": set(), "body": set()}
+        kinds: Messages = {"hello": set(), "body": set()}
         for message in found:
             kinds.get(msgpack.unpackb(message[0])["kind"], set()).add(message)
         assert all(kinds.values())
         return kinds
 
-    def twice(*options: object) -> tuple[Said, Said]:
+    def twice(*options: object) -> tuple[Messages, Messages]:
         table(tmp_path / "site-1.csv", 7, 60, 0.0, 3, 40)
         texts(tmp_path / "texts-1", 2, 30)
         table(tmp_path / "site-0.csv", 0, 61, 0.0, 2, 50)
@@ -130,9 +130,9 @@ def heads(algorithm: str) -> tuple[str, ...]:
         [(name, head) for name in sorted(set(ALGORITHMS) - REFUSED - {"local"}) for head in heads(name)],
     ),
 )
-def test_of_tables(told, way):
+def test_of_tables(sent_by_both, way):
     algorithm, head = way
-    first, second = told(*PLAIN, "--algorithm", algorithm, "--dp-head", head)
+    first, second = sent_by_both(*PLAIN, "--algorithm", algorithm, "--dp-head", head)
     assert first == second
 
 
@@ -166,10 +166,10 @@ kind = "group"
         ],
     ),
 )
-def test_of_groups_with_words(told, tmp_path, options):
+def test_of_groups_with_words(sent_by_both, tmp_path, options):
     (tmp_path / "schema.toml").write_text(SCHEMA)
     of_groups = ("--schema", "schema.toml", *OF_PATIENTS)
-    first, second = told(*TABLE, *of_groups, *options)
+    first, second = sent_by_both(*TABLE, *of_groups, *options)
     assert first == second
 
 
@@ -184,13 +184,13 @@ def test_of_groups_with_words(told, tmp_path, options):
         ],
     ),
 )
-def test_of_texts_and_adapters(told, tmp_path, options):
+def test_of_texts_and_adapters(sent_by_both, tmp_path, options):
     pytest.importorskip("transformers")
     pytest.importorskip("peft")
     (tmp_path / "dpeer.toml").write_text(
         '[rank.0.task_options]\ndata = "texts-0"\n[rank.1.task_options]\ndata = "texts-1"\n'
     )
-    first, second = told(
+    first, second = sent_by_both(
         *PRIVATE, "--task", "glue", "--partition", "own", "--task-option", "name=sst2", "--task-option", "length=16",
         "--model", "roberta-tiny", "--model-option", "layers=1", "--model-option", "width=16", "--records", 30,
         "--sampling-rate", 0.25, "--local-steps", 1, *options,
@@ -199,12 +199,12 @@ def test_of_texts_and_adapters(told, tmp_path, options):
 
 
 @pytest.mark.parametrize("leak", ["values", "number"])
-def test_the_comparison_finds_what_goes_another_way(told, monkeypatch, leak):
+def test_the_comparison_finds_what_goes_another_way(sent_by_both, monkeypatch, leak):
     """So that the tests above can fail: a ten-thousandth of the true sums, or the true number of records."""
     if leak == "values":
         monkeypatch.setattr(ClippedSum, "released", fixed(leak=1e-4))
     else:
         monkeypatch.setattr(PrivacyConfig, "nominal_units", lambda config, units: units)
-    first, second = told(*PLAIN, "--algorithm", "dfedmdc")
+    first, second = sent_by_both(*PLAIN, "--algorithm", "dfedmdc")
     assert first["body"] != second["body"]
     assert first["hello"] == second["hello"]

@@ -79,7 +79,7 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them(
     how, command, slow_after, hurry, dpeer, dpeer_command, forked, until, rounds_done, simulate, results, task,
     schedule, tmp_path,
 ):  # fmt: skip
-    rounds = 6
+    rounds = 4
     rows = ("--algorithms", "dfedmdc,dfedsmdc,local", *slow_after(2))
     run = dpeer_command(*command(*rows, "--out", "stopped", rounds=rounds))
     first = ("stopped/dfedmdc-ring-default-seed0", "stopped/dfedsmdc-ring-default-seed0")

@@ -222,7 +222,7 @@ class Small:
     """What stands for something of the reader's, and what it is here."""
 
 
-TRAINS = "--rounds 1 --body-epochs 1 --head-epochs 1"
+TRAINS = "--rounds 1 --local-steps 4 --body-epochs 1 --head-epochs 1"
 WITHOUT_OTHERS = "--base-port PORT --algorithm local"
 """A rank that is started by itself: federations of processes are what test_start.py is about."""
 FOURTEEN = f"{TRAINS} --rounds 14 --local-steps 1 --size 4"

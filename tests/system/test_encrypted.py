@@ -89,7 +89,7 @@ def test_keygen_and_start_give_the_bits_of_an_encrypted_cluster_and_of_a_simulat
 def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_train_on(
     dpeer_process, federation, schedule, tmp_path, until, slow_after, hurry
 ):
-    """As docs/security.md says: peers are started again one after the other, and nobody else is disturbed."""
+    """As docs/security.md says: peers are started again one after the other, and no other is disturbed."""
     lines = [federation.key("keys", rank) for rank in range(3)]
     new = federation.key("new", 1)
     federation(lines)

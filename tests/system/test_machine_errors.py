@@ -29,7 +29,7 @@ def limit(kind, value):
 
 
 def more_memory(count):
-    """At most so many bytes more than there are."""
+    """Limit the process to so many bytes more than it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit(resource.RLIMIT_AS, pages * resource.getpagesize() + count)
 

@@ -166,7 +166,7 @@ def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(task, schedule, 
 
 @pytest.mark.parametrize("made", ["bfloat16", "sparse", "other"])
 def test_whatever_a_task_of_ones_own_has_for_data_can_be_trained_on(simulate, tmp_path, made):
-    """The folder's hash of the data is of tensors of any type; of what has none, nothing is said."""
+    """The folder's hash of the data is of tensors of any type; data without tensors have none."""
     inputs = {
         "bfloat16": "torch.randn(12, 4).to(torch.bfloat16)", "sparse": "torch.randn(12, 4).to_sparse()",
         "other": "torch.randn(12, 4)",

@@ -92,7 +92,7 @@ def test_a_rank_that_crashed_for_good_is_gone_and_the_run_is_done(play, tmp_path
     by_rank = {one["rank"]: one for one in summary["faults"]["ranks"]}
     assert [by_rank[rank]["status"] for rank in range(5)] == ["done", "done", "gone", "done", "done"]
     assert (by_rank[2]["completed_rounds"], by_rank[2]["rounds_not_run"]) == (3, 5)
-    # On a ring its two neighbors miss it in every round from then on, and nobody else does.
+    # On a ring its two neighbors miss it in every round from then on, and no other rank does.
     assert {rank: by_rank[rank]["bodies_missed"] for rank in (0, 1, 3, 4)} == {0: 0, 1: 5, 3: 5, 4: 0}
     assert [entry["missed"] for entry in entries(tmp_path / "run", 1)] == [[]] * 3 + [[2]] * 5
     assert summary["accuracy"][2] is None
@@ -256,7 +256,7 @@ def test_a_comparison_answers_with_and_without(dpeer, task, tmp_path):
     assert ended.code == 0, ended.err
     assert "faults faults.toml" in ended.out
     runs = sorted((tmp_path / "compared").glob("*/summary.json"))
-    told = [("faults" in json.loads(path.read_text())) for path in runs]
-    assert sorted(told) == [False, False, True, True]
+    faulty = [("faults" in json.loads(path.read_text())) for path in runs]
+    assert sorted(faulty) == [False, False, True, True]
     again = dpeer("compare", "both.toml", "--out", "compared")
     assert again.out == ended.out[ended.out.index(again.out[:20]) :], "nothing is run again"

@@ -23,7 +23,7 @@ EXACT = {"records_drawn", "clipped_share", "not_finite_gradients"}
 
 
 def table(path: Path, rows: int, seed: int, more: str = "") -> None:
-    """Patients of two classes; of the third there is none, but in `more`."""
+    """Patients of two classes; only `more` has the third."""
     rng = np.random.default_rng(seed)
     lines = [f"{rng.normal():.3f},{rng.normal():.3f},{rng.choice(['no', 'yes'])}" for _ in range(rows)]
     path.write_text("\n".join(["age,bmi,outcome", *lines, *([more] if more else []), ""]))

@@ -1,6 +1,6 @@
 """With privacy, neighbors learn settings, progress, and bodies that are noised: nothing else changes with a record.
 
-Each test trains twice on data that differ in one record of rank 0, and compares every byte that rank 0 said, but for
+Each test trains twice on data that differ in one record of rank 0, and compares every byte that rank 0 sent, but for
 the values of its bodies.
 """
 
@@ -24,7 +24,7 @@ SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well
 
 
 @pytest.fixture
-def said(monkeypatch):
+def sent(monkeypatch):
     """Everything that rank 0 says from now on: a body's values are replaced by how many bytes they have."""
     found: list[tuple[Any, ...]] = []
     send = InProcessTransport.send
@@ -40,7 +40,7 @@ def said(monkeypatch):
 
 
 def write(path: Path, rare: str | None) -> None:
-    """60 patients; of the class that no other one has there is one, or (None) that record is not there."""
+    """60 patients; one of them, of a class of its own, is left out where `rare` is None."""
     rows = [f"{30 + i % 50},{18 + i % 17},{i % 7},{'ill' if i % 3 else 'well'}" for i in range(59)]
     if rare is not None:
         rows.append(f"99,30,5,{rare}")
@@ -48,16 +48,16 @@ def write(path: Path, rare: str | None) -> None:
 
 
 @pytest.fixture
-def kinds(said, simulate, tmp_path):
-    """Train, and give what rank 0 said, by kind."""
+def kinds(sent, simulate, tmp_path):
+    """Train, and give what rank 0 sent, by kind."""
 
     def run(
         name: str, *options: object, target: tuple[object, ...] = ("--task-option", "target=diagnosis")
     ) -> dict[str, set[tuple[Any, ...]]]:
-        said.clear()
+        sent.clear()
         simulate("--size", 2, "--task", "csv", *target, "--rounds", 2, "--body-epochs", 1, *options, "--out", name)
         by_kind: dict[str, set[tuple[Any, ...]]] = {}
-        for message in said:
+        for message in sent:
             by_kind.setdefault(msgpack.unpackb(message[0])["kind"], set()).add(message)
         return by_kind
 
@@ -67,7 +67,7 @@ def kinds(said, simulate, tmp_path):
 def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tuple[Any, ...]]]) -> None:
     """The same hellos and bodies; and no more in the other messages than where a peer is and that it leaves.
 
-    Which of those are said at all depends on who is first: to a neighbor that has left nobody says goodbye.
+    Which of those are sent depends on who ends first: a neighbor that has left gets no goodbye.
     """
     assert set(first) | set(second) <= {"hello", "heartbeat", "body", "goodbye"}
     assert first["hello"] == second["hello"]
@@ -180,11 +180,11 @@ def test_classes_and_columns_are_not_taken_from_private_data(simulate, tmp_path,
 def test_the_page_about_privacy_has_every_message_and_field():
     page = (Path(__file__).parents[2] / "docs" / "privacy-reference.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Messages of a private peer$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
-    told: dict[str, str] = {}
+    documented: dict[str, str] = {}
     kind = ""
     for first, rest in re.findall(r"^\| ([^|]*)\|(.*)$", section, flags=re.MULTILINE)[1:]:
         kind = first.split(",")[0].strip() or kind
-        told[kind] = told.get(kind, "") + rest
+        documented[kind] = documented.get(kind, "") + rest
     # What a field is called there, where that is another word.
     words = {
         "protocol": "protocol version", "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
@@ -198,8 +198,8 @@ def test_the_page_about_privacy_has_every_message_and_field():
             if name in ("kind", "reply") or field.exclude:
                 continue
             word = words.get(name, name)
-            assert (word if isinstance(word, str) else word[kind]) in told[kind], (kind, name)
-    assert set(told) == {message.model_fields["kind"].default for message in get_args(wire.Message)}
+            assert (word if isinstance(word, str) else word[kind]) in documented[kind], (kind, name)
+    assert set(documented) == {message.model_fields["kind"].default for message in get_args(wire.Message)}
 
 
 @pytest.mark.parametrize("unit", ["record", "group"])

@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -78,6 +78,11 @@ def built(asked: tuple[str, int, dict[str, Any]] | tuple[str, str, int]) -> AnyT
 
 topologies = st.one_of(named(), named(), named(), files()).map(built)
 
+# One of each kind is always tried: a graph that keeps no average, one of unequal degrees, and one with a period.
+DIRECTED_DRAWS = build("fresh-directed", 9, fresh_neighbors=2)
+IRREGULAR = build("star", 5)
+PERIODIC = build("one-peer-exponential", 12)
+
 
 def dense(graph: AnyTopology, number: int) -> Dense:
     return graph.mixing_at(number).sparse.toarray()
@@ -94,6 +99,9 @@ def norms(graph: AnyTopology) -> Any:
 
 @settings(deadline=None, max_examples=120)
 @given(topologies)
+@example(DIRECTED_DRAWS)
+@example(IRREGULAR)
+@example(PERIODIC)
 def test_matrices_are_stochastic_and_connect_everyone(graph: AnyTopology) -> None:
     joined = np.zeros((graph.size, graph.size))
     for number in range(graph.period):
@@ -112,6 +120,9 @@ def test_matrices_are_stochastic_and_connect_everyone(graph: AnyTopology) -> Non
 
 @settings(deadline=None, max_examples=80)
 @given(topologies)
+@example(DIRECTED_DRAWS)
+@example(IRREGULAR)
+@example(PERIODIC)
 def test_the_gap_and_lambda_are_those_of_the_dense_matrices(graph: AnyTopology) -> None:
     found = analyse(graph)
     every = norms(graph)
@@ -127,6 +138,9 @@ def test_the_gap_and_lambda_are_those_of_the_dense_matrices(graph: AnyTopology) 
 
 @settings(deadline=None, max_examples=40)
 @given(topologies)
+@example(DIRECTED_DRAWS)
+@example(IRREGULAR)
+@example(PERIODIC)
 def test_rounds_are_the_first_that_shrink_disagreement_a_thousandfold(graph: AnyTopology) -> None:
     rounds = analyse(graph).rounds
     if isinstance(graph, Topology):

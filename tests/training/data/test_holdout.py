@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dpeer.training.data.holdout import hold_out, hold_out_alike, hold_out_apart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.training import Choices, forget, load_task
 from dpeer.training.data.duplicate_rows import count_equal, digests, numbered
+from dpeer.training.data.holdout import hold_out, hold_out_alike, hold_out_apart
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.pooled import pooled_task
 
