@@ -35,7 +35,7 @@ _FAILED = {
     "the key that belongs to this peer's secret, and that it was started again since",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the listener there does not prove the key that is listed for it: see that "
     "the federation file has its address and its key, and that it uses keys",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the listener there runs no dpeer that uses keys: see that the federation file "
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the listener there runs no dpeer with keys: see that the federation file "
     "has its address, and that it was started with that file",
 }
 """The likely fault, by the event of a handshake in which one side could not prove its key."""
