@@ -41,7 +41,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "unknown option 'x' in --algorithm-option, which no row knows: valid: (none)": {"_algorithm_options": {"x": 1}},
     f"--seeds '4-0': {SEEDS}": {"seeds": "4-0"},
     f"--seeds '0-999999999999': {SEEDS}": {"seeds": "0-999999999999"},
-    f"--target 0.5: {FEW} evaluated": {"target": 0.5},
+    f"--target 0.5: {FEW}": {"target": 0.5},
     "unknown row 'dfedmdc' in --reference: valid: local": {"reference": "dfedmdc"},
     "--grid: 'rho' means nothing to any row (local), or each sets it itself: leave it out": {"grid": ["rho=0.1,0.2"]},
     f"--tune-seeds: seed 0 is one of the comparison's, {NEW}": {"grid": ["body-lr=0.1,0.2"], "tune_seeds": "0"},
