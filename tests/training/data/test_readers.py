@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpeer.training import Choices, load_task
-from dpeer.training.data.har import CHANNELS, stretches
+from dpeer.training.data.har import stretches
 from dpeer.training.data.mnist import CLASSES
 from dpeer.training.data.pool import Data, Pool
 from tests.training import written
@@ -203,11 +203,6 @@ def test_leafs_split_by_writers_is_merged_for_writers(names: tuple[str, str], tm
         assert writers_of(task)[1] == {3}
 
 
-def test_the_channels_of_har_are_the_published_files() -> None:
-    assert (CHANNELS[0], CHANNELS[5]) == ("body_acc_x", "body_gyro_z")
-    assert CHANNELS[6:] == ("total_acc_x", "total_acc_y", "total_acc_z")
-
-
 def test_windows_of_har_that_overlap_are_a_stretch_in_any_order(tmp_path: Path) -> None:
     whole = written.har_arrays({"train": (1, 3, 5), "test": (2, 4)})
     order = np.random.default_rng(0).permutation(len(whole["x"]))
@@ -255,21 +250,6 @@ def test_a_task_of_har_knows_the_persons_and_parts_no_stretch(partition: str, si
     if partition == "subject":
         check_apart(tasks)
         assert sorted(person for task in tasks for person in {*task.groups.tolist()}) == [1, 2, 3, 4]
-
-
-def test_a_data_set_is_read_once_for_all_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = written.emnist(tmp_path).options
-    opened: list[str] = []
-    read_bytes = Path.read_bytes
-
-    def counted(path: Path) -> bytes:
-        opened.append(path.name)
-        return read_bytes(path)
-
-    monkeypatch.setattr(Path, "read_bytes", counted)
-    for rank in range(3):
-        load_task("emnist", rank, 3, 0, options, Choices(partition="iid"))
-    assert len(opened) == 4
 
 
 def test_the_real_har(shared: Path) -> None:

@@ -127,7 +127,7 @@ def single_rows(path: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_columns_means_nothing(write: Any, schema_file: Path, tmp_path: Path, seed: int) -> None:
     found, header, draw = rows(40, seed), [*HEADER], random.Random(seed)
     first = trained(write("first.csv", found), schema_file)
@@ -182,39 +182,10 @@ def test_values_beyond_the_range_are_cut_and_remarked(write: Any, schema_file: P
 
 def test_a_group_stays_together(site: dict[str, Any], schema_file: Path) -> None:
     task = trained(site["path"], schema_file, validation=0.3)
-    parts = [
-        {site["rows"][place]["patient"] for place in task.indices[part]} for part in ("train", "validation", "test")
-    ]
-    assert sum(map(len, parts)) == len(set.union(*parts)) == 20
-    found = [load_task("csv", rank, 2, 0, {"path": str(site["path"])}, Choices(schema=schema_file, partition="group"))
-             for rank in range(2)]  # fmt: skip
-    halves = [{site["rows"][n]["patient"] for part in ("train", "test") for n in task.indices[part]} for task in found]
-    assert halves[0] & halves[1] == set()
-
-
-def test_the_group_column_says_whose_each_training_row_is(
-    site: dict[str, Any], schema_file: Path, tmp_path: Path
-) -> None:
-    task = trained(site["path"], schema_file, validation=0.3)
-    names = [site["rows"][place]["patient"] for place in task.indices["train"]]
-    assert len(task.groups) == len(task.train) == 3 * len(set(names)) == 3 * len(set(task.groups.tolist()))
-    assert len(set(zip(names, task.groups.tolist(), strict=True))) == len(set(names))
-    without = tmp_path / "without.toml"
-    without.write_text(SCHEMA.replace('kind = "group"', 'kind = "ignore"'))
-    assert trained(site["path"], without).groups is None
-
-
-def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(
-        'format = 1\n[target]\ncolumn = "y"\nkind = "regression"\n[columns.a]\nkind = "number"\n'
-    )
-    lines = [f"{n},5;{n * n},25" for n in range(20)]
-    (tmp_path / "x.csv").write_text("a;y\n" + "\n".join(lines) + "\n")
-    task = trained(tmp_path / "x.csv", tmp_path / "s.toml")
-    found = task.reading.read(tmp_path / "x.csv")
-    assert found.labels.shape == (20, 1)
-    assert found.labels[:, 0].tolist() == [n * n + 0.25 for n in range(20)]
-    assert task.reading.statistics["a"]["mean"] == fmean([n + 0.5 for n in task.indices["train"].tolist()])
+    parts = [[site["rows"][n]["patient"] for n in task.indices[part]] for part in ("train", "validation", "test")]
+    assert sum(len(set(part)) for part in parts) == len(set().union(*parts)) == 20
+    assert len(task.groups) == len(parts[0]) == 3 * len(set(parts[0])) == 3 * len(set(task.groups.tolist()))
+    assert len(set(zip(parts[0], task.groups.tolist(), strict=True))) == len(set(parts[0]))
 
 
 def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, tmp_path: Path) -> None:

@@ -142,13 +142,6 @@ def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
     task = load_task("csv", 1, 3, seed, options, Choices(validation=0.3))
     parts = list(groups_of(task, path).values())
     assert sum(map(len, parts)) == len(set.union(*parts)) == 30
-
-
-@pytest.mark.parametrize(("rank", "choices"), [(0, Choices(validation=0.3)), (1, Choices(partition="group"))])
-def test_the_task_knows_the_patient_of_each_training_row(tmp_path: Path, rank: int, choices: Choices) -> None:
-    path = patients(tmp_path, rows=300, groups=30)
-    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
-    task = load_task("csv", rank, 3, 0, options, choices)
     lines = path.read_text().splitlines()[1:]
     names = [lines[int(row)].split(",")[2] for row in task.train.tensors[0][:, 0].tolist()]
     # One number for a patient, and one patient for a number; and all ten rows of each patient are here.
