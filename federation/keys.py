@@ -217,7 +217,7 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
     path = folder / f"rank-{rank}.secret"
     text = (
         f"# The secret key of rank {rank} of a dpeer federation. Whoever has it can take part as rank {rank}:\n"
-        f"# keep it on the host that runs this rank, and send it to nobody.\n{secret.hex()}\n"
+        f"# keep it on the host that runs this rank, and never send it.\n{secret.hex()}\n"
     )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

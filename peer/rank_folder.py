@@ -224,7 +224,7 @@ class RankFolder:
 
     def complete(self, entry: dict[str, Any]) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
-        self._completed = None  # first, so that there is one copy at a time
+        self._completed = None  # first: one copy at a time
         number = entry["round"]
         best = self._learner.best_round == number
         state = checkpoint.State(

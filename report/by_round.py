@@ -272,7 +272,7 @@ def _several_seeds(report: Report) -> bool:
 
 
 def _same_every_round(report: Report) -> float | None:
-    """The bytes that a peer sends in a round, where one line is all there is and every round and peer adds the same.
+    """The bytes that a peer sends in a round, if the panel has one line and every round and peer adds the same.
 
     Drawn, that is a diagonal, which shows less than the number. None if rounds or peers differ.
     """

@@ -76,7 +76,7 @@ def class_mix(report: Report) -> Panel:
     caption = (
         "Each bar is a peer, its length the samples that it trains on, its parts the classes"
         + (
-            (". " if _named(shown) else ", numbered where there is room. ")
+            (". " if _named(shown) else ", numbered where they are wide enough. ")
             if classes <= _NAMED
             else f": from class 0 (dark) to {classes - 1} (light). "
         )

@@ -2,7 +2,7 @@
 
 McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017, Algorithm 1, where a fraction C of the clients takes part in each round. There the
-server averages over the participants, and divides by how many (or how much data) there are.
+server averages over the participants, and divides by their number (or by that of their samples).
 
 `Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays, and
 absent peers keep their bodies. So little is mixed in a round of few; among 10 of 100 peers of a full graph

@@ -29,8 +29,8 @@ class Rows:
     Attributes:
         measure: "accuracy": 1 where the row is predicted rightly, else 0; "test_loss": the row's loss.
         values: A number for each row, in the order of the data.
-        auroc: The area under the ROC curve of all rows, the mean over the classes that occur; None where there is
-            none, as in a regression.
+        auroc: The area under the ROC curve of all rows, the mean over the classes that occur; None without
+            classes, as in a regression.
     """
 
     measure: Literal["accuracy", "test_loss"]

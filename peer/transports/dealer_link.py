@@ -33,9 +33,9 @@ _NEXT = 1.0
 _FAILED = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not take the key of this peer: see that its federation file lists "
     "the key that belongs to this peer's secret, and that it was started again since",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "what listens there does not prove the key that is listed for it: see that "
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the listener there does not prove the key that is listed for it: see that "
     "the federation file has its address and its key, and that it uses keys",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there is no dpeer that uses keys: see that the federation file "
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the listener there runs no dpeer with keys: see that the federation file "
     "has its address, and that it was started with that file",
 }
 """The likely fault, by the event of a handshake in which one side could not prove its key."""

