@@ -30,7 +30,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import resolve
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
-from dpeer.training.state_files import REST
+from dpeer.training.state.file_names import REST
 
 ALGORITHMS = ("local", "dfedavgm", "dfedmdc", "dfedsmdc", "fedrod", "ditto", "fedbabu", "dis-pfl")
 WAYS = ("head:1", "head:5", "all:1", "all:5")

@@ -35,8 +35,8 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
+from dpeer.training.dpsgd.poisson_batches import PoissonBatches
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}

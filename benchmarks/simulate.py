@@ -43,7 +43,7 @@ from dpeer.results.reading import read_peer_summary
 from dpeer.simulation.run import simulate
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, build_learner, build_model
-from dpeer.training.state_files import saved_body
+from dpeer.training.state.file_names import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
 

@@ -27,7 +27,7 @@ from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
 from dpeer.simulation.run import peer_configs
 from dpeer.simulation.simulation import Simulation
-from dpeer.training.state_files import saved_body
+from dpeer.training.state.file_names import saved_body
 
 TOPOLOGIES = (
     "ring", "grid", "star", "random-matching", "one-peer-exponential", "fresh-neighbors", "exponential", "full",

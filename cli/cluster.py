@@ -8,7 +8,7 @@ import click
 
 from dpeer.cli.local_run import local_run
 from dpeer.cli.options import GroupedCommand, baseline_option, json_option, run_options
-from dpeer.federation.sections import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
+from dpeer.federation.run_settings import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.cli.tables import plain_table
 from dpeer.cores import own_cores
-from dpeer.federation.sections import (
+from dpeer.federation.run_settings import (
     AloneSettings,
     LauncherSettings,
     LogSettings,

@@ -18,8 +18,8 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.folders import refuse_faults
+from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
-from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line

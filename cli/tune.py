@@ -19,7 +19,7 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.cli.tables import plain_table
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.sections import (
+from dpeer.federation.run_settings import (
     AloneSettings,
     FaultSettings,
     LauncherSettings,
@@ -34,7 +34,7 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology.settings import GraphSettings
 
 if TYPE_CHECKING:
-    from dpeer.experiments.rates import Found, Rates, Tried
+    from dpeer.experiments.coordinate_search import Found, Rates, Tried
 
 _ELSEWHERE = (
     MeasureSettings, AloneSettings, LogSettings, NetworkSettings, LauncherSettings, SimulationSettings, FaultSettings,
@@ -80,8 +80,8 @@ def tune(
     number = rank or 0
     given = {name: value for name, value in flags.items() if value is not None and value != {}}
 
-    from dpeer.experiments.rates import Rates  # torch is imported only now: mistakes above show at once
-    from dpeer.experiments.tuning import parse_axis
+    from dpeer.experiments.coordinate_search import Rates  # torch is imported only now: mistakes above show at once
+    from dpeer.experiments.grid_search import parse_axis
 
     if settings.threads is not None:
         import torch

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
+from dpeer.experiments.grid_search import Trial, at_edge, best, trials
 from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.running import run_cells
@@ -26,7 +27,6 @@ from dpeer.experiments.tables import (
     rounds_table,
     target_table,
 )
-from dpeer.experiments.tuning import Trial, at_edge, best, trials
 from dpeer.experiments.variants import Variant
 from dpeer.results.files import replace as replace_file
 from dpeer.topology.settings import build_graph

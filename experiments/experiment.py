@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.experiments.cells import Condition
+from dpeer.experiments.grid_search import Axis, check_grid, parse_axis
 from dpeer.experiments.outcomes import WINDOW
-from dpeer.experiments.tuning import Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
 from dpeer.federation.config import read_toml
 from dpeer.federation.config_errors import InvalidSettings

@@ -8,7 +8,13 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import parse_option
-from dpeer.federation.sections import LogSettings, MeasureSettings, NetworkSettings, SimulationSettings, ThreadSettings
+from dpeer.federation.run_settings import (
+    LogSettings,
+    MeasureSettings,
+    NetworkSettings,
+    SimulationSettings,
+    ThreadSettings,
+)
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpeer.exceptions import AddressError
-from dpeer.federation.sections import NetworkPart
+from dpeer.federation.run_settings import NetworkPart
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103

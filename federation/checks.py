@@ -1,4 +1,4 @@
-"""Checks across parts of the configuration: robust mixing, sampled participation, first weights."""
+"""Checks across settings: robust mixing, `--max-norm`, sampled participation, first weights of private runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
-from dpeer.training.store import Origin
+from dpeer.training.state.store import Origin
 
 
 def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:

@@ -17,7 +17,7 @@ from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
-from dpeer.federation.sections import HostPart, NetworkPart, RunPart
+from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
 from dpeer.federation.settings import TABLES, Settings, check_ranks
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section

@@ -1,4 +1,4 @@
-"""The folders of a run: each rank's files and lock, errors of writing, and the folder in which it was started."""
+"""Run folders at start and resume: overwrite and size checks, locks, ranks left behind, and disk errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
-from dpeer.federation.sections import RunPart
+from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
 from dpeer.privacy.history import FOLDER, current

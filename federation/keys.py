@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.sections import NetworkPart
+from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.transports.curve import KEY_BYTES, Keyring, new_secret, public_of
 
 MOUNTINFO = Path("/proc/self/mountinfo")

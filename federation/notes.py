@@ -1,4 +1,4 @@
-"""The notes that a peer prints before its first round: values used, data, device, doubtful choices."""
+"""The notes that a peer prints before its first round: values used, data, device, questionable settings."""
 
 from __future__ import annotations
 

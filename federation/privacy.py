@@ -17,7 +17,7 @@ from dpeer.results.reading import read_metrics, read_object
 from dpeer.topology import Participation, TimeVaryingTopology, Topology
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
-from dpeer.training.state_files import REST
+from dpeer.training.state.file_names import REST
 
 
 def privacy_config(config: RunConfig, graph: Topology | TimeVaryingTopology) -> PrivacyConfig:

@@ -14,7 +14,7 @@ from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
-from dpeer.federation.sections import RunPart
+from dpeer.federation.run_settings import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View

@@ -1,4 +1,4 @@
-"""Overlap of rows between peers of one host: found by keyed digests in a private folder, of which nothing is sent.
+"""Duplicate rows across the peers of one host, found by keyed digests in a private folder, never sent.
 
 Each peer leaves the digests of its rows in a folder that its user alone can read, and looks at those of the others once
 its neighbors are there. The key is drawn for that folder. A peer holds a lock on its file while it runs, so that the

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
-from dpeer.federation.sections import (
+from dpeer.federation.run_settings import (
     Addresses,
     HostPart,
     LauncherSettings,

@@ -19,7 +19,7 @@ from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_object, read_peer_summary, read_run_summary
 from dpeer.results.summaries import PeerSummary
-from dpeer.training.state_files import saved_body
+from dpeer.training.state.file_names import saved_body
 
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 

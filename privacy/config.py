@@ -1,4 +1,4 @@
-"""The part of a run's configuration, and of one peer's data, on which its privacy depends."""
+"""PrivacyConfig and PeerData: the figures of a run and of a peer's data that accounting needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error rates of the best test for one record's presence, from the peer's Poisson-sampled private steps.
+"""Trade-off function (f-DP) of Poisson-sampled Gaussian steps: error rates of the best test for one record.
 
 A step shows x, the noised sum of gradients along the record's own, in units of the clip norm: x is normal around 0 with
 standard deviation sigma where the record was not drawn, and around 1 where it was, which happens with probability q. By

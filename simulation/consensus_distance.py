@@ -17,7 +17,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.peer import Worker, checkpoint
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_distances
-from dpeer.training.state_files import saved_body
+from dpeer.training.state.file_names import saved_body
 
 
 class ConsensusLog:

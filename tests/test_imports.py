@@ -39,7 +39,7 @@ WITHOUT_TORCH = {
     "import dpeer.topology": ({"numpy"}, {"zmq", "click"}),
     "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan": (set(), {"zmq", "dp_accounting"}),
     "import dpeer.peer": ({"zmq"}, {"click"}),  # structlog brings rich where it is installed
-    "import dpeer.training.state_files, dpeer.federation.run": (set(), set()),
+    "import dpeer.training.state.file_names, dpeer.federation.run": (set(), set()),
     "import dpeer; dpeer.load_model": (set(), set()),
     "import dpeer.training.models": (set(), {"transformers"}),
     "import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.algorithms": ({"click"}, {"matplotlib"}),

@@ -15,21 +15,21 @@ from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.base import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
-from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd_trainer import DPSGDTrainer
+from dpeer.training.dpsgd.sampled_releases import SampledReleases, check_sound, planned_phases
+from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
-from dpeer.training.kept_model import Keeping
 from dpeer.training.learner import TorchLearner
 from dpeer.training.mixing.building import build_gossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
 from dpeer.training.selection import ModelSelection
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.snapshots import Snapshots, Stateful
 from dpeer.training.split import Split, frozen_alike, split
-from dpeer.training.store import Origin
+from dpeer.training.state.checkpoints import Checkpoints
+from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.snapshots import Snapshots, Stateful
+from dpeer.training.state.store import Origin
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 

@@ -1,4 +1,4 @@
-"""Measuring a model on a peer's own data."""
+"""Evaluation in each round: loss, metrics and binary AUROC on test or validation data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finishing: some epochs at home after the last mixing, which no neighbor hears of.
+"""Local fine-tuning at the end (`--finish`): epochs on own data after the last mixing, never shared.
 
 After the last mixing a model is a compromise between the peers. `--finish head:E` trains its head, and `--finish all:E`
 all of it, for E epochs on the peer's own data:
@@ -24,8 +24,8 @@ from dpeer.training.minibatches import Batch
 from dpeer.training.schedules import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Step, at_rate, projected
-from dpeer.training.snapshots import Predicted
 from dpeer.training.split import is_under
+from dpeer.training.state.snapshots import Predicted
 from dpeer.training.trainer import Trainer
 
 _SHARE = 0.25

@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.models.scaling import BUFFERS
 from dpeer.training.split import is_under
-from dpeer.training.store import Origin
+from dpeer.training.state.store import Origin
 
 _MOST = 3
 """How many names a line lists."""

@@ -13,20 +13,20 @@ from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
-from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import DPSGDTrainer
+from dpeer.training.dpsgd.sampled_releases import SampledReleases
+from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.kept_model import Keeping
 from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.sample_level import SampledReleases
 from dpeer.training.selection import ModelSelection, Point
+from dpeer.training.state.checkpoints import Checkpoints
+from dpeer.training.state.kept_model import Keeping
 from dpeer.training.trainer import Trainer
 
 
@@ -279,7 +279,7 @@ class TorchLearner:
             self.keeping.write(path)
 
     def card(self) -> dict[str, Any]:
-        """Entries of the model card for the model that `write_model` writes: see `dpeer.training.kept_model`.
+        """Entries of the model card for the model that `write_model` writes: see `dpeer.training.state.kept_model`.
 
         Raises:
             TaskError: The task's model or data raised.

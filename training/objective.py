@@ -1,4 +1,4 @@
-"""Training loss (the task's own, or cross-entropy with optional class weights), its checks, and counts of classes."""
+"""Training loss with class weights, class counts, and a check for losses that broadcast outputs on targets."""
 
 from __future__ import annotations
 

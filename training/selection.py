@@ -1,4 +1,4 @@
-"""Model selection: evaluates a peer's model on test data, and keeps the best one by validation loss."""
+"""Selection of the kept model: evaluation on test or validation data, and the lowest validation loss so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictio
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
-from dpeer.training.snapshots import Predicted
+from dpeer.training.state.snapshots import Predicted
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]

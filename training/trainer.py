@@ -25,8 +25,8 @@ from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
-from dpeer.training.snapshots import ModuleBuffers
 from dpeer.training.split import Split
+from dpeer.training.state.snapshots import ModuleBuffers
 from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:

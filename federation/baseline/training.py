@@ -12,7 +12,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.addresses import all_on_this_host
 from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.sections import NetworkPart, RunPart
+from dpeer.federation.run_settings import NetworkPart, RunPart
 from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner

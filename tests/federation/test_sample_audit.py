@@ -16,10 +16,10 @@ from dpeer.privacy.sample_level import Head, phases_of
 from dpeer.privacy.sampling import Poisson
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients
-from dpeer.training.dpsgd_trainer import DPSGDTrainer
+from dpeer.training.dpsgd.poisson_batches import PoissonBatches
+from dpeer.training.dpsgd.sampled_releases import SampledReleases
+from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.gradients import plain
-from dpeer.training.poisson_batches import PoissonBatches
-from dpeer.training.sample_level import SampledReleases
 from dpeer.training.trainer import Trainer
 from tests.federation.audit_suite import by_hand, sample_attacks
 from tests.federation.audit_suite.echo import BODY

@@ -6,10 +6,10 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError, UnknownName
 from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.coordinate_search import Rates
 from dpeer.experiments.experiment import load
+from dpeer.experiments.grid_search import parse_axis
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.rates import Rates
-from dpeer.experiments.tuning import parse_axis
 from dpeer.experiments.variants import parse_variant
 from dpeer.federation.settings import Settings
 from dpeer.results.files import write_json

@@ -1,4 +1,4 @@
-"""Every error message that the packages raise, in tables by room: class, whole text, one line."""
+"""Every error message, from one table per package or part of it: exception class, whole text, one line."""
 
 import importlib
 from pathlib import Path

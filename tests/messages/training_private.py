@@ -19,9 +19,9 @@ from dpeer.training import Algorithm, Hyperparameters, build_learner
 from dpeer.training.device import Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.models.scaling import standardize
-from dpeer.training.state_files import saved_body
+from dpeer.training.state.file_names import saved_body
 from tests.messages.message import Message
-from tests.training.sampling import sample_session, sampled
+from tests.training.dp_learners import sample_session, sampled
 from tests.training.small import small_task
 
 Cause = Callable[[Path], Any]

@@ -11,22 +11,22 @@ import numpy as np
 
 from dpeer.exceptions import PartitionError, TaskError, UnknownName
 from dpeer.training import Choices, forget, load_task
+from dpeer.training.data.femnist import femnist
 from dpeer.training.data.glue import Glue, glue
-from dpeer.training.data.leaf import femnist
 from dpeer.training.data.roles import Roles, read_texts, roles
 from tests.messages.message import Message, file
-from tests.training import written
-from tests.training.written import READERS, idx, numbers, pixels
+from tests.training import dataset_files
+from tests.training.dataset_files import READERS, idx, numbers, pixels
 
 Cause = Callable[[Path], Any]
-SMALL: dict[str, Callable[[Path], written.Written]] = {
-    "cifar10": lambda folder: written.cifar10(folder, each=4),
-    "tiny-imagenet": lambda folder: written.tiny_imagenet(folder, 4, 2),
-    "mnist": lambda folder: written.mnist_idx(folder, counts=(6, 4)),
-    "emnist": lambda folder: written.emnist(folder, packed=True, each=2),
-    "femnist": lambda folder: written.femnist(folder, (3, 2)),
-    "har": lambda folder: written.har_folder(folder, 2),
-    "glue": written.glue,
+SMALL: dict[str, Callable[[Path], dataset_files.Written]] = {
+    "cifar10": lambda folder: dataset_files.cifar10(folder, each=4),
+    "tiny-imagenet": lambda folder: dataset_files.tiny_imagenet(folder, 4, 2),
+    "mnist": lambda folder: dataset_files.mnist_idx(folder, counts=(6, 4)),
+    "emnist": lambda folder: dataset_files.emnist(folder, packed=True, each=2),
+    "femnist": lambda folder: dataset_files.femnist(folder, (3, 2)),
+    "har": lambda folder: dataset_files.har_folder(folder, 2),
+    "glue": dataset_files.glue,
 }
 
 
@@ -50,9 +50,9 @@ def npz(name: str, **arrays: Any) -> Cause:
 
     def cause(folder: Path) -> Any:
         if name == "mnist":
-            written.mnist(folder, 6, 4, **arrays)
+            dataset_files.mnist(folder, 6, 4, **arrays)
         elif name == "har":
-            np.savez(folder / "har.npz", **written.har_arrays({"train": (1,), "test": (2,)}, 2, **arrays))
+            np.savez(folder / "har.npz", **dataset_files.har_arrays({"train": (1,), "test": (2,)}, 2, **arrays))
         else:
             texts = {"speakers": np.array(["A", "B"]), "text": np.full(9, 65, np.uint8), "offsets": np.array([0, 4, 9])}
             np.savez(folder / "roles.npz", **(texts | arrays))
@@ -159,8 +159,8 @@ def play(name: str, content: str, text: str) -> Message:
 
 def letters(add: int) -> Cause:
     """A cause: the split of letters is read, whose labels are moved."""
-    return lambda folder: written.read_emnist(
-        written.emnist(folder, "letters", add=add, each=1).options["data"], "letters"
+    return lambda folder: dataset_files.read_emnist(
+        dataset_files.emnist(folder, "letters", add=add, each=1).options["data"], "letters"
     )
 
 
@@ -180,17 +180,17 @@ MESSAGES = {
     "a number for a folder": Message(task("cifar10", data=3), TaskError,
         "task 'cifar10': data = 3: expected the name of the folder that holds cifar-10-batches-py"),
     "a list for a folder": Message(task("emnist", data=["a"]), TaskError, "task option data = ['a']: expected a path"),
-    "more samples than there are": Message(task("cifar10", train_samples=201, write=written.cifar10), TaskError,
+    "more samples than there are": Message(task("cifar10", train_samples=201, write=dataset_files.cifar10), TaskError,
         "task option train_samples = 201: expected a number of samples, 1 to 200"),
-    "no samples": Message(task("cifar10", test_samples=0, write=written.cifar10), TaskError,
+    "no samples": Message(task("cifar10", test_samples=0, write=dataset_files.cifar10), TaskError,
         "task option test_samples = 0: expected a number of samples, 1 to 40"),
-    "a word for a number of samples": Message(task("cifar10", test_samples="many", write=written.cifar10), TaskError,
+    "a word for a number": Message(task("cifar10", test_samples="many", write=dataset_files.cifar10), TaskError,
         "task option test_samples = 'many': expected a number of samples, 1 to 40"),
     "a list for a number of samples": Message(task("cifar10", data="x", test_samples=[3]), TaskError,
         "task option test_samples = [3]: expected a number"),
-    "more peers than persons": Message(task("har", size=5, write=written.har), PartitionError,
+    "more peers than persons": Message(task("har", size=5, write=dataset_files.har), PartitionError,
         "partition 'subject': the data are from 4 subjects, too few for 5 peers; at most --size 4"),
-    "writers of persons": Message(task("har", partition="writer", write=written.har), PartitionError,
+    "writers of persons": Message(task("har", partition="writer", write=dataset_files.har), PartitionError,
         "partition 'writer': the data do not say which writer a sample is from; these know each sample's subject"),
     "no batch": missing("cifar10", BATCH),
     "an empty batch": broken("cifar10", BATCH, "", "EOFError: …"),
@@ -233,7 +233,7 @@ MESSAGES = {
     "no file of a split": Message(damaged("emnist", EMNIST + ".gz", None), TaskError,
         f"task 'emnist': expected {EMNIST} or {EMNIST}.gz, in {{folder}}; from …"),
     "files of other splits": Message(lambda folder:
-        READERS["emnist"](written.emnist(folder, "letters", each=1).options["data"]), TaskError,
+        READERS["emnist"](dataset_files.emnist(folder, "letters", each=1).options["data"]), TaskError,
         f"task 'emnist': expected {EMNIST} or {EMNIST}.gz (of split=byclass; the folder holds split=letters), in …"),
     "a letter beyond": Message(letters(1), TaskError,
         wrong("emnist", "emnist-letters-train-images-idx3-ubyte", "labels 1 to 26")),
@@ -258,7 +258,7 @@ MESSAGES = {
     "pickled labels in an npz": broken_npz("mnist", "ValueError: …pickle…", y_train=numbers(6, 10).astype(object)),
     "too few writers": unfit_npz("mnist", "one writer per label; writer_train has shape (3,)",
         writer_train=np.arange(3)),
-    "writers that are not known": Message(task("mnist", partition="writer", write=written.mnist), PartitionError,
+    "writers that are not known": Message(task("mnist", partition="writer", write=dataset_files.mnist), PartitionError,
         "partition 'writer': the data do not say which writer a sample is from"),
     "no activities": missing("har", HAR + "train/y_train.txt"),
     "an empty file of activities": unfit("har", HAR + "train/y_train.txt", "", "rows of 1 numbers"),
@@ -327,13 +327,13 @@ MESSAGES = {
         f"task 'roles': data = '{{folder}}/a.txt': expected a folder that holds {ROLES}"),
     "no number of roles": Message(task("roles", data="x", roles=0), TaskError,
         "task 'roles': task option roles = 0: expected a number of roles"),
-    "more roles than there are": Message(task("roles", roles=9, write=written.roles), TaskError,
+    "more roles than there are": Message(task("roles", roles=9, write=dataset_files.roles), TaskError,
         "task 'roles': task option roles = 9: expected 1 to 2, the number of roles in the data"),
     "windows longer than what is said": Message(lambda folder:
-        roles(Roles(written.roles(folder).options["data"], None, 4000, None)), TaskError,
+        roles(Roles(dataset_files.roles(folder).options["data"], None, 4000, None)), TaskError,
         "task 'roles': no role says 4001 tokens, as many as a window with length = 4000 needs: choose a smaller "
         "length"),
-    "a division of one role": Message(task("roles", partition="iid", write=written.roles), PartitionError,
+    "a division of one role": Message(task("roles", partition="iid", write=dataset_files.roles), PartitionError,
         "partition 'iid' would divide one role's samples among peers: use --partition role"),
     "a turn without a text": play("a.jsonl", '{"speaker": "A", "text": "b"}\n{"speaker": "A"}\n',
         f"task 'roles': {{folder}}/a.jsonl, line 2: {TURN}"),

@@ -12,7 +12,7 @@ from dpeer.training.data.tables.inputs import TableInputs, as_targets
 from dpeer.training.data.tables.propose import propose
 from dpeer.training.data.tables.schema import read_schema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
-from dpeer.training.data.tables.table import Table, table
+from dpeer.training.data.tables.table_data import Table, table
 from tests.messages.message import Message, file
 from tests.training.data.tables.conftest import HEADER, SCHEMA, as_csv, rows
 

@@ -16,7 +16,7 @@ from dpeer.training import Choices, Hyperparameters, Task, build_learner, load_t
 from dpeer.training.local_baseline import independent_copy
 from dpeer.training.objective import check_broadcast
 from dpeer.training.split import split
-from dpeer.training.store import write_tensors
+from dpeer.training.state.store import write_tensors
 from dpeer.training.validation import with_validation
 from tests.messages.message import Message, file
 from tests.training.small import SmallNet, small_task

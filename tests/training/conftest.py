@@ -1,4 +1,4 @@
-"""Small tasks and a hand-driven federation for the tests of training/."""
+"""Fixtures: one torch thread, recorded DP-SGD sums in place of noise, and a small WordPiece tokenizer."""
 
 from pathlib import Path
 from typing import Any

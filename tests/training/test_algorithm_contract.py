@@ -22,8 +22,8 @@ from dpeer.training import (
 )
 from dpeer.training.algorithms.base import facts_of
 from tests.thinning import every
-from tests.training.cases import CASES, SIZE, made
-from tests.training.cases import peers as learners_of
+from tests.training.algorithm_cases import CASES, SIZE, made
+from tests.training.algorithm_cases import peers as learners_of
 from tests.training.small import NormedNet, gossip, small_task
 
 pytestmark = pytest.mark.slow

@@ -1,3 +1,5 @@
+"""Batch loader: order by epoch, subsets, structured inputs, and `Task.augment`."""
+
 from typing import Any
 
 import numpy as np

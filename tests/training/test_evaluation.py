@@ -1,3 +1,5 @@
+"""Evaluation in each round: default metrics against scikit-learn, own metrics, AUROC."""
+
 import math
 from typing import Any
 

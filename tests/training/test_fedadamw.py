@@ -15,7 +15,7 @@ from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
-from tests.training.sampling import sampled
+from tests.training.dp_learners import sampled
 from tests.training.small import gossip, small_task
 
 Vector = NDArray[np.float64]

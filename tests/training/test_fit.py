@@ -29,7 +29,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
 from dpeer.training.minibatches import Batch
 from tests.thinning import every
-from tests.training.plain import DECAY, Plain
+from tests.training.reference_training import DECAY, Plain
 from tests.training.small import small_task
 
 SEED, RANK, LR, PASS = 3, 2, 0.1, 4

@@ -1,3 +1,5 @@
+"""Learner: the round loop's protocol, release and mixing, and divergence."""
+
 import hashlib
 import json
 import math

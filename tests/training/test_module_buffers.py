@@ -1,4 +1,4 @@
-"""What batch statistics and other buffers of a head go through."""
+"""Batch-norm statistics and other buffers in fine-tuning, SAM's second pass and single samples."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.training import Task, TorchLearner
-from tests.training.cases import made
+from tests.training.algorithm_cases import made
 from tests.training.small import small_task
 
 Peer = Callable[..., TorchLearner]

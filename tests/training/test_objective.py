@@ -1,4 +1,4 @@
-"""Weights of classes: how large they are, and that they steer the local loss and nothing else."""
+"""Class weights in the training loss, and the refusal of losses that broadcast outputs on targets."""
 
 from functools import partial
 from typing import Any

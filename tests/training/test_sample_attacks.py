@@ -24,7 +24,7 @@ from dpeer.training.dpsgd.backends import vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, SequenceGradients
 from dpeer.training.split import split
-from tests.training.sampling import sampled
+from tests.training.dp_learners import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -488,7 +488,7 @@ def test_functions_that_give_back_the_same_memory_each_time(
     function: str, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All records would have the values of the last one."""
-    monkeypatch.setattr("dpeer.training.poisson_batches.Keystream", Counted)
+    monkeypatch.setattr("dpeer.training.dpsgd.poisson_batches.Keystream", Counted)
     inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
     rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
     more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}

@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS, TorchLearner
-from tests.training.sampling import sampled
+from tests.training.dp_learners import sampled
 from tests.training.small import small_task
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training import ALGORITHMS
-from dpeer.training.dpsgd_trainer import DPSGDTrainer
-from tests.training.sampling import sampled
+from dpeer.training.dpsgd.trainer import DPSGDTrainer
+from tests.training.dp_learners import sampled
 from tests.training.small import small_task
 
 pytestmark = pytest.mark.slow

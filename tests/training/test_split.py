@@ -1,3 +1,5 @@
+"""Split into body and head by prefixes, frozen parameters, and the digest of the start."""
+
 import hashlib
 from collections.abc import Callable
 from typing import Any

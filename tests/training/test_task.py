@@ -1,3 +1,5 @@
+"""Task: its checks of head, groups and data."""
+
 from typing import Any
 
 import numpy as np

@@ -10,7 +10,7 @@ import torch
 from dpeer.results.records import RoundRecord, gap
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
-from tests.training.sampling import sampled
+from tests.training.dp_learners import sampled
 from tests.training.small import gossip, small_task
 
 

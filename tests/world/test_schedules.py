@@ -1,4 +1,4 @@
-"""Schedules of faults, and a few runs whose end is known."""
+"""Invariants of the protocol under random fault schedules, and fixed runs with known results."""
 
 from dataclasses import replace
 

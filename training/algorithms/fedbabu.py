@@ -1,4 +1,4 @@
-"""FedBABU: body aggregation and body update; the head waits for its turn until everything is over.
+"""FedBABU: only the body is trained and averaged; the head keeps its start and is fine-tuned at the end.
 
 Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022, Algorithm 1.
 Round t of client k, whose head stays as it was initialised, the same on all:
@@ -21,7 +21,7 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.snapshots import Predicted
+from dpeer.training.state.snapshots import Predicted
 from dpeer.training.trainer import Trainer
 
 

@@ -1,4 +1,4 @@
-"""FedOpt: the mean of what a round has changed is a gradient, along which Adam or Yogi steps.
+"""FedOpt: the mean update of a round is the pseudo-gradient of a step of Adam or Yogi.
 
 Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2 (FedAdam and FedYogi). Its server has m = 0 and
 v = tau^2 at first, without correction for these starts. Round t of peer i:

@@ -20,7 +20,7 @@ from dpeer.training.flat import check_extras
 from dpeer.training.randomness import LOCK
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
-from dpeer.training.state_files import RESERVED
+from dpeer.training.state.file_names import RESERVED
 
 _BUILT_IN = "dpeer."
 

@@ -1,4 +1,4 @@
-"""Reading of texts: tokenizers, and rows of tab-separated files.
+"""Tokenizers, and readers of tab-separated rows and of lines of text.
 
 No vocabulary is made from the data that peers train on: it would be a fact about them, and reach neighbors by its size.
 """

@@ -1,4 +1,4 @@
-"""The full set of figures of a model, with 95 % intervals: for the end of a run, not each round."""
+"""End-of-run metrics of a model, with 95 % confidence intervals."""
 
 from __future__ import annotations
 

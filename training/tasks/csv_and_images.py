@@ -7,8 +7,8 @@ from typing import Any
 from dpeer.exceptions import TaskError
 from dpeer.training.data.image_folder import ImageFolder
 from dpeer.training.data.image_folder import image_folder as read_image_folder
-from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
-from dpeer.training.data.tables.table import table as read_table
+from dpeer.training.data.tables.table_data import SchemaTable, Table, table_by_schema
+from dpeer.training.data.tables.table_data import table as read_table
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.data_cache import read

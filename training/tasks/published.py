@@ -8,8 +8,8 @@ from typing import Any
 
 from dpeer.training.data.cifar import cifar10 as read_cifar10
 from dpeer.training.data.cifar import cifar100 as read_cifar100
+from dpeer.training.data.femnist import femnist as read_femnist
 from dpeer.training.data.har import har as read_har
-from dpeer.training.data.leaf import femnist as read_femnist
 from dpeer.training.data.mnist import CLASSES as _SPLITS
 from dpeer.training.data.mnist import emnist as read_emnist
 from dpeer.training.data.mnist import mnist as read_mnist

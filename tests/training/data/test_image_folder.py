@@ -9,7 +9,7 @@ import pytest
 from dpeer.exceptions import TaskError
 from dpeer.training import Choices, forget, load_task
 from dpeer.training.data.image_folder import ImageFolder, image_folder
-from tests.training.written import save
+from tests.training.dataset_files import save
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
 

@@ -13,8 +13,8 @@ from dpeer.training import Choices, load_task
 from dpeer.training.data.har import stretches
 from dpeer.training.data.mnist import CLASSES
 from dpeer.training.data.pool import Data, Pool
-from tests.training import written
-from tests.training.written import READERS, WRITERS, Held, Written
+from tests.training import dataset_files
+from tests.training.dataset_files import READERS, WRITERS, Held, Written
 
 FACTS: dict[str, tuple[Any, ...]] = {
     "cifar10": (10, None, False, True, True, -1.0), "cifar100": (100, None, False, True, True, -1.0),
@@ -52,15 +52,17 @@ def test_a_reader_gives_what_the_files_hold(name: str, tmp_path: Path) -> None:
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], Written], tuple[str, ...], str]] = {
-    "cifar10": (lambda folder: written.cifar10(folder, each=3), (".",), "cifar-10-batches-py"),
-    "tiny-imagenet": (lambda folder: written.tiny_imagenet(folder, 4, 1), (".",), "tiny-imagenet-200"),
-    "har": (written.har_folder, (".",), "UCI HAR Dataset"),
-    "mnist": (written.mnist_idx, (".", "mnist", "raw", "MNIST/raw"), "."),
+    "cifar10": (lambda folder: dataset_files.cifar10(folder, each=3), (".",), "cifar-10-batches-py"),
+    "tiny-imagenet": (lambda folder: dataset_files.tiny_imagenet(folder, 4, 1), (".",), "tiny-imagenet-200"),
+    "har": (dataset_files.har_folder, (".",), "UCI HAR Dataset"),
+    "mnist": (dataset_files.mnist_idx, (".", "mnist", "raw", "MNIST/raw"), "."),
     "emnist": (
-        lambda folder: written.emnist(folder, each=2), (".", "gzip", "EMNIST/raw", "raw", "emnist", "emnist/gzip"), ".",
+        lambda folder: dataset_files.emnist(folder, each=2),
+        (".", "gzip", "EMNIST/raw", "raw", "emnist", "emnist/gzip"),
+        ".",
     ),
     "femnist": (
-        lambda folder: written.femnist(folder, (3, 2)), (".", "data", "femnist/data", "data/femnist/data"), ".",
+        lambda folder: dataset_files.femnist(folder, (3, 2)), (".", "data", "femnist/data", "data/femnist/data"), ".",
     ),
 }  # fmt: skip
 """By task: a writer, the places below data= where its files may lie, and the folder that it makes there."""
@@ -78,20 +80,20 @@ def test_the_files_are_found_at_their_usual_places(name: str, inner: str, tmp_pa
 
 @pytest.mark.parametrize(("mark", "packed"), [("-", True), (".", False)])
 def test_idx_files_under_their_other_names(mark: str, packed: bool, tmp_path: Path) -> None:
-    expected = written.mnist_idx(tmp_path, mark, packed=packed)
+    expected = dataset_files.mnist_idx(tmp_path, mark, packed=packed)
     check_all(READERS["mnist"](str(tmp_path)), expected)
 
 
 @pytest.mark.parametrize("split", CLASSES)
 def test_every_split_of_emnist_is_upright_and_its_classes_begin_at_0(split: str, tmp_path: Path) -> None:
-    expected = written.emnist(tmp_path, split, packed=True, each=2)
-    data = READERS["emnist"](str(tmp_path)) if split == "byclass" else written.read_emnist(str(tmp_path), split)
+    expected = dataset_files.emnist(tmp_path, split, packed=True, each=2)
+    data = READERS["emnist"](str(tmp_path)) if split == "byclass" else dataset_files.read_emnist(str(tmp_path), split)
     check_all(data, expected)
     assert data.classes == CLASSES[split]
 
 
 def test_writers_of_an_npz_are_groups(tmp_path: Path) -> None:
-    written.mnist(tmp_path, 60, 40, writer_train=np.arange(60) // 10, writer_test=np.arange(40) // 10)
+    dataset_files.mnist(tmp_path, 60, 40, writer_train=np.arange(60) // 10, writer_test=np.arange(40) // 10)
     data = READERS["mnist"](str(tmp_path))
     assert (data.group, data.same_groups) == ("writer", False)
     assert np.array_equal(np.asarray(data.groups), [*np.arange(60) // 10, *np.arange(40) // 10])
@@ -127,13 +129,13 @@ def with_protocol(protocol: int) -> Callable[[dict[bytes, Any]], bytes]:
 
 @pytest.mark.parametrize("dump", [python_2, with_str_keys, *map(with_protocol, range(1, 6))])
 def test_cifar_is_read_however_it_was_pickled(tmp_path: Path, dump: Callable[[Any], bytes]) -> None:
-    expected = written.cifar10(tmp_path, dump, 5)
+    expected = dataset_files.cifar10(tmp_path, dump, 5)
     check_all(READERS["cifar10"](str(tmp_path)), expected)
 
 
 def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
     """Red, green and blue planes of 1024 bytes, row by row; the model gets -1..1."""
-    written.cifar10(tmp_path, each=5)
+    dataset_files.cifar10(tmp_path, each=5)
     batch = np.zeros((5, 3072), np.uint8)
     batch[4, 1024 + 32 * 3 + 7] = 255
     path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
@@ -145,13 +147,13 @@ def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
 
 def test_pixels_of_leaf_that_are_no_bytes_are_kept_and_scaled_alike(tmp_path: Path) -> None:
     """What a model gets of an image does not depend on the images beside it."""
-    expected = written.femnist(tmp_path, (9, 5))
+    expected = dataset_files.femnist(tmp_path, (9, 5))
     levels = np.repeat(np.arange(256)[:, None], 784, axis=1) / 255
     path = tmp_path / "train" / "all_data_0.json"
-    written.leaf(path, {"a": levels, "b": levels[:9]})
+    dataset_files.leaf(path, {"a": levels, "b": levels[:9]})
     bytes_of = READERS["femnist"](str(tmp_path))
     assert bytes_of.train.inputs[:256, 0, 0, 0].tolist() == list(range(256))
-    written.leaf(path, {"a": levels, "b": np.vstack([levels[:8], [[0.12345] * 783 + [0.9]]])})
+    dataset_files.leaf(path, {"a": levels, "b": np.vstack([levels[:8], [[0.12345] * 783 + [0.9]]])})
     data = READERS["femnist"](str(tmp_path))
     found, before = (one.train.rows(np.arange(265))[0] for one in (data, bytes_of))
     assert found[:264].equal(before[:264])
@@ -171,10 +173,10 @@ def writers_of(task: Any) -> list[set[int]]:
 def leaf_folder(folder: Path, writers: dict[str, list[int]]) -> None:
     """A file for each name: 30 images of each writer, whose first pixel is the writer."""
     for name, which in writers.items():
-        images = {f"w{n}": written.pixels(30, 784, seed=n) / 255 for n in which}
+        images = {f"w{n}": dataset_files.pixels(30, 784, seed=n) / 255 for n in which}
         for n in which:
             images[f"w{n}"][:, 0] = n / 255
-        written.leaf(folder / f"{name}.json", images)
+        dataset_files.leaf(folder / f"{name}.json", images)
 
 
 def test_leafs_split_of_each_writers_samples_is_kept(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_leafs_split_by_writers_is_merged_for_writers(names: tuple[str, str], tm
 
 
 def test_windows_of_har_that_overlap_are_a_stretch_in_any_order(tmp_path: Path) -> None:
-    whole = written.har_arrays({"train": (1, 3, 5), "test": (2, 4)})
+    whole = dataset_files.har_arrays({"train": (1, 3, 5), "test": (2, 4)})
     order = np.random.default_rng(0).permutation(len(whole["x"]))
     others = {"names": np.array(["walking"], dtype=object)}  # of no use here, and never unpickled
     np.savez(tmp_path / "har.npz", **{name: array[order] for name, array in whole.items()}, **others)
@@ -237,7 +239,7 @@ def halves(dataset: Any) -> set[bytes]:
 @pytest.mark.parametrize(("partition", "size"), [("subject", 4), ("subject", 2), ("iid", 2)])
 def test_a_task_of_har_knows_the_persons_and_parts_no_stretch(partition: str, size: int, tmp_path: Path) -> None:
     """Also where a person's windows go to several peers, and where some are held out."""
-    expected = written.har(tmp_path)
+    expected = dataset_files.har(tmp_path)
     whose = {
         x.tobytes(): person
         for held in (expected.train, expected.test) if held is not None and held.groups is not None

@@ -23,7 +23,7 @@ from dpeer.training import (
 )
 from dpeer.training.device import HOST, Compute
 from tests.thinning import every
-from tests.training.cases import CASES, ROBUST, SIZE, peers, rounds
+from tests.training.algorithm_cases import CASES, ROBUST, SIZE, peers, rounds
 from tests.training.small import NormedNet, small_task
 
 pytestmark = pytest.mark.slow

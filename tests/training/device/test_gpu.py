@@ -10,7 +10,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
-from tests.training.cases import CASES, peers, rounds
+from tests.training.algorithm_cases import CASES, peers, rounds
 from tests.training.small import NormedNet, small_task
 
 pytestmark = [

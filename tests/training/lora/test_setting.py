@@ -1,4 +1,4 @@
-"""What `--lora` is written as."""
+"""Parsing of `--lora`: equal meanings give one text."""
 
 import pytest
 

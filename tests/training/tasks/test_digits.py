@@ -1,3 +1,5 @@
+"""Task digits: its pools, and the gain of collaboration."""
+
 from collections.abc import Callable
 
 import numpy as np

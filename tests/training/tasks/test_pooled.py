@@ -1,3 +1,5 @@
+"""Tasks of a pool: test, validation and group splits."""
+
 import gc
 import weakref
 from collections.abc import Mapping

@@ -9,8 +9,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import DpeerError
 from dpeer.training import BUILTIN_TASKS, Choices, Task, load_task
-from tests.training.written import RANKS as SIZE
-from tests.training.written import WRITERS
+from tests.training.dataset_files import RANKS as SIZE
+from tests.training.dataset_files import WRITERS
 
 Options = dict[str, Any]
 

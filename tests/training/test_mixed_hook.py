@@ -1,4 +1,4 @@
-"""The hook after mixing: when it is called, what it is to a private release, and that a resumed run has what it did."""
+"""`Algorithm.mixed`: its calls, its effect on private releases, and its repetition on resume."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The algorithms against the papers' recursions, written down once more in numpy and float64."""
+"""FedAvg, SAM and personalized-head methods and Ditto, against their papers' rules in numpy float64."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

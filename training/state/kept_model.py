@@ -1,4 +1,4 @@
-"""Predicting and kept model of a peer: evaluates the one; writes the other, and its entries of the model card."""
+"""The model that predicts now and the model kept at the end: evaluation, safetensors file and card entries."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 import dpeer
-from dpeer.training import store
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.lora.adapting import merged
 from dpeer.training.measures import Figures
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.selection import ModelSelection, Point
-from dpeer.training.snapshots import Predicted
-from dpeer.training.store import Origin
+from dpeer.training.state import store
+from dpeer.training.state.snapshots import Predicted
+from dpeer.training.state.store import Origin
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 

@@ -1,3 +1,5 @@
+"""Data set of a csv file: columns, classes, spellings, and what options name."""
+
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +8,7 @@ import pytest
 import torch
 
 from dpeer.training import Choices, build_learner, load_task
-from dpeer.training.data.tables.table import Table, table
+from dpeer.training.data.tables.table_data import Table, table
 
 
 def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:

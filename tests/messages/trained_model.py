@@ -16,7 +16,7 @@ from dpeer.training.use.exporting import export
 from dpeer.training.use.model import Predictions, TrainedModel
 from dpeer.training.use.new_data import NewData
 from tests.messages.message import Message, file
-from tests.training.written import save
+from tests.training.dataset_files import save
 
 MLP = build_model("mlp", (3,), 2)
 CARD: dict[str, Any] = {

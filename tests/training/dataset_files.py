@@ -1,4 +1,4 @@
-"""The data sets of the built-in tasks in small, in the files in which they are distributed, and what these hold."""
+"""Writers of tiny copies of the published data sets in their distributed formats, with the expected content."""
 
 import gzip
 import json
@@ -13,9 +13,9 @@ from PIL import Image
 
 from dpeer.training.data.cifar import cifar10 as read_cifar10
 from dpeer.training.data.cifar import cifar100 as read_cifar100
+from dpeer.training.data.femnist import femnist as read_femnist
 from dpeer.training.data.har import CHANNELS
 from dpeer.training.data.har import har as read_har
-from dpeer.training.data.leaf import femnist as read_femnist
 from dpeer.training.data.mnist import CLASSES
 from dpeer.training.data.mnist import emnist as read_emnist
 from dpeer.training.data.mnist import mnist as read_mnist

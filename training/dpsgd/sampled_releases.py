@@ -14,7 +14,7 @@ from dpeer.privacy.sample_level import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.dpsgd_trainer import DPSGDTrainer
+from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.split import Shares
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, SampleSession, Session
-from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import identity
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
-from dpeer.training.snapshots import Snapshots
-from dpeer.training.store import Copied, State
+from dpeer.training.state import store
+from dpeer.training.state.snapshots import Snapshots
+from dpeer.training.state.store import Copied, State
 from dpeer.training.trainer import Trainer
 
 _FORMAT = 1

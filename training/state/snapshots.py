@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.device import CPU, host
 from dpeer.training.flat import Flat
-from dpeer.training.store import State, frozen, mark
+from dpeer.training.state.store import State, frozen, mark
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer

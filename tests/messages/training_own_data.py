@@ -8,7 +8,7 @@ from dpeer.training import Choices, forget, load_task
 from dpeer.training.data.image_folder import ImageFolder, image_folder
 from dpeer.training.tasks.options import check_own_data
 from tests.messages.message import Message
-from tests.training.written import save
+from tests.training.dataset_files import save
 
 
 def option(text: str, error: type[Exception] = TaskError, *, name: str = "csv", **options: Any) -> Message:

@@ -11,8 +11,8 @@ from dpeer.privacy import sampling
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training import Hyperparameters
 from dpeer.training.batch_loader import Batches
+from dpeer.training.dpsgd.poisson_batches import PoissonBatches
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.task import Augment, Task
 
 N = 40

@@ -1,4 +1,4 @@
-"""Every algorithm, and some with other settings, as learners of small tasks; and rounds in which all hear all."""
+"""Every algorithm by name, some with other settings, and rounds on a complete graph."""
 
 from collections.abc import Callable
 from typing import Any

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, Interrupted
-from dpeer.experiments.tuning import Axis, at_edge, check_grid
+from dpeer.experiments.grid_search import Axis, at_edge, check_grid
 from dpeer.experiments.variants import Variant
 from dpeer.federation.build import isolated
 from dpeer.federation.config import resolve, with_defaults

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.experiments import rates
-from dpeer.experiments.rates import Found, Rates, Tried
-from dpeer.experiments.tuning import parse_axis
+from dpeer.experiments import coordinate_search
+from dpeer.experiments.coordinate_search import Found, Rates, Tried
+from dpeer.experiments.grid_search import parse_axis
 from dpeer.federation.config import RunConfig
 from dpeer.federation.settings import Settings
 
@@ -76,7 +76,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, loss: Callable[[dict[str, Any]], f
     def isolated(config: RunConfig) -> tuple[SimpleNamespace, Scripted]:
         return SimpleNamespace(validation=range(12)), Scripted(loss(config.values() | vars(config.options)), **options)
 
-    monkeypatch.setattr(rates, "isolated", isolated)
+    monkeypatch.setattr(coordinate_search, "isolated", isolated)
 
 
 def test_one_setting_after_the_other_each_at_the_best_of_those_before(

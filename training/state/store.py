@@ -18,7 +18,7 @@ from dpeer.exceptions import CheckpointError, TaskError, describe
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
 from dpeer.training.payload import little_endian
-from dpeer.training.state_files import REST, TENSORS, body_key
+from dpeer.training.state.file_names import REST, TENSORS, body_key
 
 _ORIGIN = "dpeer_privacy"
 """Its key in a file's metadata."""

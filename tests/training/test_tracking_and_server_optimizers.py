@@ -15,6 +15,7 @@ from dpeer.privacy.accounting import total_epsilon
 from dpeer.training import TorchLearner, Trainer
 from dpeer.training.algorithms.fedavg_ls import smoothed
 from dpeer.training.algorithms.fedopt import FedOpt
+from tests.training.dp_learners import sampled
 from tests.training.linear import (
     BODY,
     COUNT,
@@ -31,7 +32,6 @@ from tests.training.linear import (
     peers,
     task,
 )
-from tests.training.sampling import sampled
 from tests.training.small import gossip
 
 ROUNDS = 3

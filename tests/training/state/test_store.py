@@ -9,9 +9,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from dpeer.training import build_learner, store
-from dpeer.training.state_files import REST, TENSORS, saved_body
-from dpeer.training.store import Origin, write_model, write_tensors
+from dpeer.training import build_learner
+from dpeer.training.state import store
+from dpeer.training.state.file_names import REST, TENSORS, saved_body
+from dpeer.training.state.store import Origin, write_model, write_tensors
 from tests.training.small import small_task
 
 

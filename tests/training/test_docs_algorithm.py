@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpeer.training import Hyperparameters, build_learner, find_algorithm
 from dpeer.training.algorithms.options import about_options
-from tests.training.plain import Plain
+from tests.training.reference_training import Plain
 from tests.training.small import gossip, small_task
 
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"

@@ -28,11 +28,11 @@ from dpeer.privacy import SampleSession
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample_level import Phase
 from dpeer.training.dpsgd.gradient import Met, PrivateGradient
+from dpeer.training.dpsgd.poisson_batches import PoissonBatches
 from dpeer.training.dpsgd.task_checks import check_collate
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.task import Task

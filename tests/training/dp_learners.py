@@ -1,4 +1,4 @@
-"""Learners whose local steps are private at sample level, for tests."""
+"""Learners with sample-level DP (DP-SGD)."""
 
 from pathlib import Path
 from typing import Any

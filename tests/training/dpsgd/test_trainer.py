@@ -16,7 +16,7 @@ from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
 from dpeer.training import Algorithm, Task, Trainer, build_learner, sam
 from dpeer.training.split import Split
-from tests.training.sampling import sample_session, sampled
+from tests.training.dp_learners import sample_session, sampled
 from tests.training.small import small_task
 
 ALMOST_NONE = 1e-9

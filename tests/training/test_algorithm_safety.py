@@ -30,7 +30,7 @@ from dpeer.training import (
     option,
     shared_options,
 )
-from tests.training.sampling import sampled
+from tests.training.dp_learners import sampled
 from tests.training.small import small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -223,7 +223,7 @@ def test_a_plan_is_compared_as_it_is_read_again(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_are_taken_are_those_of_the_file(tmp_path: Path) -> None:
-    from dpeer.training.state_files import RESERVED, REST
+    from dpeer.training.state.file_names import RESERVED, REST
 
     (tmp_path / "private").mkdir()
     learned(small_task(), Plain).save(tmp_path)
