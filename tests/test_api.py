@@ -141,51 +141,6 @@ def test_a_listener_does_not_start_another_run(small: Callable[..., dpeer.Settin
     assert dpeer.run(small(), overwrite=True).summary["status"] == "done"
 
 
-INTERRUPTED_TWICE = """
-import asyncio, signal, threading
-from dpeer.federation.background_loop import BackgroundLoop
-
-class Loop(asyncio.SelectorEventLoop):
-    again = True
-    def call_soon_threadsafe(self, *arguments, **named):
-        if threading.current_thread() is threading.main_thread() and self.again:
-            self.again = False
-            signal.raise_signal(signal.SIGINT)  # while the first Ctrl-C is answered
-        return super().call_soon_threadsafe(*arguments, **named)
-
-asyncio.new_event_loop = Loop
-
-class Runner:
-    loop_factory = None
-
-    async def run(self):
-        self.stopped = asyncio.Event()
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        await self.stopped.wait()
-
-    def stop(self):
-        self.stopped.set()
-
-beside = BackgroundLoop()
-beside(Runner())
-print(beside.interrupted, threading.active_count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-"""
-
-
-def test_ctrl_c_that_the_kernel_delivers_to_another_thread_stops_a_run(tmp_path: Path) -> None:
-    done = python(INTERRUPTED_TWICE.replace("threading.main_thread().ident", "threading.get_ident()"), tmp_path)
-    assert (done.stdout, done.stderr) == ("True 1 True\n", "")
-
-
-@pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGINT, lambda *of: signal.default_int_handler(*of))"])
-def test_a_second_ctrl_c_right_after_the_first_leaves_nothing_running(handler: str, tmp_path: Path) -> None:
-    code = INTERRUPTED_TWICE.replace("beside = BackgroundLoop()", f"{handler}\nbeside = BackgroundLoop()")
-    if handler:  # with a handler of its own that raises, one Ctrl-C is answered
-        code = code.replace("again = True", "again = False")
-    done = python(code, tmp_path)
-    assert (done.stdout, done.stderr) == (f"True 1 {not handler}\n", "")
-
-
 def test_an_earlier_run_is_kept_resumed_or_overwritten(small: Callable[..., dpeer.Settings]) -> None:
     first = dpeer.run(small()).metrics(0)
     with pytest.raises(OutputError):
@@ -232,7 +187,7 @@ import dpeer
 from small import task
 
 def mine(rank, size, seed):
-    print(os.environ.get("MINE"), os.environ.get("HOME"))
+    print(os.environ.get("MINE"), os.environ.get("HOME"), os.path.basename(os.getcwd()))
     return task(rank, size, seed)
 
 GUARD
@@ -241,17 +196,23 @@ GUARD
             del os.environ["MINE"]
         else:
             os.environ["MINE"] = value
-        dpeer.run(dpeer.Settings(size=2, rounds=1, task=mine, out=str(value)), mode="cluster")
+        os.makedirs(str(value), exist_ok=True)
+        os.chdir(str(value))
+        dpeer.run(dpeer.Settings(size=2, rounds=1, task=mine, out="run"), mode="cluster")
+        os.chdir("..")
 """
 
 
-def test_the_scripts_own_task_runs_in_processes_with_the_environment_of_now(small_task: Path) -> None:
+def test_the_scripts_own_task_runs_in_processes_with_folder_and_environment_of_now(small_task: Path) -> None:
     folder = small_task.parent
     small_task.rename(folder / "small.py")
-    done = python(ENVIRONMENT.replace("GUARD", "if __name__ == '__main__':"), folder, HOME="here")
+    too_long_for_sockets = folder / ("scratch_of_job_" * 7) / "node"
+    too_long_for_sockets.mkdir(parents=True)
+    guarded = ENVIRONMENT.replace("GUARD", "if __name__ == '__main__':")
+    done = python(guarded, folder, HOME="here", TMPDIR=str(too_long_for_sockets))
     assert (done.returncode, done.stderr) == (0, "")
     for value in ("first", "None"):
-        assert (folder / value / "rank-1" / "output.txt").read_text() == f"{value} here\n"
+        assert (folder / value / "run" / "rank-1" / "output.txt").read_text() == f"{value} here {value}\n"
     unguarded = python(ENVIRONMENT.replace("GUARD", "if True:").replace("str(value)", "'other'"), folder)
     assert "PeerFailed" in unguarded.stderr
     assert "put the call below `if __name__ == '__main__':`" in unguarded.stderr

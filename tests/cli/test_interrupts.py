@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 IMPORTING = """
 import os, signal
 from dpeer.cli.interrupts import ended_at_once
@@ -29,16 +31,15 @@ main()
 """
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-
-
-def test_while_libraries_are_imported_it_ends_the_process_at_once() -> None:
-    ended = run(IMPORTING)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\ndpeer: interrupted\n")
-
-
-def test_while_the_process_ends_it_says_nothing_more() -> None:
-    ended = run(LEAVING)
-    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+@pytest.mark.parametrize(
+    ("program", "code", "err"),
+    [
+        pytest.param(IMPORTING, 130, "\ndpeer: interrupted\n", id="while libraries are imported"),
+        pytest.param(LEAVING, -signal.SIGINT, "", id="while the process ends"),
+    ],
+)
+def test_ctrl_c_ends_the_process_at_once(program: str, code: int, err: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (code, err)
     assert "went on" not in ended.stdout
+    assert "was raised" not in ended.stdout

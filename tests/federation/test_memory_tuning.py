@@ -1,9 +1,13 @@
 """Memory that is freed stays in the process."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from dpeer.federation.memory_tuning import freeze_heap
 
 FAULTS = """
 import resource, sys
@@ -32,26 +36,22 @@ def test_what_is_freed_needs_no_new_pages() -> None:
     assert faults("kept") < 20_000
 
 
-SETTLED = """
-import gc, weakref
-from dpeer.federation.memory_tuning import freeze_heap
-
-class Knot:
-    def __init__(self):
+class Cycle:
+    def __init__(self) -> None:
         self.itself = self
 
-gc.disable()
-lost, kept = weakref.ref(Knot()), Knot()
-assert lost() is not None and gc.get_freeze_count() == 0
-freeze_heap()
-assert lost() is None, "what is lost is collected first"
-assert gc.get_freeze_count() > 1000
-assert not any(one is kept for one in gc.get_objects()), "what is there is not looked at any more"
-later = weakref.ref(Knot())
-gc.collect()
-assert later() is None, "what comes later is"
-"""
 
-
-def test_settled_the_garbage_collector_looks_at_what_comes_later_alone() -> None:
-    subprocess.run([sys.executable, "-c", SETTLED], check=True)
+def test_a_frozen_heap_is_collected_first_and_searched_no_more() -> None:
+    gc.disable()
+    try:
+        lost, kept = weakref.ref(Cycle()), Cycle()
+        assert lost() is not None
+        freeze_heap()
+        assert lost() is None
+        assert gc.get_freeze_count() > 1000
+        assert not any(one is kept for one in gc.get_objects())
+        later = weakref.ref(Cycle())
+        gc.collect()
+        assert later() is None
+    finally:
+        gc.enable()

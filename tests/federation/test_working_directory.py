@@ -1,8 +1,6 @@
 """Runs whose tasks change to other folders: results go where the run was started, and paths lead from there."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.folders import working_folder_kept
-from tests.thinning import only
 
 TASK = """
 import os
@@ -40,24 +37,6 @@ def task(rank, size, seed):
     return Task(model=Net(), head=("fc",), train=data, test=data)
 """
 
-SCRIPT = """
-import multiprocessing.util, os, sys
-import dpeer
-from dpeer.cli import main
-
-if __name__ == "__main__":
-    if sys.argv[1] == "early":
-        multiprocessing.util.get_temp_dir()
-    os.chdir("study")
-    for folder in ("one", "two"):
-        os.chdir(folder)
-        run = dpeer.run(dpeer.Settings(size=2, task="mine.py:task", rounds=1, out="out"), mode="cluster")
-        os.chdir("..")
-        print(folder, run.summary or dpeer.open_run(os.path.join(folder, "out")).summary["status"])
-    os.chdir("one")
-    main(["compare", "--size", "2", "--rounds", "1", "--algorithms", "local", "--seeds", "0", "--task", "mine.py:task"])
-"""
-
 
 def study(folder: Path) -> Path:
     (folder / "data").mkdir(parents=True)
@@ -77,27 +56,6 @@ def test_a_simulation_writes_where_it_was_started(tmp_path: Path, monkeypatch: p
     assert sorted(path.name for path in (home / "out").iterdir()) == [
         "disagreement.jsonl", "rank-0", "rank-1", "rank-2", "summary.json",
     ]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "darwin", reason="macOS spawns")
-@pytest.mark.parametrize("folder_for_temporary_files", only(["early"], ["early", "late"]))
-def test_processes_of_a_script_start_where_it_is_now_also_if_the_folder_for_temporary_files_is_long(
-    folder_for_temporary_files: str, tmp_path: Path
-) -> None:
-    for folder in ("one", "two"):
-        study(tmp_path / "study" / folder)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    temporary = tmp_path / ("scratch_of_job_" * 7) / "node"
-    temporary.mkdir(parents=True)
-    root = str(Path(dpeer.__file__).parent.parent)
-    ended = subprocess.run(
-        [sys.executable, "script.py", folder_for_temporary_files], cwd=tmp_path, capture_output=True, text=True,
-        check=False, env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(temporary)},
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("one done\ntwo done\n"), ended.stderr
-    assert (tmp_path / "study" / "one" / "dpeer-compare" / "comparison.md").is_file()
 
 
 def test_the_folder_is_the_same_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
