@@ -33,7 +33,7 @@ def test_a_clients_claim_stands_and_is_nearly_reached(adjacency: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["joint", "alternate", *(pytest.param(one, marks=pytest.mark.long) for one in ("frozen", "post"))]
+    "head", ["joint", *(pytest.param(one, marks=pytest.mark.long) for one in ("alternate", "frozen", "post"))]
 )
 def test_a_records_claim_stands(head: Head) -> None:
     made: list[int] = []

@@ -24,7 +24,7 @@ class TwiceInterrupted(asyncio.SelectorEventLoop):
 
     again = True
 
-    def call_soon_threadsafe(self, *arguments: Any, **named: Any) -> Any:
+    def call_soon_threadsafe(self, *arguments: Any, **named: Any) -> Any:  # type: ignore[override]
         if threading.current_thread() is threading.main_thread() and self.again:
             self.again = False
             signal.raise_signal(signal.SIGINT)
@@ -55,8 +55,9 @@ class Interrupted:
 
 
 def main_thread() -> int:
-    assert threading.main_thread().ident is not None
-    return threading.main_thread().ident
+    ident = threading.main_thread().ident
+    assert ident is not None
+    return ident
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], thread: Callable[[], int]) -> BackgroundLoop:
