@@ -99,7 +99,7 @@ class Idle(TorchLearner):
 class Landing(Idle):
     """An idle learner that has pieces put together in a buffer, as quantized bodies and those on a GPU are."""
 
-    def room(self) -> memoryview:
+    def receive_buffer(self) -> memoryview:
         """A buffer of the pool."""
         return self.gossip.codec.buffers.take()
 

@@ -24,9 +24,10 @@ SaveCopy = Callable[[Path], None]
 class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
-    All methods but `interrupt` and `room` are called from one worker thread, one at a time, in the order of the round
-    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune, copied. In
-    a round that the peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes.
+    All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
+    the round loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune,
+    copied. In a round that the peer sits out `sit_out` takes the place of train and release, and of mix where nothing
+    comes.
     """
 
     @property
@@ -57,7 +58,7 @@ class Learner(Protocol):
     def gradients(self) -> int:
         """For how many samples a gradient has been computed so far in this process."""
 
-    def room(self) -> memoryview | None:
+    def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` bytes, in which the chunks of a payload are put together.
 
         The memory may be given out again as soon as nothing refers to it any more. None if the learner can use a

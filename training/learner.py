@@ -33,8 +33,8 @@ from dpeer.training.trainer import Trainer
 class TorchLearner:
     """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
 
-    All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
-    release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
+    All methods but `interrupt` and `receive_buffer` are called from one thread at a time, in the round loop's order:
+    train, release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
     Args:
         facts: The algorithm's class states these.
@@ -326,7 +326,7 @@ class TorchLearner:
         """The most bytes that one payload may have."""
         return self.gossip.codec.payload_bytes if self.shares else 0
 
-    def room(self) -> memoryview | None:
+    def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
 
         It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any

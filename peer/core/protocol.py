@@ -55,7 +55,7 @@ class Core:
 
     Args:
         config: This peer's place in the federation.
-        learner: Asked for manifest, digest, payload size and room for payloads only.
+        learner: Asked for manifest, digest, payload size and receive buffer only.
         topology: The graph of each round.
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
@@ -93,7 +93,7 @@ class Core:
             self._second_body,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
-        self.reassembly = Reassembly(learner.room, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
+        self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)

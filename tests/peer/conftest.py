@@ -86,7 +86,7 @@ class VectorLearner:
                 self.body[:] = -1e9  # half-trained: must not last
                 raise Interrupted("between two minibatches")
 
-    def room(self):
+    def receive_buffer(self):
         return memoryview(bytearray(self.payload_bytes))
 
     def release(self, number):

@@ -24,7 +24,7 @@ class Bodies:
         self.digest = "same"
         self.payload_bytes = 8 * WIDTH
 
-    def room(self):
+    def receive_buffer(self):
         return None
 
 

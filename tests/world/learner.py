@@ -112,7 +112,7 @@ class WorldLearner:
     def interrupt(self):
         self._stop = True
 
-    def room(self):
+    def receive_buffer(self):
         return memoryview(bytearray(self.payload_bytes))
 
     def card(self):

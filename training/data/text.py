@@ -93,12 +93,12 @@ class Bytes(Tokens):
         if seconds is None:
             return [[self._BEGINNING, *one[: length - 2], self.separator] for one in mine]
         found: list[Sequence[int]] = []
-        room = length - 4
+        left = length - 4
         for one, other in zip(mine, self.numbers(seconds), strict=True):
             # The longer one is cut first: as much as is left over by the shorter one, but at least half.
-            first = max(room - len(other), room - room // 2)
+            first = max(left - len(other), left - left // 2)
             kept = one[:first]
-            rest = other[: room - len(kept)]
+            rest = other[: left - len(kept)]
             found.append([self._BEGINNING, *kept, self.separator, self.separator, *rest, self.separator])
         return found
 

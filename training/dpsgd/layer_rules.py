@@ -129,10 +129,10 @@ def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> 
         *(step * stride for step, stride in zip(layer.dilation, along, strict=True)),
         *(step * stride for step, stride in zip(layer.stride, along, strict=True)),
     )  # fmt: skip
-    room = x.new_empty(len(x), layer.groups, values + -values % MULTIPLE, g[0, 0].numel())
-    room[:, :, values:].zero_()
-    room[:, :, :values].view(shape).copy_(x.as_strided(shape, strides))
-    return room
+    padded = x.new_empty(len(x), layer.groups, values + -values % MULTIPLE, g[0, 0].numel())
+    padded[:, :, values:].zero_()
+    padded[:, :, :values].view(shape).copy_(x.as_strided(shape, strides))
+    return padded
 
 
 @register(nn.GroupNorm)

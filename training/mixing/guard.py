@@ -139,14 +139,14 @@ def distance(body: Vectors, own: Vectors) -> float:
 
 def _length(body: Vectors, own: Vectors, dtype: torch.dtype) -> float:
     count = sum(vector.numel() for vector in own)
-    room = torch.empty(min(BLOCK, count), dtype=dtype, device=CPU)
+    scratch = torch.empty(min(BLOCK, count), dtype=dtype, device=CPU)
     total, filled = 0.0, 0
     for block, here in aligned([body, own], BLOCK):
-        if filled == len(room):
-            total, filled = total + float(torch.dot(room, room)), 0
-        torch.sub(block.to(dtype), here.to(dtype), out=room[filled : filled + block.numel()])
+        if filled == len(scratch):
+            total, filled = total + float(torch.dot(scratch, scratch)), 0
+        torch.sub(block.to(dtype), here.to(dtype), out=scratch[filled : filled + block.numel()])
         filled += block.numel()
-    rest = room[:filled]
+    rest = scratch[:filled]
     return math.sqrt(total + float(torch.dot(rest, rest)))
 
 

@@ -99,14 +99,14 @@ def _add_on_gpu(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -
     From page-locked memory such copies do not wait for the host, nor the host for them; so at the end the host waits
     for them all: the memory may be given to the next payload then.
     """
-    rooms = [torch.empty_like(body, dtype=terms[0][0][0].dtype) for _ in range(2)]
+    buffers = [torch.empty_like(body, dtype=terms[0][0][0].dtype) for _ in range(2)]
     copies = _Stream(body.device) if torch.cuda.is_available() else _NoStream()
     for index, (vectors, weight) in enumerate(terms):
-        room = rooms[index % 2]
+        buffer = buffers[index % 2]
         with copies.into(index % 2):
-            for part, values in zip(torch.split(room, [vector.numel() for vector in vectors]), vectors, strict=True):
+            for part, values in zip(torch.split(buffer, [vector.numel() for vector in vectors]), vectors, strict=True):
                 part.copy_(values, non_blocking=True)
-        body.add_(room, alpha=weight)
+        body.add_(buffer, alpha=weight)
         copies.used(index % 2)
     copies.wait()
 
@@ -115,11 +115,11 @@ class _NoStream:
     """Copies to a device without streams, each made at once."""
 
     @contextmanager
-    def into(self, room: int) -> Iterator[None]:
+    def into(self, buffer: int) -> Iterator[None]:
         """Context in which copies into this memory are begun; after it they can be used in computations."""
         yield
 
-    def used(self, room: int) -> None:
+    def used(self, buffer: int) -> None:
         """Let the memory be overwritten once the computations that have been begun are done."""
 
     def wait(self) -> None:
@@ -133,17 +133,17 @@ class _Stream(_NoStream):
         self._adding = torch.cuda.current_stream(device)
         self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
-        self._copying.wait_stream(self._adding)  # the rooms' memory may have been in use until now
+        self._copying.wait_stream(self._adding)  # the buffers' memory may have been in use until now
 
     @contextmanager
-    def into(self, room: int) -> Iterator[None]:
+    def into(self, buffer: int) -> Iterator[None]:
         with torch.cuda.stream(self._copying):
-            self._copying.wait_event(self._used[room])
+            self._copying.wait_event(self._used[buffer])
             yield
         self._adding.wait_stream(self._copying)
 
-    def used(self, room: int) -> None:
-        self._used[room].record(self._adding)
+    def used(self, buffer: int) -> None:
+        self._used[buffer].record(self._adding)
 
     def wait(self) -> None:
         self._copying.synchronize()

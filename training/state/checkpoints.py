@@ -45,7 +45,7 @@ class Checkpoints:
         self._selection = selection
         self._client = session if isinstance(session, ClientSession) else None
         self._sample = session if isinstance(session, SampleSession) else None
-        self.room: State | None = None
+        self.saved: State | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class Checkpoints:
     def take(self) -> Copied:
         """Copy everything that a resumed run needs: tensors, and plain JSON values. An earlier copy is overwritten."""
         best = self._selection.best
-        self.room = self._snapshots.take(self.room)
-        states = {"last": self.room} | ({} if best is None else {"best": self._snapshots.of(best)})
+        self.saved = self._snapshots.take(self.saved)
+        states = {"last": self.saved} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}

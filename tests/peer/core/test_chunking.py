@@ -42,15 +42,15 @@ def digest(parts):
 
 
 class Floats(VectorLearner):
-    """A learner with a body of any number of float32; with or without room for chunks."""
+    """A learner with a body of any number of float32; with or without buffer for chunks."""
 
-    def __init__(self, rank, count, *, room=True):
+    def __init__(self, rank, count, *, buffer=True):
         super().__init__(rank, 1, {"dtype": "float32", "count": count, "parameters": []})
-        self.count, self.payload_bytes, self.with_room = count, 4 * count, room
+        self.count, self.payload_bytes, self.with_buffer = count, 4 * count, buffer
         self.got, self.most_parts = {}, 0
 
-    def room(self):
-        return super().room() if self.with_room else None
+    def receive_buffer(self):
+        return super().receive_buffer() if self.with_buffer else None
 
     def train(self, number):
         self.number, self.body = number, drawn(self.rank, number, self.count)
@@ -124,7 +124,7 @@ def check(ours, found, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("transport", "count", "room"),
+    ("transport", "count", "buffer"),
     [
         ("tcp", 0, True),
         ("tcp", CHUNK // 4, True),
@@ -133,22 +133,22 @@ def check(ours, found, count):
         ("ipc", CHUNK // 4 + 1, True),
     ],
 )
-async def test_bodies_arrive_whole(federation, transport, room, count, tmp_path):
+async def test_bodies_arrive_whole(federation, transport, buffer, count, tmp_path):
     topology = build("ring", 2)
-    change = {rank: {"learner": Floats(rank, count, room=room)} for rank in range(2)}
+    change = {rank: {"learner": Floats(rank, count, buffer=buffer)} for rank in range(2)}
     if transport == "ipc":
         for rank in range(2):
             change[rank]["listen"] = f"ipc://{tmp_path}/{rank}"
     ours = federation("tcp", topology, rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
-    parts = 1 if room else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
+    parts = 1 if buffer else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
     assert {learner.most_parts for learner in ours.learners.values()} == {parts}
 
 
 async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federation, monkeypatch, tmp_path):
     """More chunks than any queue holds, which do not end where numbers do."""
     monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 19)
-    change = {rank: {"learner": Floats(rank, 1000, room=rank != 1)} for rank in range(3)}
+    change = {rank: {"learner": Floats(rank, 1000, buffer=rank != 1)} for rank in range(3)}
     ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, out=tmp_path, change=change)
     check(ours, await ours.run(), 1000)
     (line, *_) = (json.loads(one) for one in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines())

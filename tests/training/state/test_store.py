@@ -44,7 +44,7 @@ def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_me
         expected = tmp_path / f"expected-{number}"
         expected.mkdir()
         ours.save(expected)
-        save, last = ours.copied(), ours.checkpoints.room
+        save, last = ours.copied(), ours.checkpoints.saved
         assert last is not None
         ours.train(number + 1)
         found = tmp_path / f"found-{number}"
