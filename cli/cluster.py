@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import GroupedCommand, baseline_option, json_option, run_options
+from dpeer.cli.options import GroupedCommand, baseline_option, json_summary_option, run_options
 from dpeer.federation.run_settings import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
@@ -17,7 +17,7 @@ from dpeer.federation.settings import option_names
     *option_names(ThreadSettings, NetworkSettings, SimulationSettings, FaultSettings), "dead_after", "deadline"
 )
 @baseline_option
-@json_option
+@json_summary_option
 def cluster(**given: Any) -> int:
     """Run a whole federation on this machine, one process a peer.
 

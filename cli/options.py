@@ -105,7 +105,7 @@ def baseline_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def json_option(command: F) -> F:
+def json_summary_option(command: F) -> F:
     """`--json`, of the commands that run peers."""
     return click.option(
         "--json", "as_json", is_flag=True, cls=GroupedOption, group="The run",

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import GroupedCommand, baseline_option, json_option, run_options
+from dpeer.cli.options import GroupedCommand, baseline_option, json_summary_option, run_options
 from dpeer.federation.run_settings import LauncherSettings, NetworkSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
@@ -15,7 +15,7 @@ from dpeer.federation.settings import option_names
 @click.command(cls=GroupedCommand)
 @run_options(*option_names(ThreadSettings, NetworkSettings, LauncherSettings), "dead_after", "deadline")
 @baseline_option
-@json_option
+@json_summary_option
 def simulate(**given: Any) -> int:
     """Run a whole federation in this process: with the results of cluster, to the last bit, without its sockets.
 

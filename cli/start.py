@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.options import GroupedCommand, GroupedOption, json_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, run_options
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )  # fmt: skip
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
-@json_option
+@json_summary_option
 def start(
     rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, as_json: bool, **flags: Any
 ) -> int:

@@ -13,7 +13,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def plain_table(*, gap: int = 2, **more: Any) -> Table:
-    """A table without columns yet: a rule under its head, and nothing between columns but room.
+    """A table without columns yet: a rule under its head, and only spaces between columns.
 
     Args:
         gap: Columns of the terminal between two columns of the table.

@@ -2,12 +2,14 @@
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from dpeer.federation import background_loop
 from dpeer.federation.background_loop import BackgroundLoop
 
 
@@ -44,6 +46,8 @@ class Interrupted:
 
     async def run(self) -> None:
         self.ran_on = threading.current_thread()
+        while not waits_for_the_run():  # noqa: ASYNC110 - no event tells where another thread is
+            await asyncio.sleep(0.001)
         signal.pthread_kill(self._thread(), signal.SIGINT)
         await self._stopped.wait()
 
@@ -58,6 +62,13 @@ def main_thread() -> int:
     ident = threading.main_thread().ident
     assert ident is not None
     return ident
+
+
+def waits_for_the_run() -> bool:
+    """Whether the main thread waits in the loop's module: in `Event.wait`, not yet where it starts the thread."""
+    frame = sys._current_frames()[main_thread()]
+    waiting = frame.f_back and frame.f_back.f_back
+    return waiting is not None and waiting.f_code.co_filename == background_loop.__file__
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], thread: Callable[[], int]) -> BackgroundLoop:

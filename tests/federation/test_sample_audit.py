@@ -22,10 +22,10 @@ from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.trainer import Trainer
 from tests.federation.audit_suite import by_hand, sample_attacks
+from tests.federation.audit_suite.disclosing_peer import Setting, view
 from tests.federation.audit_suite.echo import BODY
 from tests.federation.audit_suite.records import FAR, WIDTH, Records, canary, others
 from tests.federation.audit_suite.sample_attacks import examine
-from tests.federation.audit_suite.told import Setting, view
 from tests.federation.defects import Constant, noise_changed, scaled, spared
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_private_bits")]

@@ -22,7 +22,7 @@ from dpeer.training.models.scaling import standardize
 from dpeer.training.state.file_names import saved_body
 from tests.messages.message import Message
 from tests.training.dp_learners import sample_session, sampled
-from tests.training.small import small_task
+from tests.training.small import Preprocessed, RunningMean, small_task
 
 Cause = Callable[[Path], Any]
 
@@ -93,32 +93,6 @@ def private(algorithm: Any = "dfedmdc", *, train: bool = False, **changes: Any) 
     return cause
 
 
-class Own(nn.Module):
-    """A linear layer, and something before it."""
-
-    def __init__(self, before: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.before, self.out = before, nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.out(self.before(x))
-        return out
-
-
-class Counting(nn.Module):
-    """Keeps a running mean of what it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(6, 3)
-        self.register_buffer("mean", torch.zeros(6))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
-        out: Tensor = self.out(x - self.mean)
-        return out
-
-
 class Packed(nn.Module):
     """Of packed sequences."""
 
@@ -132,7 +106,7 @@ class Packed(nn.Module):
 
 
 def before(change: Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
-    return lambda: Own(change)
+    return lambda: Preprocessed(change, 6)
 
 
 def with_layer(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
@@ -284,7 +258,7 @@ MESSAGES = {
         "the task's model, loss or data draws from the generators of torch, numpy or random, whose numbers "
         "follow from the public seed and from who is in the batch: privacy at sample level cannot have that (set "
         "dropout to 0: the noise does what it is for; change inputs at random in the task's `augment`)"),
-    "a buffer that follows the data": Message(private(model=Counting), TaskError,
+    "a buffer that follows the data": Message(private(model=lambda: RunningMean(6)), TaskError,
         "the model's forward changes 'mean' in training, which carries what it has seen of one example into the "
         "gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"),
     "centering": Message(private(model=before(lambda x: x - x.mean(0)), algorithm="fedavg"), TaskError,

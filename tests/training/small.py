@@ -1,6 +1,6 @@
 """A small model, its task, and a hand-driven federation, for the tests of training/."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,32 @@ class NormedNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.fc(self.norm(self.body(x) * self.frozen))
+        return out
+
+
+class Preprocessed(nn.Module):
+    """A linear layer, and something before it."""
+
+    def __init__(self, before: Callable[[Tensor], Tensor], inputs: int = 4) -> None:
+        super().__init__()
+        self.before, self.out = before, nn.Linear(inputs, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.before(x))
+        return out
+
+
+class RunningMean(nn.Module):
+    """Keeps a running mean of what it sees."""
+
+    def __init__(self, inputs: int = 4) -> None:
+        super().__init__()
+        self.out = nn.Linear(inputs, 3)
+        self.register_buffer("mean", torch.zeros(inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        out: Tensor = self.out(x - self.mean)
         return out
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from dpeer.privacy.sample_level import Head, SampleGuarantee, phases_of
 from tests.federation.audit_suite import step_checks
 from tests.federation.audit_suite.canary import Array
+from tests.federation.audit_suite.disclosing_peer import COLUMNS, RATE, Setting, View, view
 from tests.federation.audit_suite.echo import BODY, HEAD, Plain
 from tests.federation.audit_suite.records import WIDTH, Looking, Records, canary, of_all_lengths
 from tests.federation.audit_suite.release_checks import Check, clipped_exactly
 from tests.federation.audit_suite.step_checks import Draws
-from tests.federation.audit_suite.told import COLUMNS, RATE, Setting, View, view
 
 ALMOST_NONE = 1e-6
 """A noise multiplier with which a sum is all but what it is without noise."""

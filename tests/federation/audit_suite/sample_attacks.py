@@ -13,9 +13,9 @@ from dpeer.privacy.noise import grid
 from dpeer.privacy.sample_level import phases_of
 from tests.federation.audit_suite import by_hand, residuals, step_checks
 from tests.federation.audit_suite import release_checks as checks
+from tests.federation.audit_suite.disclosing_peer import COLUMNS, Setting, View, after_the_end, view
 from tests.federation.audit_suite.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
 from tests.federation.audit_suite.release_checks import Check
-from tests.federation.audit_suite.told import COLUMNS, Setting, View, after_the_end, view
 
 LIFE = 20
 """Runs that one peer makes, one after the other: a new peer takes as long as several steps."""

@@ -14,38 +14,13 @@ from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.supported_layers import is_known_model
 from dpeer.training.minibatches import Batch
 from dpeer.training.trainer import Trainer
+from tests.training.small import Preprocessed, RunningMean
 
 N = 6
 Make = Callable[..., Trainer]
 
 
-class Own(nn.Module):
-    """A linear layer, and something before it."""
-
-    def __init__(self, before: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.before, self.out = before, nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.out(self.before(x))
-        return out
-
-
-class Counting(nn.Module):
-    """Keeps a running mean of what it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(4, 3)
-        self.register_buffer("mean", torch.zeros(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
-        out: Tensor = self.out(x - self.mean)
-        return out
-
-
-@pytest.mark.parametrize("build", [lambda: Own(lambda x: nn.functional.dropout(x, 0.5)), Counting])
+@pytest.mark.parametrize("build", [lambda: Preprocessed(lambda x: nn.functional.dropout(x, 0.5)), RunningMean])
 def test_a_model_that_is_refused_is_left_as_it_was(build: Callable[[], nn.Module], make_trainer: Make) -> None:
     torch.manual_seed(0)
     peer = make_trainer(build(), torch.randn(N, 4), torch.randint(3, (N,)))
