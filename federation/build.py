@@ -21,7 +21,13 @@ from dpeer.federation.baseline.training import (
     copy_for_baseline,
     has_own_core,
 )
-from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
+from dpeer.federation.checks import (
+    check_first_weights,
+    check_hostile,
+    check_replayable,
+    check_server,
+    first_weights_notes,
+)
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
@@ -115,6 +121,8 @@ def build(
     graph = build_graph(config.graph)
     if how.participation_mode == "server":
         check_server(how)
+    if run.checkpoint_minutes is not None:
+        check_replayable(facts_of_algorithm, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
@@ -212,6 +220,7 @@ def build(
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
         checkpoint_every=run.checkpoint_every,
+        checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         quorum=network.quorum,

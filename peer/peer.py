@@ -143,8 +143,10 @@ class Peer:
             log.warning("metrics-damaged", message=message)
 
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn, self._warn_of_record)
         self.saver = Saver(self._files, worker, on_completed, self._report)
+        if config.checkpoint_seconds is not None and learner.unfinished is not None:
+            self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_record)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -160,8 +162,11 @@ class Peer:
         try:
             self._start = await self._worker.run(self._files.take_up)
             self.saver.begin(self._start)
-            if self._start:
-                self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
+            if self._start or self._files.inside:
+                place = f"at round {self._start + 1}"
+                if self._files.inside:
+                    place = f"inside round {self._start + 1}, as far as it is trained: {self._files.inside}"
+                self._log.info("resuming", message=f"resuming {place}", round=self._start)
             if self.config.listen is None or not self.neighbors:
                 return None
             return await self._transport.listen(self.config.listen)
@@ -202,9 +207,15 @@ class Peer:
             await self.driver.close(leaving)
 
     def stop(self) -> None:
-        """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
+        """Finish the current minibatch and leave. May be called more than once.
+
+        The unfinished round is discarded, but where `PeerConfig.checkpoint_seconds` keeps how far it is trained.
+        """
         self._stopping.set()
         self._learner.interrupt()
+
+    def _warn_of_record(self, message: str) -> None:
+        self._log.warning("unfinished-lost", message=message)
 
     def _log_event(self, event: LogEvent) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
@@ -246,6 +257,10 @@ class Peer:
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = [await self._worker.drain(), await self.saver.close()]
+            if self.saver.kept_inside:
+                number = self._files.completed
+                message = f"round {number + 1} is saved as far as it is trained: --resume goes on there"
+                self._log.info("unfinished", message=message, round=number)
         stopped = self._stopping.is_set()
         if self.driver.broken.done():
             self.driver.broken.result()

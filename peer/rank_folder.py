@@ -101,12 +101,14 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
+        warn_of_record: Likewise about the record of an unfinished round, if that cannot be used.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
+        inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
+        warn_of_record: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._config = config
         self._learner = learner
@@ -124,8 +127,10 @@ class RankFolder:
         self._lost = lost
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
+        self._warn_of_record = warn_of_record
         self.diverged = False
         self.released = -1
+        self.inside = ""
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
@@ -176,6 +181,8 @@ class RankFolder:
         if out is not None and self._config.resume:
             found = whole(read_object(out / RELEASED).get("round"))
             self.released = -1 if found is None else found
+        if self._config.resume:
+            self._take_up_unfinished(start)
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -262,6 +269,15 @@ class RankFolder:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
         self._completed = None
+
+    def save_unfinished(self, number: int, save_record: SaveCopy) -> None:
+        """Put on disk how far round `number`, the one after the last completed, is trained.
+
+        The checkpoint of the round before goes first, also where none is due: the record is of use with that alone.
+        """
+        if self._checkpoints is not None:
+            self.save(now=True)
+            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_record)
 
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
@@ -396,9 +412,23 @@ class RankFolder:
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
+        self._check_run(found, state.fingerprint)
+        if state.next_round > self._config.rounds:
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
+                f"--rounds {self._config.rounds}"
+            )
+        return state
+
+    def _check_run(self, found: Path, theirs: Mapping[str, Any]) -> None:
+        """Refuse what was written by a run with other settings.
+
+        Raises:
+            CheckpointError: It was.
+        """
         ours = self._config.fingerprint
-        for name in [*ours, *(one for one in state.fingerprint if one not in ours)]:
-            there, here = state.fingerprint.get(name), ours.get(name)
+        for name in [*ours, *(one for one in theirs if one not in ours)]:
+            there, here = theirs.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
                 names = self._config.names.get(name)
@@ -408,12 +438,19 @@ class RankFolder:
                     f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
-        if state.next_round > self._config.rounds:
-            raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
-                f"--rounds {self._config.rounds}"
-            )
-        return state
+
+    def _take_up_unfinished(self, start: int) -> None:
+        """Have the first round go on inside its training, if a record of it is there that can be used."""
+        found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
+        if found is None or (record := self._learner.unfinished) is None:
+            return
+        try:
+            number, fingerprint, folder = checkpoint.read_unfinished(found)
+            self._check_run(found, fingerprint)
+            if number == start:  # else the checkpoint of the round before is not the one that it was written after
+                self.inside = record.go_on(number, folder, self._warn_of_record)
+        except CheckpointError as error:
+            self._warn_of_record(f"{error}; round {start + 1} is trained from its start")
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -42,6 +42,7 @@ class VectorLearner:
     finite = True
     privacy = None
     gradients = 0
+    unfinished = None
 
     def __init__(self, rank, width=5, manifest=None, digest="same"):
         self.rank = rank
