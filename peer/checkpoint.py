@@ -117,7 +117,7 @@ def latest(folder: Path) -> Path | None:
 
 
 def unfinished(folder: Path) -> Path | None:
-    """The newest whole record of an unfinished round in the folder; None without one."""
+    """The newest whole progress of an unfinished round in the folder; None without one."""
     return max(folder.glob(f"{_UNFINISHED}*"), default=None)
 
 
@@ -186,7 +186,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
 
 
 def read_unfinished(found: Path) -> tuple[int, Mapping[str, Any], Path]:
-    """Verify the record of an unfinished round; returns the round, its fingerprint, and where the learner's part is.
+    """Verify the progress of an unfinished round; returns the round, its fingerprint, and where the learner's part is.
 
     Raises:
         CheckpointError: a file is missing, changed or unreadable; names it.

@@ -22,24 +22,24 @@ SaveCopy = Callable[[Path], None]
 
 
 class UnfinishedRound(Protocol):
-    """A learner's record of how far a round is trained, by which another process goes on inside the round."""
+    """The progress of the round that a learner trains, by which another process goes on inside it."""
 
     @property
     def earlier_seconds(self) -> float:
         """Seconds for which earlier processes have trained the present round."""
 
     def keep(self) -> None:
-        """Record rounds from now on."""
+        """Keep the progress of rounds from now on."""
 
     def ask(self, take: Callable[[SaveCopy], None] | None) -> None:
-        """Copy the record when the present minibatch, or the training, is over. Any thread may call this.
+        """Copy the progress when the present minibatch, or the training, is over. Any thread may call this.
 
         Args:
-            take: Gets the copy, on the thread that trains; not called where nothing is recorded. None to ask no more.
+            take: Gets the copy, on the thread that trains; not called where nothing was trained. None to ask no more.
         """
 
     def copied(self, number: int) -> SaveCopy | None:
-        """A copy of the record as it is; None where it is not of round `number`, or empty. Nothing trains meanwhile."""
+        """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
 
     def go_on(self, number: int, directory: Path, warn: Callable[[str], None]) -> str:
         """Have round `number`, which is trained next, go on from the copy in the folder; returns how far that is.
@@ -82,7 +82,7 @@ class Learner(Protocol):
 
     @property
     def unfinished(self) -> UnfinishedRound | None:
-        """The record of the round that is trained; None where a round can only be trained from its start."""
+        """The progress of the round that is trained; None where a round can only be trained from its start."""
 
     @property
     def finite(self) -> bool:

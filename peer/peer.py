@@ -143,10 +143,10 @@ class Peer:
             log.warning("metrics-damaged", message=message)
 
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn, self._warn_of_record)
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn, self._warn_of_progress)
         self.saver = Saver(self._files, worker, on_completed, self._report)
         if config.checkpoint_seconds is not None and learner.unfinished is not None:
-            self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_record)
+            self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_progress)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -214,7 +214,7 @@ class Peer:
         self._stopping.set()
         self._learner.interrupt()
 
-    def _warn_of_record(self, message: str) -> None:
+    def _warn_of_progress(self, message: str) -> None:
         self._log.warning("unfinished-lost", message=message)
 
     def _log_event(self, event: LogEvent) -> None:

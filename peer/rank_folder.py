@@ -101,7 +101,7 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
-        warn_of_record: Likewise about the record of an unfinished round, if that cannot be used.
+        warn_of_progress: Likewise about the progress of an unfinished round, if that cannot be used.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
@@ -119,7 +119,7 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
-        warn_of_record: Callable[[str], None] = lambda message: None,
+        warn_of_progress: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._config = config
         self._learner = learner
@@ -127,7 +127,7 @@ class RankFolder:
         self._lost = lost
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
-        self._warn_of_record = warn_of_record
+        self._warn_of_progress = warn_of_progress
         self.diverged = False
         self.released = -1
         self.inside = ""
@@ -270,14 +270,14 @@ class RankFolder:
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
         self._completed = None
 
-    def save_unfinished(self, number: int, save_record: SaveCopy) -> None:
+    def save_unfinished(self, number: int, save_progress: SaveCopy) -> None:
         """Put on disk how far round `number`, the one after the last completed, is trained.
 
-        The checkpoint of the round before goes first, also where none is due: the record is of use with that alone.
+        The checkpoint of the round before goes first, also where none is due: the progress is of use with that alone.
         """
         if self._checkpoints is not None:
             self.save(now=True)
-            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_record)
+            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_progress)
 
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
@@ -440,17 +440,17 @@ class RankFolder:
                 )
 
     def _take_up_unfinished(self, start: int) -> None:
-        """Have the first round go on inside its training, if a record of it is there that can be used."""
+        """Have the first round go on inside its training, if its progress is there and can be used."""
         found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
-        if found is None or (record := self._learner.unfinished) is None:
+        if found is None or (progress := self._learner.unfinished) is None:
             return
         try:
             number, fingerprint, folder = checkpoint.read_unfinished(found)
             self._check_run(found, fingerprint)
             if number == start:  # else the checkpoint of the round before is not the one that it was written after
-                self.inside = record.go_on(number, folder, self._warn_of_record)
+                self.inside = progress.go_on(number, folder, self._warn_of_progress)
         except CheckpointError as error:
-            self._warn_of_record(f"{error}; round {start + 1} is trained from its start")
+            self._warn_of_progress(f"{error}; round {start + 1} is trained from its start")
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -43,16 +43,16 @@ class Saver:
         self._unfinished: UnfinishedWriter | None = None
         self.kept_inside = False
 
-    def keep_unfinished(self, record: UnfinishedRound, seconds: float, warn: Callable[[str], None]) -> None:
+    def keep_unfinished(self, progress: UnfinishedRound, seconds: float, warn: Callable[[str], None]) -> None:
         """Also write rounds that are not completed, every so many seconds of training and when the peer ends.
 
         Args:
-            record: The learner's.
+            progress: The learner's.
             seconds: Seconds of training between two copies.
             warn: Called on the event loop with a sentence if the disk refuses one.
         """
         if self._files.kept:
-            self._unfinished = UnfinishedWriter(record, self._files, self._worker, seconds, self.saved, warn)
+            self._unfinished = UnfinishedWriter(progress, self._files, self._worker, seconds, self.saved, warn)
 
     def training(self, number: int) -> AbstractAsyncContextManager[None]:
         """Context in which round `number` is trained."""

@@ -12,13 +12,13 @@ from dpeer.peer.worker import Worker
 
 
 class UnfinishedWriter:
-    """Writes copies of a learner's record of the round that it trains.
+    """Writes copies of the progress of the round that a learner trains.
 
     A copy is made between two minibatches, on the thread that trains; the one for the disk writes it. The next is asked
     for once the last is on disk. A disk that refuses a copy costs a warning: the round itself is saved as ever.
 
     Args:
-        record: The learner's.
+        progress: The learner's.
         files: Writes the copies.
         worker: Where they are written.
         seconds: Seconds of training between two copies.
@@ -28,17 +28,17 @@ class UnfinishedWriter:
 
     def __init__(
         self,
-        record: UnfinishedRound,
+        progress: UnfinishedRound,
         files: RankFolder,
         worker: Worker,
         seconds: float,
         saved: Callable[[], Awaitable[None]],
         warn: Callable[[str], None],
     ) -> None:
-        self._record, self._files, self._worker, self._seconds = record, files, worker, seconds
+        self._progress, self._files, self._worker, self._seconds = progress, files, worker, seconds
         self._saved, self._warn = saved, warn
         self._writing: asyncio.Task[None] | None = None
-        record.keep()
+        progress.keep()
 
     @asynccontextmanager
     async def during(self, number: int) -> AsyncIterator[None]:
@@ -49,7 +49,7 @@ class UnfinishedWriter:
             yield
         finally:
             over.set()
-            self._record.ask(None)
+            self._progress.ask(None)
 
     async def written(self) -> None:
         """Wait until a copy that was made is on disk."""
@@ -59,7 +59,7 @@ class UnfinishedWriter:
     async def close(self, number: int) -> bool:
         """When nothing trains any more: write how far round `number` is trained; returns whether that is on disk."""
         await self.written()
-        copied = await self._worker.run(self._record.copied, number)
+        copied = await self._worker.run(self._progress.copied, number)
         return copied is not None and await self._write(number, copied)
 
     async def _repeat(self, number: int, over: asyncio.Event) -> None:
@@ -74,7 +74,7 @@ class UnfinishedWriter:
         """The copy that the training gives at its next minibatch; None if it is over before."""
         loop = asyncio.get_running_loop()
         copied: asyncio.Future[SaveCopy] = loop.create_future()
-        self._record.ask(lambda copy: loop.call_soon_threadsafe(copied.set_result, copy) and None)
+        self._progress.ask(lambda copy: loop.call_soon_threadsafe(copied.set_result, copy) and None)
         ended = asyncio.create_task(over.wait())
         await asyncio.wait({copied, ended}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()

@@ -349,7 +349,7 @@ class TorchLearner:
 
     @property
     def unfinished(self) -> UnfinishedRound | None:
-        """The record of the round that is being trained; None where it could not be used again."""
+        """The progress of the round that is trained; None where a round can only be trained from its start."""
         return self.trainer.unfinished
 
     @property

@@ -83,7 +83,7 @@ class Trainer:
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
-        unfinished: Records the calls of `fit` in a round; None where none of them could be made again.
+        unfinished: Keeps the progress of a round, where that is asked for; None where it could not be used again.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ ROUNDS = 4
 STEPS = 6
 
 
-class Record:
-    """The record of a learner whose rounds are so many steps."""
+class Progress:
+    """The progress of a learner whose rounds are so many steps."""
 
     earlier_seconds = 0.0
 
@@ -47,12 +47,12 @@ class Record:
         if self.body is None or number != self.number:
             return None
         message = json.dumps([self.number, self.step, self.body.tolist()])
-        return lambda directory: (directory / "record.json").write_text(message)
+        return lambda directory: (directory / "progress.json").write_text(message)
 
     def go_on(self, number, directory, warn):
         if self.refuses:
             raise CheckpointError("it cannot be read")
-        self.number, self.step, body = json.loads((directory / "record.json").read_text())
+        self.number, self.step, body = json.loads((directory / "progress.json").read_text())
         assert number == self.number
         self.body, self.kept = np.array(body), True
         return f"at step {self.step}"
@@ -63,28 +63,28 @@ class Stepping(VectorLearner):
 
     def __init__(self, rank):
         super().__init__(rank)
-        self.unfinished = Record()
+        self.unfinished = Progress()
         self.made = []
         self.stand = None  # round and step before which it waits to go on, and gives what it is asked for
 
     def train(self, number):
-        record, first = self.unfinished, 0
-        if record.body is not None and record.number == number:
-            first, self.body = record.step, record.body.copy()
+        progress, first = self.unfinished, 0
+        if progress.body is not None and progress.number == number:
+            first, self.body = progress.step, progress.body.copy()
         else:
-            record.body = None
+            progress.body = None
         for step in range(first, STEPS):
             if self.stand == (number, step):
                 self.held.set()
                 while not self.go.wait(0.002) and not self._stop.is_set():
-                    record.note(number, step, self.body)
+                    progress.note(number, step, self.body)
             if self._stop.is_set():
-                record.note(number, step, self.body)
+                progress.note(number, step, self.body)
                 self.body[:] = -1e9  # half-trained: must not last
                 raise Interrupted("between two minibatches")
             self.made.append((number, step))
             self.body = 0.98 * self.body + self.rank + step
-            record.note(number, step + 1, self.body)
+            progress.note(number, step + 1, self.body)
         return float(self.body.sum())
 
 
@@ -113,11 +113,11 @@ def folders(out, rank=0):
     return sorted(path.name for path in (out / f"rank-{rank}" / checkpoint.FOLDER).iterdir())
 
 
-def record(out, rank=0):
+def saved(out, rank=0):
     """Round and step of what a rank has written of an unfinished round."""
     found = checkpoint.unfinished(out / f"rank-{rank}" / checkpoint.FOLDER)
     try:
-        return None if found is None else json.loads((found / "learner" / "record.json").read_text())[:2]
+        return None if found is None else json.loads((found / "learner" / "progress.json").read_text())[:2]
     except FileNotFoundError:
         return None  # a newer one has just taken its place
 
@@ -132,7 +132,7 @@ async def test_a_stop_writes_how_far_each_peer_is_and_they_go_on_there_with_the_
         peer.stop()
     found = done(await running, "stopped")
     assert {one.completed_rounds for one in found.values()} == {2}
-    assert [record(tmp_path, rank) for rank in range(4)] == [[2, 1], [2, 2], [2, 3], [2, 4]]
+    assert [saved(tmp_path, rank) for rank in range(4)] == [[2, 1], [2, 2], [2, 3], [2, 4]]
     assert "round 3 is saved as far as it is trained: --resume goes on there" in ours.logs[0]
     assert folders(tmp_path) == ["round-00000001", "unfinished-00000002-00000001"]
     again = ring(resume=True)
@@ -186,7 +186,7 @@ async def test_the_checkpoint_of_the_round_before_is_written_first_although_none
     ours = ring(change=rare)
     ours.learners[0].stand = (2, 3)
     running = asyncio.create_task(ours.run())
-    await until(lambda: record(tmp_path) == [2, 3])
+    await until(lambda: saved(tmp_path) == [2, 3])
     assert "round-00000001" in folders(tmp_path)
     for peer in ours.peers.values():
         peer.stop()
@@ -222,8 +222,8 @@ DAMAGES = {
     "state is cut": ("state.json", lambda content: content[:-5]),
     "state is changed": ("state.json", lambda content: content.replace(b'"round": 2', b'"round": 3')),
     "state is missing": ("state.json", None),
-    "record is changed": ("learner/record.json", lambda content: content.replace(b"[2, 3", b"[2, 4")),
-    "record is missing": ("learner/record.json", None),
+    "progress is changed": ("learner/progress.json", lambda content: content.replace(b"[2, 3", b"[2, 4")),
+    "progress is missing": ("learner/progress.json", None),
     "another run's": ("state.json", "fingerprint"),
     "refused by the learner": ("state.json", lambda content: content),
 }
@@ -235,7 +235,7 @@ async def test_what_cannot_be_used_costs_a_warning_and_the_round_starts_over(rin
     ours = ring(**alone)
     ours.learners[0].stand = (2, 3)
     running = asyncio.create_task(ours.run())
-    await until(lambda: record(tmp_path) == [2, 3])
+    await until(lambda: saved(tmp_path) == [2, 3])
     ours.peers[0].stop()
     done(await running, "stopped")
     found = checkpoint.unfinished(tmp_path / "rank-0" / checkpoint.FOLDER)
@@ -259,7 +259,7 @@ async def test_what_cannot_be_used_costs_a_warning_and_the_round_starts_over(rin
     assert "resuming at round 3" in again.logs[0]
 
 
-async def test_a_record_of_another_round_is_passed_over(ring, whole, until, tmp_path):
+async def test_the_progress_of_another_round_is_passed_over(ring, whole, until, tmp_path):
     """One that was written after a checkpoint that is gone: the older one is of an earlier round."""
     done(await ring(seconds=None).run())
     before = checkpoint.latest(tmp_path / "rank-0" / checkpoint.FOLDER)

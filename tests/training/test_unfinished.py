@@ -124,7 +124,7 @@ def unfinished(learner: TorchLearner) -> UnfinishedRound:
 
 
 def calls(folder: Path) -> list[dict[str, Any]]:
-    """The records in a folder."""
+    """The calls in a folder."""
     found: list[dict[str, Any]] = json.loads((folder / "learner.json").read_text())["calls"]
     return found
 
@@ -188,7 +188,7 @@ def test_random_numbers_batch_statistics_and_augmentation_go_on_too(case: str, t
 
 
 def begun(folder: Path, **changes: Any) -> Path:
-    """The records of a first round of dfedmdc that ended in its second call, after three minibatches."""
+    """The progress of a first round of dfedmdc that ended in its second call, after three minibatches."""
     learner = built(**changes)
     unfinished(learner).keep()
     module, seen = learner.trainer.module, itertools.count()
@@ -234,7 +234,7 @@ def test_without_being_asked_nothing_is_kept_and_no_other_round_has_it(tmp_path:
     assert unfinished(ours).copied(1) is unfinished(ours).copied(2) is None
 
 
-def test_a_process_that_ends_before_it_trains_leaves_the_record_as_it_was(tmp_path: Path) -> None:
+def test_a_process_that_ends_before_it_trains_leaves_the_progress_as_it_was(tmp_path: Path) -> None:
     folder = begun(tmp_path / "first")
     ours = built()
     unfinished(ours).go_on(0, folder, no_warning)
@@ -262,14 +262,14 @@ def test_other_settings_or_another_beginning_train_the_round_from_its_start(tmp_
     assert moved.train(0) == same.train(0)
     assert torch.equal(moved.trainer.model.data, same.trainer.model.data)
     assert warned == [
-        f"the record of the unfinished round 1 does not fit from 'head' on (its {what} is another): that is trained "
+        f"the progress of the unfinished round 1 does not fit from 'head' on (its {what} is another): that is trained "
         "from its start"
         for what in ("number of minibatches", "beginning")
     ]
 
 
-@pytest.mark.parametrize("damage", ["cut", "no file", "other round", "no record"])
-def test_a_record_that_cannot_be_read_is_refused_and_changes_nothing(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut", "no file", "other round", "no call"])
+def test_progress_that_cannot_be_read_is_refused_and_changes_nothing(damage: str, tmp_path: Path) -> None:
     folder = begun(tmp_path / "stopped")
     described = json.loads((folder / "learner.json").read_text())
     if damage == "cut":
@@ -298,7 +298,7 @@ class Often(Algorithm):
             peer.fit(peer.model, epochs=1, lr=0.1, phase=f"epoch {epoch}")
 
 
-def test_of_very_many_calls_the_first_are_recorded(tmp_path: Path) -> None:
+def test_of_very_many_calls_the_first_are_kept(tmp_path: Path) -> None:
     whole, first, resumed = (built(Often) for _ in range(3))
     whole.train(0)
     unfinished(first).keep()
@@ -350,7 +350,7 @@ def test_an_algorithm_of_a_users_own_goes_on_where_it_says_so(tmp_path: Path) ->
     assert killed_at_every_minibatch(round_, tmp_path)[0] == whole
 
 
-def test_an_algorithm_of_a_users_own_that_says_nothing_is_not_recorded() -> None:
+def test_an_algorithm_of_a_users_own_that_says_nothing_is_not_kept() -> None:
     class Silent(OwnSteps):
         """Derives from one that says so."""
 

@@ -38,6 +38,7 @@ class Files:
     diverged = False
     kept = True
     released = -1
+    inside = ""
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner

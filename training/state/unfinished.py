@@ -1,11 +1,11 @@
-"""An unfinished round: the record of what its calls of `Trainer.fit` have done, by which a resumed round goes on.
+"""Progress of an unfinished round: what its calls of `Trainer.fit` have done, so that a resumed round goes on inside.
 
 A round's training is an algorithm's code around calls of `fit`. A resumed round runs that code again, from the state
-that the round began with. A call that had ended takes its end from the record and computes nothing; the one that was
+that the round began with. A call that had ended takes its end from the progress and computes nothing; the one that was
 under way goes on after its last whole minibatch. So the code around the calls need not know of it.
 
-A record is used only where the call begins with the bits, and with the hyperparameters, that the recorded one began
-with. Otherwise the call, and those after it, are computed.
+The progress of a call is used only where it begins with the bits, and with the hyperparameters, that it began with
+then. Otherwise the call, and those after it, are computed.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 MOST = 16
-"""Calls of a round that are recorded: each that has ended is a copy of the model in memory."""
+"""Calls of a round whose progress is kept: each that has ended is a copy of the model in memory."""
 
 Write = Callable[[Path], None]
-"""Writes a copy of the records into an existing, empty folder. Any thread may call it, whatever training does."""
+"""Writes a copy of the progress into an existing, empty folder. Any thread may call it, whatever training does."""
 
 Take = Callable[[Write], None]
-"""Called on the thread that trains with a copy of the records."""
+"""Called on the thread that trains with a copy of the progress."""
 
 
 @dataclass(frozen=True)
-class _Record:
-    """What a call has done so far.
+class _Call:
+    """The progress of a call.
 
     Attributes:
         plan: What the call was, and what it began with; equal where it is called again.
@@ -74,14 +74,14 @@ class _Record:
 
 
 class UnfinishedRound:
-    """The records of the calls in the present round.
+    """The progress of the calls in the present round.
 
     Args:
         trainer: Whose calls these are.
         generators: The random numbers that the task may draw.
 
     Attributes:
-        kept: Whether calls are recorded.
+        kept: Whether it is kept.
         earlier_seconds: Seconds for which earlier processes have trained the round.
     """
 
@@ -90,9 +90,9 @@ class UnfinishedRound:
         self.kept = False
         self.earlier_seconds = self._seconds = 0.0
         self._number, self._resumed = -1, False
-        self._records: dict[str, _Record] = {}
+        self._calls: dict[str, _Call] = {}
         # Of an earlier process, by the order of the calls; a call that is reached takes its own out.
-        self._left: dict[str, _Record] = {}
+        self._left: dict[str, _Call] = {}
         self._name, self._index = "", 0
         self._take: Take | None = None
         self._warn: Callable[[str], None] = lambda message: None
@@ -100,33 +100,33 @@ class UnfinishedRound:
     # From the peer.
 
     def keep(self) -> None:
-        """Record the calls from now on."""
+        """Keep the progress of rounds from now on."""
         self.kept = True
 
     def ask(self, take: Take | None) -> None:
         """Hand a copy to `take` when the present minibatch, or the training, is over. Any thread may call this.
 
         Args:
-            take: Gets the copy; it is not called where nothing was recorded. None to ask no more.
+            take: Gets the copy; it is not called where no call was made. None to ask no more.
         """
         self._take = take
 
     def copied(self, number: int) -> Write | None:
-        """A copy of the records as they are; None where none is of round `number`. Nothing trains meanwhile."""
-        records = self._records | self._left
+        """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
+        calls = self._calls | self._left
         return (
-            _Copy(number, self.earlier_seconds + self._seconds, records).save
-            if records and (number == self._number)
+            _Copy(number, self.earlier_seconds + self._seconds, calls).save
+            if calls and (number == self._number)
             else None
         )
 
     def go_on(self, number: int, directory: Path, warn: Callable[[str], None]) -> str:
-        """Have round `number` go on from a copy of its records.
+        """Have round `number` go on from a copy of its progress.
 
         Args:
             number: The round, which is trained next.
             directory: Where the copy is.
-            warn: Gets a sentence if a record turns out to be of no use.
+            warn: Gets a sentence if some of it turns out to be of no use.
 
         Returns:
             How far the round is, in words.
@@ -134,21 +134,21 @@ class UnfinishedRound:
         Raises:
             CheckpointError: The copy cannot be read, or is of another round.
         """
-        seconds, records = _read(number, directory)
+        seconds, calls = _read(number, directory)
         self.kept, self._warn = True, warn
         self._number, self._resumed = number, True
-        self._records, self._left = {}, records
+        self._calls, self._left = {}, calls
         self.earlier_seconds, self._seconds = seconds, 0.0
-        return ", ".join(record.words() for record in records.values())
+        return ", ".join(call.words() for call in calls.values())
 
     # From the learner.
 
     def begin(self, number: int) -> None:
-        """Begin round `number`; records of an earlier one are dropped."""
+        """Begin round `number`; the progress of an earlier one is dropped."""
         if self._resumed and number == self._number:
             self._resumed = False
             return
-        self._number, self._resumed, self._records, self._left = number, False, {}, {}
+        self._number, self._resumed, self._calls, self._left = number, False, {}, {}
         self.earlier_seconds = self._seconds = 0.0
 
     @contextmanager
@@ -185,7 +185,7 @@ class UnfinishedRound:
             minibatches: Where the minibatches are from.
 
         Raises:
-            Interrupted: Training was asked to stop; the place is recorded.
+            Interrupted: Training was asked to stop; the place is kept.
             TaskError: The data cannot be read or augmented.
         """
         trainer = self._trainer
@@ -193,19 +193,19 @@ class UnfinishedRound:
         changed = _Changed(trainer, stepped, gradient)
         steps, before = minibatches.steps(epochs), trainer.figures.gradients
         plan = {"phase": phase, "count": part.count, "steps": steps, **_settings(trainer), "began": changed.digest()}
-        record, position, done = self._recorded(key, plan), None, 0
-        if record is not None:
-            position, done = self._put(record, changed), record.done
-            if record.ended:
+        call, position, done = self._earlier(key, plan), None, 0
+        if call is not None:
+            position, done = self._put(call, changed), call.done
+            if call.ended:
                 minibatches.loss = position.loss
                 return
 
         def note(*, ended: bool = False) -> None:
-            if key not in self._records and len(self._records) >= MOST:
+            if key not in self._calls and len(self._calls) >= MOST:
                 return
             position = minibatches.position(done)
             state = self._generators.state()
-            self._records[key] = _Record(
+            self._calls[key] = _Call(
                 plan, done, ended,
                 {
                     **changed.tensors(), "losses": position.losses,
@@ -236,30 +236,30 @@ class UnfinishedRound:
         if take is not None and (copied := self.copied(self._number)) is not None:
             take(copied)
 
-    def _recorded(self, key: str, plan: Mapping[str, Any]) -> _Record | None:
-        """The record of a call, if an earlier process has left one that fits."""
-        record = self._left.pop(key, None)
-        if record is None:
+    def _earlier(self, key: str, plan: Mapping[str, Any]) -> _Call | None:
+        """The progress of a call, if an earlier process has left some that fits."""
+        call = self._left.pop(key, None)
+        if call is None:
             return None
-        if record.plan != plan:
+        if call.plan != plan:
             self._left = {}
-            other = next(name for name in plan if record.plan.get(name) != plan[name])
+            other = next(name for name in plan if call.plan.get(name) != plan[name])
             self._warn(
-                f"the record of the unfinished round {self._number + 1} does not fit from {record.plan['phase']!r} on "
+                f"the progress of the unfinished round {self._number + 1} does not fit from {call.plan['phase']!r} on "
                 f"(its {_WORDS.get(other, other)} is another): that is trained from its start"
             )
             return None
-        self._records[key] = record
-        return record
+        self._calls[key] = call
+        return call
 
-    def _put(self, record: _Record, changed: _Changed) -> Position:
+    def _put(self, call: _Call, changed: _Changed) -> Position:
         """Give everything the values that it had; returns the place in the minibatches."""
-        tensors, plain = record.tensors, record.plain
+        tensors, plain = call.tensors, call.plain
         changed.put(tensors)
         if plain["generators"] is not None:
             self._generators.put(GeneratorState(_under("generator/", tensors), plain["generators"]))
         self._trainer.computed(plain["gradients"])
-        return Position(record.done, tensors["losses"], tuple(plain["sizes"]), plain["loss"], plain["augmenting"])
+        return Position(call.done, tensors["losses"], tuple(plain["sizes"]), plain["loss"], plain["augmenting"])
 
 
 _WORDS = {"began": "beginning", "count": "number of parameters", "steps": "number of minibatches"}
@@ -325,11 +325,11 @@ def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """Records that no thread changes, to be written."""
+    """Progress that no thread changes, to be written."""
 
     number: int
     seconds: float
-    records: Mapping[str, _Record]
+    calls: Mapping[str, _Call]
 
     def save(self, directory: Path) -> None:
         """Write them into an existing, empty folder.
@@ -338,18 +338,18 @@ class _Copy:
             OSError: The folder cannot be written.
         """
         calls, tensors = [], {}
-        for index, (key, record) in enumerate(self.records.items()):
-            tensors |= {f"{index}/{name}": one for name, one in record.tensors.items()}
+        for index, (key, call) in enumerate(self.calls.items()):
+            tensors |= {f"{index}/{name}": one for name, one in call.tensors.items()}
             calls.append({
-                "key": key, "plan": record.plan, "done": record.done, "ended": record.ended, "plain": record.plain,
+                "key": key, "plan": call.plan, "done": call.done, "ended": call.ended, "plain": call.plain,
             })  # fmt: skip
         write_tensors(tensors, directory / TENSORS, {})
         described = {"format": _FORMAT, "round": self.number, "seconds": self.seconds, "calls": calls}
         (directory / REST).write_text(json.dumps(described) + "\n", encoding="utf-8")
 
 
-def _read(number: int, directory: Path) -> tuple[float, dict[str, _Record]]:
-    """The seconds and the records that `_Copy.save` has left.
+def _read(number: int, directory: Path) -> tuple[float, dict[str, _Call]]:
+    """The seconds and the calls that `_Copy.save` has left.
 
     Raises:
         CheckpointError: They cannot be read, or are of another round.
@@ -360,7 +360,7 @@ def _read(number: int, directory: Path) -> tuple[float, dict[str, _Record]]:
             raise ValueError(f"it is of round {described['round'] + 1} in format {described['format']}")
         tensors = load_file(directory / TENSORS)
         return float(described["seconds"]), {
-            call["key"]: _Record(
+            call["key"]: _Call(
                 dict(call["plan"]), int(call["done"]), bool(call["ended"]), _under(f"{index}/", tensors),
                 dict(call["plain"]),
             )
