@@ -227,6 +227,7 @@ async def _serve(
         background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
+    parts.followed.schedule = peer.core.schedule
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)
