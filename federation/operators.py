@@ -52,18 +52,18 @@ def write_operator(folder: Path) -> tuple[Path, str]:
     return write_key(folder / FILE, words, secret), operator_of(secret)
 
 
-def read_operator(path: Path, operators: tuple[str, ...]) -> bytes:
+def read_operator(path: Path, operators: tuple[str, ...] | None = None) -> bytes:
     """An operator's secret key.
 
     Args:
         path: Its file.
-        operators: The public keys of a federation's operators, of which it must be one.
+        operators: The public keys of a federation's operators, of which it must be one; None where unknown.
 
     Raises:
         ConfigurationError: It cannot be read, others can read its file, or it is no operator's.
     """
     secret = read_secret(path)
-    if operator_of(secret) not in operators:
+    if operators is not None and operator_of(secret) not in operators:
         listed = ", ".join(f"{one[:16]}…" for one in operators)
         raise ConfigurationError(
             f"--operator {str(path)!r}: its public key {operator_of(secret)[:16]}… is not among the federation's "
@@ -79,6 +79,22 @@ def check_operators(settings: MembershipSettings) -> tuple[str, ...]:
         ConfigurationError: One is no key, stands twice, or fewer are listed than must sign.
     """
     listed = settings.operators or []
+    check_keys(listed, settings.signers, "signers =", "the federation file lists")
+    return tuple(listed)
+
+
+def check_keys(listed: list[str], signers: int, name: str, where: str) -> None:
+    """Refuse public keys of operators that are none.
+
+    Args:
+        listed: The keys.
+        signers: How many of them must sign.
+        name: The name of that setting, for the error.
+        where: Where the keys stand, for the error.
+
+    Raises:
+        ConfigurationError: One is no key, stands twice, or fewer are listed than must sign.
+    """
     for number, key in enumerate(listed):
         if not _is_key(key):
             raise ConfigurationError(
@@ -89,12 +105,10 @@ def check_operators(settings: MembershipSettings) -> tuple[str, ...]:
             raise ConfigurationError(f"operators.{number} = {key!r} stands twice: list each operator once")
     if len(listed) > MOST_OPERATORS:
         raise ConfigurationError(f"operators: {len(listed)} keys, at most {MOST_OPERATORS}")
-    if settings.signers > len(listed) and (listed or settings.signers > 1):
+    if signers > len(listed) and (listed or signers > 1):
         raise ConfigurationError(
-            f"signers = {settings.signers}: the federation file lists {len(listed)} operators: list as many keys, or "
-            "ask for fewer signers"
+            f"{name} {signers}: {where} {len(listed)} operators: list as many keys, or ask for fewer signers"
         )
-    return tuple(listed)
 
 
 def _is_key(text: str) -> bool:

@@ -128,6 +128,15 @@ def size_of(name: str) -> int:
     return 1 + max(rank for edge in _read(name) for rank in edge)
 
 
+def edges_of(name: str) -> list[tuple[int, int]]:
+    """The edges of the graph of `file:PATH`, whatever ranks they join.
+
+    Raises:
+        TopologyError: If it cannot be read.
+    """
+    return _read(name)
+
+
 def _read(name: str) -> list[tuple[int, int]]:
     """The edges, at least one, none of which joins a rank to itself."""
     place = name.removeprefix(PREFIX)
