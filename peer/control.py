@@ -48,7 +48,7 @@ class ControlSocket:
     Only the user that runs the peer can connect. A peer never fails for the sake of its control socket.
 
     Args:
-        folder: The rank's, which no other running peer uses: a socket there is of a killed process.
+        folder: The rank's, which no other running peer uses: its socket, if one lies there, is a killed process's.
         handlers: By the name of the request; may change while the socket is open.
         warn: Called with a sentence if the folder can hold no socket.
     """
