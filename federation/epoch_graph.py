@@ -59,7 +59,7 @@ def built_graph(graph: EpochGraph, ranks: Sequence[int]) -> Topology | TimeVaryi
     if name == LISTED:
         places = {rank: place for place, rank in enumerate(ranks)}
         edges = [(places[one], places[other]) for one, other in graph.listed]
-        return build_listed(edges, len(ranks), weights=str(graph.settings.get("weights")))
+        return build_listed(edges, len(ranks), weights=str(graph.settings.get("weights", "metropolis")))
     if name not in TOPOLOGIES:  # a document must not name a file of this host
         raise UnknownName("topology", str(name), TOPOLOGIES, "an epoch")
     try:
