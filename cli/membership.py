@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def change_options(command: F) -> F:
     return command
 
 
-def ranks_option(words: str) -> Any:
+def ranks_option(words: str) -> Callable[[F], F]:
     """`--rank`, of the commands that take members out."""
     return click.option("--rank", "ranks", type=int, multiple=True, required=True, metavar="R", help=words)
 

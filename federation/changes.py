@@ -137,8 +137,8 @@ def next_epoch(there: Situation, change: Change, *, begins: int = 0) -> Epoch:
     # All know an epoch before its first round, if every peer runs so long.
     if begins > before.rounds or (change.rounds is None and begins >= before.rounds):
         raise ConfigurationError(
-            f"too late: a {change.word} that begins now is known to all in round {begins + 1}, and the run ends with "
-            f"round {before.rounds}{'' if change.rounds else ': dpeer extend it first'}"
+            f"too late: this {change.word} could begin with round {begins + 1}, and the run ends with round "
+            f"{before.rounds}{'' if change.rounds else ': dpeer extend it first'}"
         )
     ranks = sorted({*before.members, *change.join} - {*change.leave})
     graph = _next_graph(before, change, ranks)

@@ -124,7 +124,7 @@ def test_the_operators_are_replaced() -> None:
 def test_an_extension_is_possible_until_all_can_know_it_before_the_end() -> None:
     last = there(start(8, rounds=20), round=20 - 4 - 3)
     assert next_epoch(last, Change(rounds=40, word="extension")).rounds == 40
-    with pytest.raises(ConfigurationError, match="too late: a extension"):
+    with pytest.raises(ConfigurationError, match="too late: this extension could begin with round 22"):
         next_epoch(there(start(8, rounds=20), round=20 - 4 - 2), Change(rounds=40, word="extension"))
     with pytest.raises(ConfigurationError, match="the run ends with round 20: dpeer extend it first"):
         next_epoch(last, leaves(0))
