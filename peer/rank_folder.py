@@ -108,11 +108,8 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
-<<<<<<< HEAD
         inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
-=======
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
->>>>>>> main
     """
 
     def __init__(
