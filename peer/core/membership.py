@@ -48,6 +48,7 @@ class Neighbor:
             round and reached this peer's current one; else empty.
         overdue_in: That round.
         replaced: How often it has connected anew although its earlier connection was there.
+        version: The version of the protocol that both ends of its link speak; 0 before the handshake.
     """
 
     rank: int
@@ -66,6 +67,7 @@ class Neighbor:
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
+    version: int = 0
 
     @property
     def away(self) -> bool:
