@@ -70,6 +70,11 @@ class RoundClock:
         self.quorum = rounds if self._any else self.find_quorum()
 
     @property
+    def anyone(self) -> bool:
+        """Whether every peer by itself is a quorum."""
+        return self._any
+
+    @property
     def bound(self) -> int:
         """The most rounds that another rank may have completed: all, or, where epochs add some, any number."""
         return _MOST if self.lenient else self.rounds
