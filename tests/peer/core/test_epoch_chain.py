@@ -463,18 +463,6 @@ def skips_the_old_quorum(patch):
     patch.setattr(EpochChain, "agreed", lambda self, epoch: agreed(self, epoch.model_copy(update={"forced": True})))
 
 
-def accepts_before_it_is_on_disk(patch):
-    consider = EpochChain.consider
-
-    def hasty(self):
-        record = consider(self)
-        if record is not None:
-            self.kept(record)
-        return record
-
-    patch.setattr(EpochChain, "consider", hasty)
-
-
 def takes_late_epochs(patch):
     following = EpochChain._next
 
@@ -488,7 +476,7 @@ def takes_late_epochs(patch):
     patch.setattr(EpochChain, "_next", late)
 
 
-MUTATIONS = {begins_without_a_quorum: 0, accepts_before_it_is_on_disk: 0, takes_late_epochs: 0, skips_the_old_quorum: 0}
+MUTATIONS = {begins_without_a_quorum: 8, takes_late_epochs: 0, skips_the_old_quorum: 0}
 """Mutations, and the seed that found each when this was written, which is played first."""
 
 
