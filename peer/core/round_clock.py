@@ -203,7 +203,8 @@ class RoundClock:
 
 def _newer(rounds: np.ndarray, revisions: np.ndarray, before: np.ndarray, revisions_before: np.ndarray) -> np.ndarray:
     """Where an entry is newer than the one before."""
-    return (rounds > before) | ((rounds == before) & (revisions > revisions_before))
+    found: np.ndarray = (rounds > before) | ((rounds == before) & (revisions > revisions_before))
+    return found
 
 
 def _fitted(table: bytes, length: int) -> bytes:
