@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from dpeer.peer.learner import SaveCopy, UnfinishedRound
 from dpeer.peer.rank_folder import RankFolder
@@ -74,9 +75,14 @@ class UnfinishedWriter:
         """The copy that the training gives at its next minibatch; None if it is over before."""
         loop = asyncio.get_running_loop()
         copied: asyncio.Future[SaveCopy] = loop.create_future()
-        self._progress.ask(lambda copy: loop.call_soon_threadsafe(copied.set_result, copy) and None)
-        ended = asyncio.create_task(over.wait())
-        await asyncio.wait({copied, ended}, return_when=asyncio.FIRST_COMPLETED)
+
+        def take(copy: SaveCopy) -> None:
+            loop.call_soon_threadsafe(copied.set_result, copy)
+
+        self._progress.ask(take)
+        ended = asyncio.ensure_future(over.wait())
+        awaited: set[asyncio.Future[Any]] = {copied, ended}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         return copied.result() if copied.done() else None
 

@@ -129,21 +129,19 @@ class Minibatches:
             return math.ceil(h.local_steps * epochs / h.body_epochs)
         return epochs * self._an_epoch
 
-    def of(self, number: int, phase: Phase, epochs: int, begin: Position | None = None) -> Iterator[Batch]:
+    def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
         The inputs are augmented where the task says how.
-
-        Args:
-            number: The round.
-            phase: What is trained.
-            epochs: Passes over the data.
-            begin: The place to begin at, as `position` gave it in a call like this one; None for the start.
 
         Raises:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
+        return self.after(None, number, phase, epochs)
+
+    def after(self, begin: Position | None, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+        """The minibatches of `of` that come after a position in a call like this one; None for all."""
         self._noted = deque(maxlen=self._an_epoch)
         first = 0 if begin is None else begin.step
         if begin is not None:

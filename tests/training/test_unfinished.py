@@ -59,7 +59,7 @@ class Killing:
                 self.ask(learner)
             return real(batch)
 
-        learner.trainer.outputs = outputs  # type: ignore[method-assign]
+        learner.trainer.outputs = outputs
 
     def advanced(self) -> bool:
         """Whether the last folder has more minibatches than the one before."""

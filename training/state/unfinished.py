@@ -219,7 +219,7 @@ class UnfinishedRound:
             )  # fmt: skip
 
         try:
-            for batch in minibatches.of(trainer.number, phase, epochs, position):
+            for batch in minibatches.after(position, trainer.number, phase, epochs):
                 yield batch
                 done += 1
                 if self._take is not None:
@@ -337,7 +337,8 @@ class _Copy:
         Raises:
             OSError: The folder cannot be written.
         """
-        calls, tensors = [], {}
+        calls: list[dict[str, Any]] = []
+        tensors: dict[str, Tensor] = {}
         for index, (key, call) in enumerate(self.calls.items()):
             tensors |= {f"{index}/{name}": one for name, one in call.tensors.items()}
             calls.append({
