@@ -142,8 +142,10 @@ class Peer:
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
 
-        outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
+        outbox, members = self.core.exchange.outbox, self.core.members
+        self._files = files or RankFolder(
+            config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
+        )
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -160,6 +162,7 @@ class Peer:
         try:
             self._start = await self._worker.run(self._files.take_up)
             self.saver.begin(self._start)
+            self.core.entry.incarnation = self._files.incarnation
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
