@@ -130,9 +130,12 @@ class Gossip:
             bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
             refused |= judged
         if bodies:
-            kept = self._kept(keep)
-            self._add(bodies, {**weigh(bodies), **own}, distances)
-            kept()
+            put_back = self._kept(keep)
+            if own and len(bodies) <= 2 * self._guard.robust.trim:
+                self._add({}, {self._rank: 1.0}, distances)
+            else:
+                self._add(bodies, {**weigh(bodies), **own}, distances)
+            put_back()
         self.codec.mixed(bodies)
         self._released = None
         return refused
