@@ -151,7 +151,7 @@ class Entry:
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):
             return now  # the round is over, or an earlier one than that of which the bodies are needed
         if number + 1 == self._schedule.rounds:
-            return math.inf  # there is no later round, and no neighbor that is held up
+            return math.inf  # no later round can be entered, and no neighbor is held up
         return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
 
     def collect(self) -> None:
@@ -174,6 +174,11 @@ class Entry:
         new = [rank for rank in found if rank not in self._asked]
         self._asked.update(new)
         return new
+
+    @property
+    def lacks_a_body(self) -> bool:
+        """Whether this peer sits rounds out, and has found no body to adopt."""
+        return self.since is not None and self._adopts and not self.has_adopted
 
     def adopt(self) -> None:
         """Note that this peer's body is the mean of its neighbors'."""

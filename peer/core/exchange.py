@@ -170,15 +170,17 @@ class Exchange:
     def over(self, number: int) -> bool:
         """Whether all neighbors have completed all rounds, and none has a body left that this peer can use.
 
-        A returner can use the bodies of those alone that are still there.
+        Those that are still there have the last ones, which this peer can adopt, and wait for it once it says so.
         """
         every = self._members.all()
         if not every or any(one.current_round < self.schedule.rounds for one in every):
             return False
         if any(self.inbox.has(one.rank, number) for one in every):
             return False
-        left = [one for one in every if self.entry.since is None or self._members.is_there(one.rank)]
-        return not any(self.schedule.fits(number, one.rank, one.current_round) for one in left)
+        if any(self._members.is_there(one.rank) for one in every):
+            return False
+        returns = self.entry.since is not None
+        return returns or not any(self.schedule.fits(number, one.rank, one.current_round) for one in every)
 
     def _heartbeat(self, link: Link) -> wire.Heartbeat:
         return wire.Heartbeat(

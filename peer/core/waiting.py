@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import Isolated, PeersMissing, Refused
+from dpeer.exceptions import Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
@@ -22,6 +22,8 @@ _SOON = 0.001
 NO_QUORUM = "cut off from a quorum (more than half of all ranks, see --quorum)"
 NO_NEIGHBOR = "cut off from all neighbors"
 """Why a round may not begin."""
+
+_WITHOUT_IT = "all neighbors have completed the run without this peer"
 
 _MOST_PAUSES = 100
 
@@ -320,6 +322,9 @@ class Waiting:
         if now >= self._collected_at:
             self._wait = None
             bodies = self._exchange.inbox.take(wait.number, self._exchange.schedule.at(wait.number).in_neighbors)
+            last = wait.number + 1 == self._config.rounds
+            if last and not bodies and self._entry.lacks_a_body:
+                return [Fail(LeftBehind(_WITHOUT_IT))]
             return [Deliver(wait.number, bodies)]
         waited = now - max(self._news_at, wait.since)
         if not ranks and waited >= self._config.wait:
@@ -363,7 +368,7 @@ class Waiting:
         self._wait, self._exchange.paused = None, False
         self.pauses.add(wait.number, now - wait.since)
         if over:
-            return [Fail(Isolated("all neighbors have completed the run without this peer"))]
+            return [Fail(LeftBehind(_WITHOUT_IT))]
         if why is not None:
             return [Fail(Isolated(f"{why} for {now - self._news_at:.0f} s (--wait)"))]
         if wait.logged:
