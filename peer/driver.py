@@ -137,7 +137,7 @@ class Driver:
 
     def renew(self, incarnation: int) -> None:
         """Take an incarnation that is on disk."""
-        self._do(self.core.renew(incarnation, self._now()))
+        self._do(self.core.renew(incarnation, self.now()))
 
     def to_forget(self) -> list[int]:
         """The neighbors, by rank, that have come back since this was last asked."""
