@@ -16,6 +16,7 @@ from dpeer.exceptions import DpeerError, UnknownName
 _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
     "keygen": "Make a peer's keys, by which the others know it.",
+    "relay": "Join peers that can only dial out.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",

@@ -63,7 +63,7 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     Raises:
         ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
     """
-    listed = {rank: _keys(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
+    listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
     if not listed:
         return {}
     missing = [str(rank) for rank in range(size) if rank not in listed]
@@ -243,8 +243,13 @@ def keyrings(size: int) -> list[Keyring]:
     return [Keyring(secret, listed) for secret in secrets]
 
 
-def _keys(rank: int, given: str | list[str]) -> tuple[bytes, ...]:
-    texts = [given] if isinstance(given, str) else given
+def keys_of(rank: int | str, given: object) -> tuple[bytes, ...]:
+    """The keys that a federation file gives for a rank: one, or two while it changes.
+
+    Raises:
+        ConfigurationError: they are more, fewer or no keys.
+    """
+    texts = given if isinstance(given, list) else [given]
     if not 1 <= len(texts) <= 2:
         raise ConfigurationError(
             f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
@@ -252,9 +257,9 @@ def _keys(rank: int, given: str | list[str]) -> tuple[bytes, ...]:
     return tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
 
 
-def _key(text: str, where: str) -> bytes:
+def _key(text: object, where: str) -> bytes:
     try:
-        key = bytes.fromhex(text)
+        key = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES or not any(key):
