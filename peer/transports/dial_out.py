@@ -60,8 +60,10 @@ class DialOut:
             raise OSError(f"proxy {proxy}: {error}") from error
         try:
             await ask(connection, proxy, host, port)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, OSError) and error.errno:
+                raise OSError(f"proxy {proxy}: {os.strerror(error.errno)}") from error
             raise
         return connection
 

@@ -11,9 +11,9 @@ from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 from dpeer.peer.transports import TransportOptions, bulk, make_transport, schemes
 from dpeer.peer.transports.proxies import proxies
+from tests.peer.between import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
-from tests.peer.transports.ways import ProxyServer, Running, listed
 
 ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP, "bulk": TCP}
 PROXIED = "tcp://site.test:7700"

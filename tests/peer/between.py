@@ -36,10 +36,10 @@ class Running:
         log: Its lines.
     """
 
-    def __init__(self, keys, most=RelayLimits()):  # noqa: B008 - frozen
+    def __init__(self, keys, most=RelayLimits(), port=0):  # noqa: B008 - frozen
         self.log = Log()
         self.relay = Relay(keys, most, self.log.append)
-        host, self.port = self.relay.listen("127.0.0.1", 0)
+        host, self.port = self.relay.listen("127.0.0.1", port)
         self.place = f"{host}:{self.port}"
 
     async def __aenter__(self):
@@ -50,6 +50,15 @@ class Running:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+
+
+async def carry(source, target):
+    """Copy one way, until its end."""
+    with contextlib.suppress(ConnectionError):
+        while data := await source.read(2**16):
+            target.write(data)
+            await target.drain()
+    target.close()
 
 
 class ProxyServer:
@@ -90,7 +99,7 @@ class ProxyServer:
                 return
             self._writers.add(far[1])
             for source, target in ((reader, far[1]), (far[0], writer)):
-                self._tasks.add(asyncio.create_task(self._pass(source, target)))
+                self._tasks.add(asyncio.create_task(carry(source, target)))
 
     async def _open(self, host, port):
         self.asked.append(f"{host}:{port}")
@@ -140,10 +149,3 @@ class ProxyServer:
         far = await self._open(host, int.from_bytes(await reader.readexactly(2), "big"))
         writer.write(b"\x05" + (b"\x02" if far is None else b"\x00") + b"\x00\x01" + bytes(6))
         return far
-
-    async def _pass(self, source, target):
-        with contextlib.suppress(ConnectionError):
-            while data := await source.read(2**16):
-                target.write(data)
-                await target.drain()
-        target.close()
