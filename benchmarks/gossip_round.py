@@ -115,9 +115,9 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
     Options: `listen`, "tcp", "ipc" or a relay's address; `topology` and `degree`, of the graph from which the case's
-    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
-    `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
-    `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
+    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed;
+    `sleeps` and `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to
+    use keys; `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()

@@ -49,6 +49,28 @@ class Listed:
     name: str
 
 
+@dataclass(eq=False)
+class _Line:
+    """The connection on which a peer is called."""
+
+    connection: socket.socket
+    unanswered: int = 0  # pings
+
+    def tell(self, message: bytes) -> None:
+        """Send a few bytes; a peer that does not read is not called any more."""
+        try:
+            whole = self.connection.send(message) == len(message)
+        except OSError:  # BlockingIOError, too
+            whole = False
+        if not whole:
+            self.shut()
+
+    def shut(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
 @dataclass
 class _Key:
     """A listed key's state. What it may use lasts as long as the relay, however often the owner connects."""
@@ -57,7 +79,7 @@ class _Key:
     listed: Listed
     pace: Pace
     calls: Bucket
-    callable: socket.socket | None = None
+    line: _Line | None = None
     joints: int = 0
 
     def __str__(self) -> str:
@@ -137,8 +159,8 @@ class Relay:
         for key in [*self._keys]:
             if listed.get(key) != self._keys[key].listed:
                 gone = self._keys.pop(key)
-                if gone.callable is not None:
-                    _shut(gone.callable)
+                if gone.line is not None:
+                    gone.line.shut()
                 for pair, joint in self._joints.items():
                     if key in pair:
                         joint.end()
@@ -222,29 +244,31 @@ class Relay:
 
     async def _serve_callable(self, connection: socket.socket, one: _Key, host: str) -> None:
         await _answer(connection, TAKEN)
-        if one.callable is not None:
-            _tell(one.callable, handshake.replaced())
-            _shut(one.callable)
-        self._say(f"{one} {'is here again' if one.callable else 'is here'}, from {host}")
-        one.callable = connection
-        pinging = self._begin(self._ping(connection))
+        if one.line is not None:
+            one.line.tell(handshake.replaced())
+            one.line.shut()
+        self._say(f"{one} {'is here again' if one.line else 'is here'}, from {host}")
+        line = one.line = _Line(connection)
+        pinging = self._begin(self._ping(line))
         try:
-            while True:
+            while line.unanswered >= 0:
                 async with asyncio.timeout(handshake.SILENT):
                     if await receive(connection, 1) != PING:
                         break
+                line.unanswered -= 1
         except OSError:  # TimeoutError, too
             pass
         finally:
             pinging.cancel()
-            if one.callable is connection:
-                one.callable = None
+            if one.line is line:
+                one.line = None
                 self._say(f"{one} is gone")
 
-    async def _ping(self, connection: socket.socket) -> None:
+    async def _ping(self, line: _Line) -> None:
         while True:
             await asyncio.sleep(handshake.PING_EVERY)
-            _tell(connection, handshake.ping())
+            line.unanswered += 1
+            line.tell(handshake.ping())
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -252,12 +276,12 @@ class Relay:
         called = self._keys.get(other)
         if called is None or called is caller or called.listed.federation != caller.listed.federation:
             await _answer(connection, handshake.UNKNOWN_OTHER)
-        elif called.callable is None:
+        elif called.line is None:
             await _answer(connection, handshake.ABSENT)
         elif self._full(caller, called):
             await _answer(connection, handshake.TOO_MANY)
         else:
-            await self._call(connection, caller, called, called.callable)
+            await self._call(connection, caller, called, called.line)
 
     def _full(self, caller: _Key, called: _Key) -> bool:
         """Whether one of two keys has all connections that it may have; a newer one of both replaces theirs."""
@@ -265,11 +289,11 @@ class Relay:
         again = (caller.key, called.key) in self._joints
         return any(one.joints - again + waiting[one.key] + 1 >= self._most.connections for one in (caller, called))
 
-    async def _call(self, connection: socket.socket, caller: _Key, called: _Key, line: socket.socket) -> None:
+    async def _call(self, connection: socket.socket, caller: _Key, called: _Key, line: _Line) -> None:
         ticket = secrets.token_bytes(handshake.TICKET_BYTES)
         call = self._calls[ticket] = _Call(caller, called, self._loop.create_future())
         try:
-            _tell(line, handshake.call(ticket, caller.key))
+            line.tell(handshake.call(ticket, caller.key))
             async with asyncio.timeout(handshake.CALL_WITHIN):
                 await call.taken
         except TimeoutError:
@@ -289,6 +313,8 @@ class Relay:
     async def _join(self, near: socket.socket, far: socket.socket, caller: _Key, called: _Key) -> None:
         pair, began = (caller.key, called.key), self._loop.time()
         with contextlib.closing(far):
+            if any(self._keys.get(one.key) is not one for one in (caller, called)):
+                return  # not listed any more
             for end in (far, near):
                 await _answer(end, TAKEN)
             if pair in self._joints:
@@ -350,21 +376,6 @@ async def _answer(connection: socket.socket, code: bytes) -> None:
     with contextlib.suppress(OSError):  # it is gone, or takes not even this byte: TimeoutError
         async with asyncio.timeout(_ANSWER_WITHIN):
             await asyncio.get_running_loop().sock_sendall(connection, code)
-
-
-def _tell(connection: socket.socket, message: bytes) -> None:
-    """Send a few bytes to a peer that can be called; one that does not read is not called any more."""
-    try:
-        whole = connection.send(message) == len(message)
-    except OSError:  # BlockingIOError, too
-        whole = False
-    if not whole:
-        _shut(connection)
-
-
-def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _host(address: str) -> str:

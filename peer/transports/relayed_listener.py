@@ -8,13 +8,16 @@ import socket
 from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.limits import MOST_UNPROVED
 from dpeer.peer.relay.handshake import ANSWER_CALL, LISTEN, NEWS_BYTES, PING, REPLACED, SILENT, Call, news
 from dpeer.peer.transports.proxies import receive
 from dpeer.peer.transports.tunnels import LOOPBACK, RelayRefusedError, Tunnels
 
 _AGAIN, _SELDOM = 0.2, 10.0
 """Seconds after which a relay is tried again, at first and at most, where it has just failed."""
+
+
+_REST = 0.005
+"""Seconds after each message of the relay in which none is read: a hostile one must not keep the event loop busy."""
 
 
 class RelayedListener:
@@ -24,21 +27,24 @@ class RelayedListener:
         tunnels: Of the transport.
         address: The relay's.
         port: Where the transport listens on loopback.
+        most: Calls that may be connected at once; an honest relay has one connection of each caller.
         report: Called with the reason while the relay cannot be used, and with None when it can again.
     """
 
-    def __init__(self, tunnels: Tunnels, address: str, port: int, report: Callable[[str | None], None]) -> None:
-        self._tunnels, self._address, self._port, self._report = tunnels, address, port, report
+    def __init__(
+        self, tunnels: Tunnels, address: str, port: int, most: int, report: Callable[[str | None], None]
+    ) -> None:
+        self._tunnels, self._address, self._port, self._most, self._report = tunnels, address, port, most, report
         self._loop = asyncio.get_running_loop()
         self._troubled = False
-        self._taking: set[asyncio.Task[None]] = set()
+        self._taken: set[asyncio.Task[None]] = set()
         self._staying = self._loop.create_task(self._stay())
 
     async def close(self) -> None:
         """Take no more calls."""
-        for task in (self._staying, *self._taking):
+        for task in (self._staying, *self._taken):
             task.cancel()
-        await asyncio.gather(self._staying, *self._taking, return_exceptions=True)
+        await asyncio.gather(self._staying, *self._taken, return_exceptions=True)
 
     async def _stay(self) -> None:
         pause = _AGAIN
@@ -82,13 +88,14 @@ class RelayedListener:
                 raise OSError(f"relay {name}: {error.strerror or error}") from error
             if found == REPLACED:
                 raise RelayRefusedError(name, REPLACED)
-            if isinstance(found, Call) and len(self._taking) < MOST_UNPROVED:
+            if isinstance(found, Call) and len(self._taken) < self._most:
                 task = self._loop.create_task(self._take(found))
-                self._taking.add(task)
-                task.add_done_callback(self._taking.discard)
+                self._taken.add(task)
+                task.add_done_callback(self._taken.discard)
+            await asyncio.sleep(_REST)
 
     async def _take(self, call: Call) -> None:
-        """Take a call: the caller tries again if this fails."""
+        """Take a call, and stay until it ends: the caller tries again if this fails."""
         with contextlib.suppress(OSError):
             remote = await self._tunnels.claim(self._address, ANSWER_CALL, call.ticket)
             local = socket.socket()
@@ -100,4 +107,4 @@ class RelayedListener:
                 local.close()
                 remote.close()
                 raise
-            self._tunnels.join(local, remote)
+            await self._tunnels.join(local, remote)

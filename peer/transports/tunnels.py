@@ -55,7 +55,7 @@ class Tunnel:
         address: The port, as libzmq dials it.
     """
 
-    def __init__(self, remote: socket.socket, join: Callable[[socket.socket, socket.socket], None]) -> None:
+    def __init__(self, remote: socket.socket, join: Callable[[socket.socket, socket.socket], object]) -> None:
         self._remote: socket.socket | None = remote
         self._join = join
         self._loop = asyncio.get_running_loop()
@@ -172,12 +172,17 @@ class Tunnels:
             raise
         return connection
 
-    def join(self, local: socket.socket, remote: socket.socket) -> None:
-        """Copy between a connection of libzmq's and one that was dialled, until both are closed."""
+    def join(self, local: socket.socket, remote: socket.socket) -> asyncio.Future[None]:
+        """Copy between a connection of libzmq's and one that was dialled, until both are closed.
+
+        Returns:
+            What can be awaited for that, and cancelled without an effect on the joint.
+        """
         joint = Joint(local, remote)
         task = asyncio.create_task(joint.run())
         self._joints[task] = joint
         task.add_done_callback(lambda done: self._joints.pop(done, None))
+        return asyncio.shield(task)
 
     async def close(self, linger: float) -> None:
         """Copy what closed sockets have left behind, for at most `linger` seconds; then end every joint."""

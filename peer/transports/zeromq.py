@@ -16,7 +16,7 @@ from functools import partial
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.core.limits import CHUNK, Limits
+from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
 from dpeer.peer.transports.bulk import Bulk
@@ -115,7 +115,10 @@ class ZeroMQTransport:
         split(address)  # for its error
         bound = split(self._bind(endpoint(LOOPBACK, 0), bulk=False))
         assert bound is not None, "a port of loopback"
-        self._relayed = RelayedListener(self._tunnels, address, bound[1], lambda why: self.push(self, Relayed(why)))
+        most = 2 * len(self.keyring.owners) + MOST_UNPROVED
+        self._relayed = RelayedListener(
+            self._tunnels, address, bound[1], most, lambda why: self.push(self, Relayed(why))
+        )
         return address
 
     def _bind(self, address: str, *, bulk: bool) -> str:

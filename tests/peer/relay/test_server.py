@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay import handshake, limits
-from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, REPLACED, Prover
+from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, Prover
 from dpeer.peer.relay.limits import Pace, RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
@@ -303,3 +303,25 @@ async def test_a_port_in_use_is_refused(world):
     one = await world()
     with pytest.raises(AddressError, match=f"--listen: port {one.running.port} of 127.0.0.1 cannot be used"):
         Relay({}, RelayLimits(), print).listen("127.0.0.1", one.running.port)
+
+
+async def test_pings_that_were_not_asked_for_end_the_connection(world):
+    """Bytes that wait already would keep the event loop of a careless relay for ever."""
+    one = await world()
+    flooding = await one.listen(0)
+    with contextlib.suppress(ConnectionError):
+        await flooding.send(PING * 1_000_000)
+    await one.log.until("rank 0", "is gone")
+    await one.listen(2)
+
+
+async def test_a_call_of_a_key_that_has_been_taken_off_the_list_meanwhile_is_not_joined(world):
+    one = await world()
+    line = await one.listen(0)
+    near = await one.dial(1, 0)
+    found = await line.news()
+    one.relay.relist(listed({rank: (one.keys[rank],) for rank in (0, 2)}))
+    far = await one.connect()
+    await far.claim(one.secrets[0], ANSWER_CALL, found.ticket)
+    await asyncio.gather(near.ended(), far.ended())
+    assert not one.log.has("joined")
