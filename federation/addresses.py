@@ -66,7 +66,7 @@ def _check_relay(network: NetworkPart, rank: int, address: str) -> None:
     key, own = f"rank.{rank}.address", network.rank[rank]
     if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
         raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, for example relay://relay.example:7790")
-    if own.key is None:
+    if all(one.key is None for one in network.rank.values()):
         raise AddressError(
             f"{key} = {address!r}: a relay joins those alone who prove a listed key: list the key of every rank in the "
             "federation file (dpeer keygen)"
@@ -181,6 +181,20 @@ def is_ipc(address: str, key: str) -> bool:
     if match and len(os.fsencode(match["path"])) > _LONGEST_PATH:
         raise AddressError(f"{key} = {address!r}: the path of a socket has at most {_LONGEST_PATH} bytes")
     return match is not None
+
+
+def check_address(address: str, key: str) -> None:
+    """Refuse an address that no peer could be dialled at.
+
+    Args:
+        address: The address.
+        key: What it is an address of, for the error.
+
+    Raises:
+        AddressError: It is none.
+    """
+    if not (is_ipc(address, key) or has_own_transport(address)):
+        _parse(address, key)
 
 
 def has_own_transport(address: str) -> bool:
