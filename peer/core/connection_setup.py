@@ -187,7 +187,7 @@ class ConnectionSetup:
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
-        self._note(neighbor, min(hello.next_round, self._config.rounds), hello.presence, now)
+        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now)
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)

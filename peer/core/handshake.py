@@ -10,6 +10,7 @@ from typing import Any
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wire import Hello, printable
 from dpeer.peer.learner import Learner
 
@@ -104,20 +105,20 @@ class Handshake:
         config: What must be equal on both sides.
         learner: Asked for manifest and digest.
         members: The neighbors, and which of them are there.
-        size: Number of peers in the federation.
+        round_clock: Knows how many ranks and rounds the federation has.
 
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
         start: The first round of this process; None before it is known.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
+    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
         self.apart: tuple[int, str] | None = None
         self.start: int | None = None
         self._config = config
         self._learner = learner
         self._members = members
-        self._size = size
+        self._round_clock = round_clock
 
     def hello(self, current_round: int, *, reply: bool, presence: bytes = b"") -> Hello:
         """This peer's hello while it works on round `current_round`."""
@@ -151,7 +152,7 @@ class Handshake:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
             ours = self.hello(current_round, reply=False)
-            problem = mismatch(ours, hello, self._config.rounds, self._config.names) or ""
+            problem = mismatch(ours, hello, self._round_clock.bound, self._config.names) or ""
         problem = printable(problem)
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
@@ -173,7 +174,7 @@ class Handshake:
         It does only before the first round, and only if the rank is one of the federation. Once neighbors train
         together, a peer that comes with other settings is turned away; strangers always are.
         """
-        one_of_us = dialled is not None or rank < self._size
+        one_of_us = dialled is not None or rank < len(self._round_clock)
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
         return one_of_us and not trains_with_us and bool(self._members.missing())
 

@@ -79,7 +79,7 @@ class Core:
         self.drops = DropCounter(self._log)
         self._config = config
         self.schedule = Schedule(topology, config.rank, config.rounds)
-        self.handshake = Handshake(config, learner, self.members, topology.size)
+        self.handshake = Handshake(config, learner, self.members, self.round_clock)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
         self.send_queues = SendQueues(chunk_bytes)
@@ -256,8 +256,8 @@ class Core:
 
     def linger(self, now: float) -> list[Effect]:
         """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
-        self.members.current_round = self._config.rounds
-        self.round_clock.reached(self._config.rank, self._config.rounds)
+        self.members.current_round = self.schedule.rounds
+        self.round_clock.reached(self._config.rank, self.schedule.rounds)
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self.waiting.linger(now)
         return self.look(now)
@@ -334,8 +334,8 @@ class Core:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
-                if not isinstance(message, wire.Goodbye) and message.round > self._config.rounds:
-                    raise ProtocolError("malformed", f"round {message.round} of {self._config.rounds}")
+                if not isinstance(message, wire.Goodbye) and message.round > self.round_clock.bound:
+                    raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
@@ -425,7 +425,7 @@ class Core:
         self.members.goodbye(neighbor, reason, now)
         self.reassembly.forget(neighbor.link)
         if reason == "done":
-            neighbor.current_round = max(neighbor.current_round, self._config.rounds)
+            neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             return
         grace = self._config.liveness.stop_grace
         why = {
