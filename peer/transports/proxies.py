@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined] # typeshed has it on macOS alone
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.hosts import is_literal
