@@ -6,13 +6,12 @@ import asyncio
 import ipaddress
 import re
 import socket
+import urllib.request
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment
-from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined] # typeshed has it on macOS alone
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.hosts import is_literal
@@ -64,7 +63,7 @@ class Proxies:
 
     def of(self, host: str) -> Proxy | None:
         """The proxy for a host; None for one that is dialled directly, as loopback always is."""
-        if self.proxy is None or _is_loopback(host) or (self.but and proxy_bypass_environment(host, {"no": self.but})):
+        if self.proxy is None or _is_loopback(host) or (self.but and _excepted(host, self.but)):
             return None
         return self.proxy
 
@@ -80,7 +79,7 @@ def proxies(given: str | None) -> Proxies:
     """
     if given is None:
         return NO_PROXIES
-    found: Mapping[str, str] = getproxies_environment()
+    found: Mapping[str, str] = urllib.request.getproxies_environment()
     but = found.get("no", "")
     if given != ENVIRONMENT:
         proxy = _parsed(given, f"proxy = {given.rpartition('@')[2]!r}")
@@ -109,6 +108,11 @@ def _parsed(url: str, where: str) -> Proxy:
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return Proxy("http" if kind == "http" else "socks5", host, port, user, password)
     raise AddressError(f"{where}: expected http://HOST:PORT or socks5://HOST:PORT")
+
+
+def _excepted(host: str, but: str) -> bool:
+    found = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined] # typeshed has it for macOS alone
+    return bool(found(host, {"no": but}))
 
 
 def _is_loopback(host: str) -> bool:
