@@ -208,7 +208,8 @@ REFUSED = {
         "--begin 9: all can know of a change from round 10 on: name that or a later one"
     ),
     "join run --rank 8 --out 8.epoch": (
-        "--out '8.epoch': name the first round of the change with --begin, late enough for all who sign; round 10 or later"
+        "--out '8.epoch': name the first round of the change with --begin, late enough for all who sign; round 10 "
+        "or later"
     ),
     "join run --rank 8 --begin 21 --operator k0/operator.secret": (
         "too late: this join could begin with round 21, and the run ends with round 20: dpeer extend it first"
