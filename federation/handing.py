@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from dpeer.federation.control import any_running, ask
-
 from dpeer.exceptions import ConfigurationError, ProtocolError
 from dpeer.federation.changes import Situation
+from dpeer.federation.control import any_running, ask
 from dpeer.federation.operators import read_operator
 from dpeer.peer.core.epoch import SignedEpoch, check_successor
 from dpeer.peer.core.limits import EPOCH_BYTES

@@ -19,7 +19,7 @@ from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import Transport
+from dpeer.peer.transport import RELAY, Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -57,21 +57,30 @@ class Outcome:
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
     """The neighbors that this rank dials, and their addresses.
 
-    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does.
+    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does. An address
+    behind a relay counts only where the other end has no direct one.
 
     Raises:
         AddressError: neither end of an edge has an address.
     """
     chosen = {}
     for neighbor in neighbors:
-        if neighbor in addresses and (rank < neighbor or rank not in addresses):
-            chosen[neighbor] = addresses[neighbor]
-        elif neighbor not in addresses and rank not in addresses:
+        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
+        if here == there == 0:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
-                "give one of them `address` in the federation file"
+                "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
+        if there > here or (there == here and rank < neighbor):
+            chosen[neighbor] = addresses[neighbor]
     return chosen
+
+
+def _directness(address: str | None) -> int:
+    """Of two ends the one with the higher number is dialled."""
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:
@@ -185,7 +194,7 @@ class Peer:
             await self._worker.write(self._files.begin)
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
-            elif self._start and self._start == self.config.rounds:
+            elif self._start and self._start == self._rounds:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
@@ -214,6 +223,11 @@ class Peer:
         """Where this peer is in its run, at this moment."""
         return take_snapshot(self.config, self.core, self.driver.now(), self._files, ended=self._ended)
 
+    @property
+    def _rounds(self) -> int:
+        """How many rounds this peer has to run, as far as is known."""
+        return self.core.schedule.rounds
+
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
@@ -230,12 +244,11 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
+            then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
             self._start,
-            self.config.rounds,
             self._learner,
             self.driver,
             self._worker,
@@ -273,17 +286,17 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        return "done" if self._files.completed == self.config.rounds else "stopped"
+        return "done" if self._files.completed == self._rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
-        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
+        self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
             self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
-        summary = self._files.concluded if self._start == self.config.rounds else {}
+        summary = self._files.concluded if self._start == self._rounds else {}
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
@@ -300,7 +313,7 @@ class Peer:
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:
-            rounds = f"{completed} of {self.config.rounds} rounds"
+            rounds = f"{completed} of {self._rounds} rounds"
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:

@@ -160,6 +160,9 @@ class Epoch(_Part):
         """The epoch with other fields, checked like a new one; pydantic's own would keep the old hash."""
         return Epoch(**{name: getattr(self, name) for name in Epoch.model_fields} | dict(update or {}))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epoch) and self.digest == other.digest
+
     def __hash__(self) -> int:
         return hash(self.digest)
 
