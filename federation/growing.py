@@ -156,12 +156,12 @@ class Growth:
         for planned in self._changes:
             await self._begun()
             try:
-                join = {rank: await self._enter(rank) for rank in planned.join}
+                entered = await asyncio.gather(*map(self._enter, planned.join))
             except DpeerError as error:
                 self._refused(planned, error)
                 continue
             change = Change(
-                join, (*planned.leave, *planned.evict), planned.extend,
+                dict(zip(planned.join, entered, strict=True)), (*planned.leave, *planned.evict), planned.extend,
                 graph={} if planned.topology is None else {"topology": planned.topology},
                 edges=tuple(_edge(one, other) for one, other in planned.edges), word=_word(planned),
             )  # fmt: skip

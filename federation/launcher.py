@@ -99,7 +99,7 @@ class Launcher:
             for rank in range(self._settings.size):
                 if self._stopping:
                     break
-                self._members.append(await self._start(context, rank))
+                self._members.append(await self._start(context, rank, self._keyrings[rank]))
             if self._stopping:
                 self._ask_all()  # those that were being started when it was asked for
             self._relays = [asyncio.create_task(self.relay(member)) for member in self._members]
@@ -141,16 +141,14 @@ class Launcher:
         """Whether every peer has met its neighbors, so that rounds have begun."""
         return self._connected >= {*range(self._settings.size)}
 
-    async def _start(
-        self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None = None
-    ) -> Member:
+    async def _start(self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None) -> Member:
         own = self._settings.of_rank(rank, joins=rank >= self._settings.size)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
-            str(current_folder()), keyring or self._keyrings[rank],
+            str(current_folder()), keyring,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
