@@ -141,7 +141,9 @@ class Launcher:
         """Whether every peer has met its neighbors, so that rounds have begun."""
         return self._connected >= {*range(self._settings.size)}
 
-    async def _start(self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None) -> Member:
+    async def _start(
+        self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None = None
+    ) -> Member:
         own = self._settings.of_rank(rank, joins=rank >= self._settings.size)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
