@@ -4,8 +4,9 @@
 
 A round of ditto, whose two calls of `Trainer.fit` make the most to keep, through `Learner.train`: without it, with
 progress kept (each call's beginning is hashed, its end is copied), and with a copy asked for in each minibatch. Then a
-copy by itself, of models of some sizes: the time for which training stands still, and that of the disk's thread.
-Everything is interleaved in one process with one torch thread; medians, and the ratio's median with its quartiles.
+copy by itself, of models of some sizes: what the training thread does for it, and what the disk's thread does beside.
+Everything is interleaved in one process with one torch thread. Times are the processor's, so that a busy machine and a
+slow disk do not count; medians, and the ratio's median with its quartiles.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.peer import checkpoint
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training.minibatches import Batch
 from dpeer.training.models.small import DigitsNet
 
 H = Hyperparameters(body_epochs=5)
@@ -69,8 +71,8 @@ def main() -> None:
         )
     for result in found["copies"]:
         print(
-            f"{result['parameters']:,} parameters: training stands still for {result['copy_ms']:.1f} ms, "
-            f"{result['megabytes']:.0f} MB are written in {result['write_ms']:.0f} ms beside it"
+            f"{result['parameters']:,} parameters: a copy takes {result['copy_ms']:.1f} ms of training, and "
+            f"{result['megabytes']:.0f} MB are written beside it in {result['write_ms']:.0f} ms"
         )
 
 
@@ -110,35 +112,33 @@ def _rounds(samples: int, repeats: int) -> dict[str, Any]:
 
 
 def _copies(parameters: int, repeats: int) -> dict[str, Any]:
-    """Copies in the second call of a round, which keep the end of the first, too."""
+    """Copies in the second call of a round, which keep the end of the first, too. Each call has one minibatch of 4."""
     learner = _learner(Wide(parameters), 4, Hyperparameters(body_epochs=1))
     unfinished = learner.trainer.unfinished
     assert unfinished is not None
     unfinished.keep()
-    learner.train(0)
-    stands, writes, size = [], [], 0
+    stands, writes, began, size = [], [], 0.0, 0
+    noting = learner.trainer.note
+
+    def note(loss: Tensor, batch: Batch) -> None:
+        """Ask in the last minibatch of two, when its step is made."""
+        nonlocal began
+        noting(loss, batch)
+        if learner.trainer.figures.gradients % 8 == 0:
+            unfinished.ask(take)
+            began = time.process_time()
+
+    def take(copy: Callable[[Path], None]) -> None:
+        nonlocal size
+        stands.append(time.process_time() - began)
+        writes.append(_seconds(partial(checkpoint.write_unfinished, folder, 0, {}, copy)))
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+    learner.trainer.note = note  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "checkpoint"
-        for number in range(1, repeats + 1):
-            began = time.perf_counter()
-
-            def take(copy: Callable[[Path], None], number: int = number, began: float = began) -> None:
-                nonlocal size
-                stands.append(time.perf_counter() - began)
-                writes.append(_seconds(partial(checkpoint.write_unfinished, folder, number, {}, copy)))
-                size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-            steps = 0
-
-            def ask(*_: object) -> None:
-                nonlocal steps, began
-                steps += 1
-                if steps == 2:  # of two calls of one minibatch each
-                    unfinished.ask(take)
-
-            hook = learner.trainer.module.register_forward_hook(ask)
+        for number in range(repeats):
             learner.train(number)
-            hook.remove()
     return {
         "parameters": learner.trainer.model.count, "copy_ms": 1000 * median(stands), "write_ms": 1000 * median(writes),
         "megabytes": size / 1e6,
@@ -146,9 +146,9 @@ def _copies(parameters: int, repeats: int) -> dict[str, Any]:
 
 
 def _seconds(job: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     job()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 if __name__ == "__main__":
