@@ -33,7 +33,7 @@ class Paused(TensorDataset):
             began = time.monotonic()
             time.sleep(self._due)
             self._due -= time.monotonic() - began
-        return super().__getitem__(index)
+        return tuple(tensor[index] for tensor in self.tensors)
 
 
 class Network(nn.Module):
@@ -46,7 +46,8 @@ class Network(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """One score for each class."""
-        return self.head(self.body(inputs))
+        scores: torch.Tensor = self.head(self.body(inputs))
+        return scores
 
 
 def table(rank: int, size: int, seed: int, pace: float = 0.0, slow: float = 1.0) -> Task:

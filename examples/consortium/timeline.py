@@ -130,7 +130,8 @@ def _figure(value: float | None) -> str:
 
 
 def _picture(night: Mapping[str, Any]) -> Iterator[str]:
-    sites, total = night["sites"], max(night["seconds"], 1.0)
+    sites: Sequence[Mapping[str, Any]] = night["sites"]
+    total: float = max(night["seconds"], 1.0)
     height = _LANE * len(sites) + 40
 
     def x(at: float) -> float:
