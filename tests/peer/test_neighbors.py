@@ -306,9 +306,9 @@ def test_a_relay_that_is_away_is_named_once_for_each_reason_and_once_when_it_is_
     table = ring()
     for trouble in ("it is silent", "it is silent", "it does not answer", None, None, "it is silent"):
         table.do(table.core.relayed(trouble, table.now))
-    reasons = [one.fields["reason"] for one in table.logged("relay-unreachable")]
+    reasons = [one.fields["reason"] for one in table.events("relay-unreachable")]
     assert reasons == ["it is silent", "it does not answer", "it is silent"]
-    assert len(table.logged("relay-back")) == 1
+    assert len(table.events("relay-back")) == 1
 
 
 TCP, RELAY = "tcp://host:1", "relay://host:1"
