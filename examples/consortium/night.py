@@ -7,7 +7,7 @@
 Sites are real `dpeer start` processes that can only dial out, in network namespaces where the machine has them (root
 and iproute2). One site is 20 times slower; one is cut off for three minutes; one loses its disk; a laptop is closed;
 the largest is killed in the last round. Nobody is at the keyboard but those who restart their own site. `timeline.json`
-and `timeline.html` in the folder tell the night; the exit code is 0 if every site came to the end.
+and `timeline.html` in the folder tell the night; the exit code is 0 if every site has its model at the end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Plan:
         slow: How many times slower one site is.
         dead_after: Silence after which rounds go on without a neighbor.
         cut, night: How long a line is cut, and a laptop closed.
-        limit: Of the whole night.
+        patience: How long a site that was restarted waits for its neighbors.
+        limit: Of the whole night, and how long sites wait for each other at the start.
+        cut_in, closed_in, lost_in, joins_in: The rounds.
     """
 
     rounds: int = 20
@@ -64,14 +66,18 @@ class Plan:
     dead_after: float = 15.0
     cut: float = 180.0
     night: float = 600.0
+    patience: float = 600.0
     limit: float = 4 * 3600.0
     cut_in: int = 3
     closed_in: int = 5
+    lost_in: int = 7
     joins_in: int = 8
-    lost_in: int = 10
 
 
-QUICK = Plan(pace=0.2, dead_after=5.0, cut=12.0, night=15.0, limit=1200.0)
+QUICK = Plan(pace=0.3, dead_after=5.0, cut=12.0, night=15.0, patience=30.0, limit=1200.0)
+
+LEFT = 3
+"""The exit code of a site that the others have left, or that found none; its model is kept."""
 
 
 @dataclass
@@ -312,10 +318,12 @@ class Night:
                 site.restart_at = None
                 resumes = (site.run / "checkpoint").is_dir()
                 self.tell(site.rank, "restarted", f"it is restarted{' with --resume' if resumes else ''}")
-                site.start(*(("--resume",) if resumes else ()))
+                patience = ("--wait", f"{self.plan.patience:g}")
+                site.start(*patience, *(("--resume",) if resumes else ()))
         elif (code := site.process.poll()) is not None:
             site.code = code
-            if code and site.restarts < RESTARTS:
+            left = code == LEFT and all(other.code == 0 for other in self.sites if other is not site)
+            if code and not left and site.restarts < RESTARTS:
                 site.restarts += 1
                 self.tell(site.rank, "ended", f"its process ended with {code}")
                 site.restart_at = self.now() + RESTART_AFTER
@@ -333,11 +341,12 @@ class Night:
     def report(self) -> dict[str, Any]:
         """The night, as `timeline.json` has it."""
         sites = [self._of_site(site) for site in self.sites]
-        done = sum(site["status"] == "done" for site in sites)
+        done, left = (sum(site["status"] == status for site in sites) for status in ("done", "left-behind"))
         return {
             "title": "A consortium in one night",
             "lines": self.lines.kind,
-            "summary": f"{done} of {len(sites)} sites came to the end, after {self.now():.0f} s",
+            "summary": f"{done} of {len(sites)} sites came to the end, {left} with the rounds until the others had "
+            f"left, after {self.now():.0f} s",
             "seconds": round(self.now(), 2),
             "plan": vars(self.plan),
             "sites": sites,
@@ -390,6 +399,7 @@ def main() -> int:
     missing = "as asked for" if arguments.no_namespaces else why_no_namespaces()
     if missing:
         print(f"no network namespaces ({missing}): lines are shaped in user space", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so remove what was made
     lines: Lines = (UserSpace if missing else Namespaces)(SITES + 1, arguments.delay, arguments.rate)
     try:
         night = Night(out, lines, plan, data, arguments.set, joins=arguments.join)
@@ -404,7 +414,7 @@ def main() -> int:
             f"{site['accuracy']}, local only {site['local']}, {site['verdict']}"
         )
     print(f"{report['summary']}; the timeline is in {out / 'timeline.html'}")
-    return 0 if all(site["status"] == "done" for site in report["sites"]) else 1
+    return 0 if all(site["status"] in ("done", "left-behind") for site in report["sites"]) else 1
 
 
 if __name__ == "__main__":
