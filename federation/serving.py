@@ -23,6 +23,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import held, naming, working_folder_kept
+from dpeer.federation.handing import answers
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -237,7 +238,7 @@ async def _serve(
         at_once=compare,
     )  # fmt: skip
     parts.followed.schedule = peer.core.schedule
-    requests |= peer.requests
+    requests |= answers(peer.requests, encrypted=keyring is not None)
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)
