@@ -39,8 +39,9 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
         names: As in `PeerConfig`.
     """
     them = f"rank {theirs.rank}"
-    if ours.protocol != theirs.protocol:
-        return f"protocol version: {ours.protocol} here, {theirs.protocol} at {them}: install the same dpeer on both"
+    if agreed(ours, theirs) is None:
+        older = "here" if ours.protocol < theirs.protocol else f"at {them}"
+        return f"protocol version: {_span(ours)} here, {_span(theirs)} at {them}: install a later dpeer {older}"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         here, there = ours.fingerprint.get(field, ABSENT), theirs.fingerprint.get(field, ABSENT)
@@ -62,9 +63,24 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     return None
 
 
+def agreed(ours: Hello, theirs: Hello) -> int | None:
+    """The version of the protocol for the link of two peers; None if they have none."""
+    newest = min(ours.protocol, theirs.protocol)
+    return newest if newest >= max(_oldest(ours), _oldest(theirs)) else None
+
+
+def _oldest(hello: Hello) -> int:
+    return hello.protocol if hello.oldest is None else hello.oldest
+
+
+def _span(hello: Hello) -> str:
+    oldest = _oldest(hello)
+    return str(hello.protocol) if oldest == hello.protocol else f"{oldest} to {hello.protocol}"
+
+
 def in_short(ours: Hello, theirs: Hello) -> str:
     """Difference of two peers that do not fit, for other neighbors: names that this peer has itself, no values."""
-    if ours.protocol != theirs.protocol:
+    if agreed(ours, theirs) is None:
         return "protocol version differs"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
@@ -125,6 +141,8 @@ class Handshake:
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
+            protocol=self._config.protocol.newest,
+            oldest=self._config.protocol.oldest,
             next_round=current_round,
             reply=reply,
             fingerprint=dict(self._config.fingerprint),
@@ -135,6 +153,10 @@ class Handshake:
             apart_because=apart_because,
             running=self.start is not None and current_round >= self.start + 2,
         )
+
+    def version(self, hello: Hello) -> int:
+        """The version of the protocol for the link on which a hello came that `judge` has let in."""
+        return min(self._config.protocol.newest, hello.protocol)
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
         """Let a neighbor in, or raise.

@@ -49,6 +49,7 @@ class Neighbor:
         overdue_in: That round.
         expected: Whether it is a neighbor already; else only of rounds to come.
         replaced: How often it has connected anew although its earlier connection was there.
+        version: The version of the protocol that both ends of its link speak; 0 before the handshake.
     """
 
     rank: int
@@ -68,6 +69,7 @@ class Neighbor:
     overdue_in: int = -1
     expected: bool = True
     replaced: int = 0
+    version: int = 0
 
     @property
     def away(self) -> bool:

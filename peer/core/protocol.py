@@ -90,6 +90,7 @@ class Core:
             self.members,
             self.send_queues,
             self.round_clock,
+            config.protocol,
             self._second_body,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
@@ -256,7 +257,8 @@ class Core:
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
+                frames = wire.encode(goodbye, neighbor.version, self._config.protocol)
+                self.send_queues[neighbor.link].goodbye = frames
         return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -303,7 +305,8 @@ class Core:
         if neighbor is None and self.drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now)
-        message = wire.decode(frames, self._limits)
+        version = None if neighbor is None else neighbor.version
+        message = wire.decode(frames, self._limits, version, self._config.protocol)
         match message:
             case wire.Chunk():
                 self._on_chunk(link, neighbor, message, now)
@@ -322,7 +325,7 @@ class Core:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
-                if not isinstance(message, wire.Goodbye) and message.round > self.round_clock.bound:
+                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.bound:
                     raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
@@ -343,7 +346,7 @@ class Core:
         now: float,
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
-        if not isinstance(message, wire.Goodbye):
+        if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now)
             neighbor.paused, neighbor.hops = False, 0
         match message:
