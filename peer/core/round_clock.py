@@ -1,5 +1,7 @@
 """Round clock: the presence table of rounds that each rank has completed, and the quorum; no wall time, no I/O.
 
+Before the first round the same table shows who has been there at all, so that all peers agree on the start.
+
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
 others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot
 make it wrong, and no timer enters it.
@@ -13,9 +15,12 @@ import numpy as np
 
 from dpeer.exceptions import ProtocolError
 
-Quorum = Literal["majority", "any"]
+Quorum = Literal["majority", "any"] | int
 
-_ENTRY = np.dtype("<u4")
+_ENTRY = np.dtype("<i4")
+
+_ABSENT = -1
+"""The entry of a rank that has never been there, as far as is known."""
 
 
 class RoundClock:
@@ -26,7 +31,7 @@ class RoundClock:
         size: How many ranks the federation has; all of them are members.
         rounds: How many rounds the run has.
         quorum: "majority": more than half of all ranks, or exactly half with the lowest rank that has not completed all
-            rounds. "any": every peer by itself is one.
+            rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
 
     Attributes:
         quorum: The most rounds that a quorum is known to have completed.
@@ -37,18 +42,49 @@ class RoundClock:
         """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
         self._rank = rank
         self.rounds = rounds
-        self._completed = np.zeros(size, _ENTRY)
+        self._completed = np.full(size, _ABSENT, _ENTRY)
         self._any = quorum == "any"
+        self._least = quorum if isinstance(quorum, int) else None
         self.quorum = rounds if self._any else self.find_quorum()
 
     @property
     def table(self) -> bytes:
-        """All entries by rank, as they travel: four bytes each, the lowest first."""
+        """All entries by rank, as they travel: signed, four bytes each, the lowest first."""
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
     def __getitem__(self, rank: int) -> int:
         """Rounds that the rank has completed, at least."""
-        return int(self._completed[rank])
+        return max(0, int(self._completed[rank]))
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self._completed)
+
+    @property
+    def there(self) -> list[int]:
+        """The ranks that have been there, whether they still are or not."""
+        return [int(rank) for rank in np.flatnonzero(self._completed > _ABSENT)]
+
+    @property
+    def absent(self) -> list[int]:
+        """The ranks that have never been there, as far as is known."""
+        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
+
+    @property
+    def needed(self) -> int:
+        """How many ranks must have been there before the first round begins."""
+        return self.size if self._least is None else self._least
+
+    @property
+    def assembled(self) -> bool:
+        """Whether enough ranks have been there for the first round."""
+        return self.silent or int((self._completed > _ABSENT).sum()) >= self.needed
+
+    @property
+    def started(self) -> bool:
+        """Whether the start is agreed: enough ranks have been there, or a rank has completed a round."""
+        return self.assembled or bool((self._completed > 0).any())
 
     def passed(self, number: int) -> bool:
         """Whether a quorum has completed round `number`."""
@@ -89,8 +125,8 @@ class RoundClock:
         if len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
-        if int(heard.max()) > self.rounds:
-            raise ProtocolError("malformed", f"presence: {heard.max()} rounds of {self.rounds}")
+        for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.rounds):
+            raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
         heard[self._rank] = self._completed[self._rank]
         return heard
 
@@ -100,7 +136,9 @@ class RoundClock:
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        completed = self._completed.tolist()
+        completed = np.maximum(self._completed, 0).tolist()
+        if self._least is not None:
+            return int(sorted(completed, reverse=True)[self._least - 1])
         best, half = sorted(completed, reverse=True), len(completed) // 2
         found = best[half]
         if len(completed) % 2 == 0:
