@@ -92,7 +92,7 @@ def test_who_has_been_there_spreads_with_the_table_and_stays():
     other.reached(2, 0)
     assert (one.there, one.absent) == ([0], [1, 2, 3])
     assert one.merge(other.table)
-    assert other.adds_to(table(0, 0, -1, -1))
+    assert one.adds_to(table(0, -1, -1, -1))
     assert (one.there, one[3], one.started) == ([0, 2], 0, False)
     assert not one.merge(table(-1, -1, -1, -1))
     one.merge(table(0, 0, 0, 0))
