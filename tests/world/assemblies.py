@@ -27,10 +27,9 @@ def generate_assembly(seed: int) -> Scenario:
     lasts = rng.choice((60.0, 600.0, 600.0, 2000.0))
     arrivals = [round(rng.uniform(0, lasts), 2) for _ in range(size)]
     quorum = rng.randint(size // 2 + 1, size) if rng.random() < 0.5 else "majority"
-    if isinstance(quorum, int) and rng.random() < 0.5:  # some never come, perhaps too many
-        for rank in (
-            rng.sample(range(size), rng.randint(1, size - quorum + (rng.random() < 0.2))) if quorum < size else ()
-        ):
+    if isinstance(quorum, int) and quorum < size and rng.random() < 0.5:
+        never = rng.randint(1, size - quorum + (rng.random() < 0.2))  # perhaps too many
+        for rank in rng.sample(range(size), never):
             arrivals[rank] = math.inf
     here = [rank for rank in range(size) if arrivals[rank] < math.inf]
     mistaken = ()
@@ -50,8 +49,9 @@ def generate_assembly(seed: int) -> Scenario:
         flushed=0.5,
     )
     return Scenario(
-        seed, topology, size, rounds, pace=rng.choice((1.0, 1.0, 20.0)), wait=8000.0, conditions=conditions, quorum=quorum, arrivals=tuple(arrivals),
-        mistaken=mistaken, faults=tuple(_faults(rng, size, arrivals, lasts, mistaken)),
+        seed, topology, size, rounds, wait=4000.0, conditions=conditions, quorum=quorum, arrivals=tuple(arrivals),
+        pace=rng.choice((1.0, 1.0, 20.0)), mistaken=mistaken,
+        faults=tuple(_faults(rng, size, arrivals, lasts, mistaken)),
     )  # fmt: skip
 
 

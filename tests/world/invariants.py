@@ -209,6 +209,8 @@ def at_the_end(world):
             if sender not in heard and _must_have_heard(world, rank, number, sender):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
     _began_in_time(world)
+    if scenario.mistaken:
+        world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
         and len(world.present) == scenario.size
