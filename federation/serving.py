@@ -28,7 +28,9 @@ from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, Outcome, Peer, Worker
+from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
+from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
@@ -145,11 +147,15 @@ async def serve(
             ExitStack() as leaving,
         ):
             worker = Worker(executor, disk)
-            config = await worker.run(resolve, settings, rank)
-            outcome = await _serve(
-                config, out, home, log, worker, leaving, listen=listen, meet=meet,
-                stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
-            )  # fmt: skip
+            requests: dict[str, Handler] = {
+                "status": lambda request: vars(Snapshot(rank, os.getpid(), "starting")),
+            }
+            async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
+                config = await worker.run(resolve, settings, rank)
+                outcome = await _serve(
+                    config, out, home, log, worker, leaving, requests, listen=listen, meet=meet,
+                    stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
+                )  # fmt: skip
             stopper.ended()
             return outcome
     except Exception as error:
@@ -170,6 +176,7 @@ async def _serve(
     log: PeerLog,
     worker: Worker,
     leaving: ExitStack,
+    requests: dict[str, Handler],
     *,
     listen: str | None,
     meet: Meet,
@@ -227,6 +234,7 @@ async def _serve(
         background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
+    requests |= peer.requests
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)

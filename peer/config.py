@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dpeer.peer.core.epoch import EpochSetup
 from dpeer.peer.core.round_clock import Quorum
 
 
@@ -80,6 +81,9 @@ class PeerConfig:
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses the others' rounds meanwhile; or a number of ranks, which are also enough to start.
     Without heartbeats no peer can be cut off: "any"."""
+
+    epochs: EpochSetup | None = None
+    """How the federation changes while it runs; None where no operator's key is listed, so that it never does."""
 
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""

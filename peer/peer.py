@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
@@ -17,6 +18,7 @@ from dpeer.peer.logs import PeerLog
 from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
+from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
@@ -136,6 +138,7 @@ class Peer:
         self._watch = watch or AlertMonitor()
         self._start = 0
         self._why = ""
+        self._ended = False
         self.core = Core(config, learner, topology, transport.chunk_bytes)
         self.driver = Driver(self.core, transport, self._log_event, config.linger)
 
@@ -200,6 +203,16 @@ class Peer:
             if early is not None:
                 await asyncio.gather(early, return_exceptions=True)
             await self.driver.close(leaving)
+            self._ended = True
+
+    @property
+    def requests(self) -> dict[str, Handler]:
+        """What the control socket of this peer answers, by the name of the request."""
+        return {"status": lambda request: asdict(self.snapshot())}
+
+    def snapshot(self) -> Snapshot:
+        """Where this peer is in its run, at this moment."""
+        return take_snapshot(self.config, self.core, self.driver.now(), self._files, ended=self._ended)
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
