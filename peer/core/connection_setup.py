@@ -153,7 +153,10 @@ class ConnectionSetup:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        hello = self._handshake.hello(self._members.current_round, reply=reply, presence=self._round_clock.table)
+        clock = self._round_clock
+        hello = self._handshake.hello(
+            self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there)
+        )
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
@@ -178,6 +181,9 @@ class ConnectionSetup:
         try:
             self._handshake.judge(hello, self._members.current_round, expected)
         except Refused as refusal:
+            if self._waiting.outlasts(hello, expected):
+                self._await_correction(rank if expected is None else expected, str(refusal))
+                raise ProtocolError("mismatch", str(refusal)) from refusal
             if not self._waiting.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
             self._handshake.part(hello, self._members.current_round, expected)
@@ -235,6 +241,17 @@ class ConnectionSetup:
                 neighbor=neighbor.rank, reason=trouble,
             )  # fmt: skip
         neighbor.trouble = trouble
+
+    def _await_correction(self, rank: int, problem: str) -> None:
+        """Wait on for a rank that cannot take part as it is: it ends by itself, and may come back corrected."""
+        if rank not in self._members or self._members[rank].trouble == problem:
+            return
+        self._members[rank].trouble = problem
+        self._log(
+            "warning", "other-settings",
+            f"rank {rank} cannot take part: {problem}; the start waits for it to come back corrected",
+            neighbor=rank, reason=problem,
+        )  # fmt: skip
 
     def _send_parting(self) -> None:
         """Tell the neighbors that are there that this peer is about to leave."""

@@ -126,18 +126,20 @@ class Handshake:
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
         start: The first round of this process; None before it is known.
+        waited: For how many seconds this process has waited for the start.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
         self.apart: tuple[int, str] | None = None
         self.start: int | None = None
+        self.waited = 0
         self._config = config
         self._learner = learner
         self._members = members
         self._round_clock = round_clock
 
-    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"") -> Hello:
-        """This peer's hello while it works on round `current_round`."""
+    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0) -> Hello:
+        """This peer's hello while it works on round `current_round` and `there` ranks have been there."""
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
@@ -151,6 +153,8 @@ class Handshake:
             presence=presence,
             apart_from=apart_from,
             apart_because=apart_because,
+            there=there,
+            waited=self.waited,
             running=self.start is not None and current_round >= self.start + 2,
         )
 

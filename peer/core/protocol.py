@@ -14,6 +14,7 @@ docs/design.md has a picture of a neighbor's states and the purpose of each mess
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,10 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, temporal_diameter
+
+_BATCH = 0.01
+"""Seconds for each neighbor between two messages that pass on who has come, before the first round: a hundred a second
+in all."""
 
 _LATE = 3
 """Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
@@ -109,6 +114,7 @@ class Core:
             self.handshake, self.round_clock, self.note, self._log, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
+        self._spread_at, self._spread_again = math.inf, 0.0
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
@@ -378,6 +384,17 @@ class Core:
         if news:
             self.waiting.news(now)
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
+            if not self.waiting.began and self._beat_at is not None:
+                self._spread_at = min(self._spread_at, max(now, self._spread_again))
+
+    def _spread(self, now: float) -> None:
+        """Pass on who has come, not with the next heartbeat only: the start waits for it on each hop."""
+        if now < self._spread_at:
+            return
+        ranks = [one.rank for one in self.members.all()]
+        self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
+        if not self.waiting.began:
+            self.exchange.send_heartbeats(ranks)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
@@ -460,6 +477,7 @@ class Core:
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
+        self._spread(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
@@ -471,12 +489,13 @@ class Core:
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self.waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
+        then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
         self._log(
             "warning", "neighbor-dead",
-            f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
+            f"rank {dead.rank} is {dead.why_away}: {then}; see whether its process, its host and the "
             "network are well (--dead-after says how long is too long)",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
