@@ -33,6 +33,7 @@ class Exchange:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
+        elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         hops: While this peer sits rounds out because it was left behind: how many hops it is from those who went on;
             its heartbeats carry it. 0 otherwise.
     """
@@ -58,6 +59,7 @@ class Exchange:
         self._round_clock = round_clock
         self._protocol = protocol
         self.paused = False
+        self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
         self.hops = 0
 
     # -- bodies go out -----------------------------------------------------------------------------------------
@@ -86,7 +88,11 @@ class Exchange:
         if payload is None:
             self.send_heartbeats(receivers)
             return
-        body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
+        clock = self._round_clock
+        body = wire.body(
+            self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
+            epoch=self.schedule.epoch(number),
+        )  # fmt: skip
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -150,7 +156,9 @@ class Exchange:
         return [
             rank
             for rank in self.schedule.at(number).in_neighbors
-            if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
+            if not self.inbox.has(rank, number)
+            and self._members.awaited(rank, number, now)
+            and not self.elsewhere(rank, number)
         ]
 
     def unsettled(self, number: int, now: float) -> list[int]:
@@ -173,7 +181,7 @@ class Exchange:
         return [
             one.rank
             for one in self._members.all()
-            if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
+            if one.expected and self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
     def behind(self, number: int) -> bool:
@@ -211,12 +219,11 @@ class Exchange:
 
     def over(self, number: int) -> bool:
         """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
-        if not self._members.all() or any(one.current_round < self.schedule.rounds for one in self._members.all()):
+        every = [one for one in self._members.all() if one.expected]
+        if not every or any(one.current_round < self.schedule.rounds for one in every):
             return False
-        bodies = any(self.inbox.has(one.rank, number) for one in self._members.all())
-        return not bodies and not any(
-            self.schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
-        )
+        bodies = any(self.inbox.has(one.rank, number) for one in every)
+        return not bodies and not any(self.schedule.fits(number, one.rank, one.current_round) for one in every)
 
     def heartbeat(self, link: Link) -> wire.Heartbeat:
         """The heartbeat for a link, at this moment."""
@@ -225,6 +232,7 @@ class Exchange:
             federation=self._federation,
             round=self._members.current_round,
             presence=self._round_clock.table,
+            epochs=self._round_clock.epochs,
             paused=self.paused,
             hops=self.hops,
             got=self._send_queues[link].got,

@@ -138,8 +138,11 @@ class Handshake:
         self._members = members
         self._round_clock = round_clock
 
-    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0) -> Hello:
-        """This peer's hello while it works on round `current_round` and `there` ranks have been there."""
+    def hello(
+        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
+        known: bytes = b"",
+    ) -> Hello:  # fmt: skip
+        """This peer's hello while it works on round `current_round`; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
@@ -151,6 +154,8 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
+            epochs=epochs,
+            known=known,
             apart_from=apart_from,
             apart_because=apart_because,
             there=there,

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import DIGEST_BYTES
 
 Quorum = Literal["majority", "any"] | int
 
@@ -25,9 +26,6 @@ _ENTRY = np.dtype("<i4")
 
 _ABSENT = -1
 """The entry of a rank that has never been there, as far as is known."""
-
-DIGEST_BYTES = 8
-"""Bytes of an epoch's hash in presence and in the header of a body: its first ones."""
 
 _MOST = 2**31 - 1
 

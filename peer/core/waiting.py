@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpeer.exceptions import Isolated, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
@@ -17,6 +17,9 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
 from dpeer.peer.core.wire import Hello
 from dpeer.results.units import duration
+
+if TYPE_CHECKING:
+    from dpeer.peer.core.epoch_follower import EpochFollower
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -109,6 +112,7 @@ class Waiting:
     Args:
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        epochs: How the membership changes; None where it never does.
 
     Attributes:
         met: The neighbors whose hello came, whatever the answer.
@@ -127,6 +131,7 @@ class Waiting:
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
+        epochs: EpochFollower | None = None,
     ) -> None:
         self.met: set[int] = set()
         self.left_behind = 0
@@ -136,6 +141,7 @@ class Waiting:
         self._handshake = handshake
         self._round_clock = round_clock
         self._slack = slack
+        self._epochs = epochs
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
@@ -149,6 +155,11 @@ class Waiting:
         self._give_up_at = math.inf
         self._running = False
         self._since: int | None = None
+
+    @property
+    def slack(self) -> int:
+        """How many rounds more than a quorum this peer may have completed when it begins another one."""
+        return self._slack if self._epochs is None else self._epochs.slack
 
     @property
     def assembling(self) -> bool:
@@ -262,9 +273,11 @@ class Waiting:
         """
         if not self._members.all():
             return None
-        if number > self._round_clock.quorum + self._slack:
+        if self._epochs is not None and (reason := self._epochs.holds(number)) is not None:
+            return reason
+        if number > self._round_clock.quorum + self.slack:
             return NO_QUORUM
-        near = [one.rank for one in self._members.all()]
+        near = [one.rank for one in self._members.all() if one.expected]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
@@ -359,7 +372,7 @@ class Waiting:
 
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
-        bodies = self._exchange.inbox.take(number, in_neighbors)
+        bodies = self._exchange.inbox.take(number, in_neighbors, self._exchange.schedule.epoch(number))
         if in_neighbors:
             self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
@@ -392,7 +405,7 @@ class Waiting:
                 if not self._comes_back(rank):
                     self._members.give_up(rank)
         agreed = self._round_clock.started or not every
-        if agreed and not self._members.missing():
+        if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
             self._wait, self.began = None, True
             self._exchange.send_heartbeats(every)  # neighbors may wait for this news
             return [Wake()]

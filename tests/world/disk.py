@@ -4,6 +4,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.core.epoch_chain import ChainRecord
+
 
 @dataclass
 class Saved:
@@ -25,11 +27,13 @@ class Disk:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
+        epochs: What is kept of the federation's epochs.
     """
 
     saved: Saved | None = None
     released: int = -1
     ledger: list[tuple[int, int]] = field(default_factory=list)
+    epochs: ChainRecord = field(default_factory=ChainRecord)
 
 
 class Files:
@@ -64,6 +68,12 @@ class Files:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
         return saved.next_round
+
+    def epochs(self):
+        return self._disk.epochs if self._config.resume else ChainRecord()
+
+    def keep_epochs(self, record):
+        self._disk.epochs = record
 
     def begin(self):
         if not self._config.resume:

@@ -103,6 +103,9 @@ class WorldLearner:
         self._own, self.releasing = self.body, number
         self.next = number + 1
 
+    def forget(self, ranks):
+        pass
+
     def finish(self, number):
         return None
 
