@@ -228,6 +228,13 @@ class NetworkSettings(Section):
         group=_HOST,
         strict=False,
     )
+    proxy: str | None = setting(
+        None,
+        "proxy to dial out through, but for hosts in no_proxy: http://HOST:PORT, socks5://HOST:PORT, or environment "
+        "(https_proxy or all_proxy; a password belongs there)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
     insecure: bool = setting(
         False,
         "without keys: allow connections from other hosts all the same, not encrypted and open to everybody",
@@ -288,7 +295,9 @@ class Addresses(Section):
 
     model_config = ConfigDict(frozen=False)
 
-    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
+    address: str | None = Field(
+        None, description="where its neighbors reach it, or the relay where they do; without one it only dials out"
+    )
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
     key: str | list[str] | None = Field(
         None, description="its public key (dpeer keygen); two while it changes from one to the other"

@@ -22,6 +22,7 @@ from dpeer.peer.transport import (
     Event,
     Link,
     Opened,
+    Relayed,
     Sent,
     Slower,
     Transport,
@@ -210,6 +211,8 @@ class Driver:
                 return self.core.turned_away(place, reason, times, now)
             case Endless(link, place):
                 return self.core.endless(link, place, now)
+            case Relayed(trouble):
+                return self.core.relayed(trouble, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""

@@ -21,7 +21,7 @@ from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import Transport
+from dpeer.peer.transport import RELAY, Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -60,21 +60,30 @@ class Outcome:
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
     """The neighbors that this rank dials, and their addresses.
 
-    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does.
+    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does. An address
+    behind a relay counts only where the other end has no direct one.
 
     Raises:
         AddressError: neither end of an edge has an address.
     """
     chosen = {}
     for neighbor in neighbors:
-        if neighbor in addresses and (rank < neighbor or rank not in addresses):
-            chosen[neighbor] = addresses[neighbor]
-        elif neighbor not in addresses and rank not in addresses:
+        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
+        if here == there == 0:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
-                "give one of them `address` in the federation file"
+                "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
+        if there > here or (there == here and rank < neighbor):
+            chosen[neighbor] = addresses[neighbor]
     return chosen
+
+
+def _directness(address: str | None) -> int:
+    """Of two ends the one with the higher number is dialled."""
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:

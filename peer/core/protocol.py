@@ -136,6 +136,7 @@ class Core:
             )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
+        self._relay_trouble: str | None = None
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
@@ -219,6 +220,17 @@ class Core:
                 "firewall lets this port through, or leave its `bulk` out of the federation file",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
+        return self.look(now)
+
+    def relayed(self, trouble: str | None, now: float) -> list[Effect]:
+        """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
+        if trouble != self._relay_trouble:
+            self._relay_trouble = trouble
+            if trouble is None:
+                self._log("info", "relay-back", "this peer is connected to its relay again")
+            else:
+                message = f"no neighbor reaches this peer by its relay: {trouble}; trying again"
+                self._log("warning", "relay-unreachable", message, reason=trouble)
         return self.look(now)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class Protocol:
     @cached_property
     def header(self) -> TypeAdapter[Any]:
         """Validates the fields of a message."""
-        return TypeAdapter(Annotated[Union[self.messages], Field(discriminator="kind")])  # noqa: UP007 - of a tuple
+        either: Any = Union[self.messages]  # noqa: UP007 - of a tuple
+        return TypeAdapter(Annotated[either, Field(discriminator="kind")])
 
     @cached_property
     def _since(self) -> Mapping[str, int]:

@@ -143,7 +143,7 @@ class World:
 
     def setup(self, life):
         """How the federation changes, as a peer knows it; None where it never does."""
-        return None
+        return
 
     @property
     def present(self):
