@@ -119,12 +119,13 @@ class Driver:
         self._do(self.core.look(self.now()))
         return found
 
-    def enter(self, number: int) -> set[int]:
-        """Begin round `number`, which nothing holds up; the ranks of which the learner has to forget what it keeps."""
+    def enter(self, number: int) -> None:
+        """Begin round `number`, which nothing holds up."""
         self._do(self.core.enter(number, self.now()))
-        found = set(self.core.forgotten)
-        self.core.forgotten.clear()
-        return found
+
+    def join(self, number: int) -> None:
+        """Begin with round `number`, the last one before this peer's entry."""
+        self.core.join(number)
 
     def hand(self, document: bytes) -> str | None:
         """Take a signed epoch from this peer's own user; why it is refused, None if it is taken."""
@@ -157,6 +158,20 @@ class Driver:
         """Round `number`'s bodies, once none of those that are not here is awaited any more; by rank."""
         found: Deliver = await self._until(lambda now: self.core.collect(number, now))
         return dict(found.bodies)
+
+    def adopted(self) -> None:
+        """This peer, which was left behind, has adopted its neighbors' bodies."""
+        self.core.entry.adopt()
+
+    def renew(self, incarnation: int) -> None:
+        """Take an incarnation that is on disk."""
+        self._do(self.core.renew(incarnation, self.now()))
+
+    def to_forget(self) -> list[int]:
+        """The neighbors, by rank, that have come back since this was last asked."""
+        found = sorted(self.core.forgotten)
+        self.core.forgotten.clear()
+        return found
 
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""

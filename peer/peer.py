@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, ConfigurationError, Interrupted, Isolated, PeersMissing
+from dpeer.exceptions import AddressError, ConfigurationError, Interrupted, Isolated, LeftBehind, PeersMissing
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
@@ -34,8 +34,8 @@ Ending = Literal["done", "left", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
 "left": with its rounds, because an epoch has made it no member any more.
-"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": with completed
-rounds, and its neighbors did not appear. "failed": by an error.
+"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
+did not appear again, or have completed the run without it. "failed": by an error.
 """
 
 
@@ -52,7 +52,7 @@ class Outcome:
     diverged: bool = False
     """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
     why: str = ""
-    """Why a peer that ended "isolated" did."""
+    """Why a peer that ended "isolated" or "left-behind" did."""
     concluded_before: bool = False
     """Whether the whole result was there before neighbors were met, verdict included: no round was left."""
 
@@ -156,8 +156,10 @@ class Peer:
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
 
-        outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
+        outbox, members = self.core.exchange.outbox, self.core.members
+        self._files = files or RankFolder(
+            config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
+        )
         self._files.rounds = lambda: self._rounds
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
@@ -177,6 +179,7 @@ class Peer:
                 self.core.epochs.take_up(await self._worker.run(self._files.epochs))
             self._start = await self._worker.run(self._files.take_up)
             self.saver.begin(self._start)
+            self.core.entry.incarnation = self._files.incarnation
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
@@ -205,7 +208,7 @@ class Peer:
                     early = asyncio.ensure_future(self._at_once(outcome))
             self.driver.open(self._to_dial(addresses), self._start)
             status = await self._until_stopped(self._run())
-            leaving = "done" if status == "left" else status
+            leaving = "done" if status == "left" else "isolated" if status == "left-behind" else status
             if early is not None:
                 await early
             if before or early is not None:
@@ -280,6 +283,7 @@ class Peer:
         if self.core.epochs is not None and (entry := self.core.epochs.entry) > self._start:
             self._start = entry
             self.saver.begin(entry)
+            self.driver.join(entry)
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -297,7 +301,9 @@ class Peer:
         )
         await self._background.during(self.driver.linger())
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "left", "stopped", "isolated"]:
+    async def _until_stopped(
+        self, run: Coroutine[Any, Any, None]
+    ) -> Literal["done", "left", "stopped", "isolated", "left-behind"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -318,6 +324,10 @@ class Peer:
             expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:
                 raise error
+        if isinstance(outcome, LeftBehind) and not stopped:
+            self._why = str(outcome)
+            self._log.warning("left-behind", message=f"ends, {self._why}: its model is kept", reason=self._why)
+            return "left-behind"
         if isinstance(outcome, Isolated) and not stopped:
             self._why = str(outcome)
             self._log.warning(

@@ -105,6 +105,7 @@ class ConnectionSetup:
     Args:
         round_clock: Its table travels in hellos.
         note: Takes in a neighbor's round and table, at a clock time, and the second part of the table.
+        renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
         epochs: How the membership changes; None where it never does.
@@ -125,6 +126,7 @@ class ConnectionSetup:
         handshake: Handshake,
         round_clock: RoundClock,
         note: Callable[[Neighbor, int, bytes, float, bytes], None],
+        renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
         epochs: EpochFollower | None = None,
@@ -140,6 +142,7 @@ class ConnectionSetup:
         self._handshake = handshake
         self._round_clock = round_clock
         self._note = note
+        self._renewed = renewed
         self._log = log
         self._drop = drop
         self._epochs = epochs
@@ -161,10 +164,13 @@ class ConnectionSetup:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        clock = self._round_clock
+        dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
+        to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
+        clock, entry = self._round_clock, self._exchange.entry
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
             epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
+            enters=entry.enters, incarnation=entry.incarnation, to=to,
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
 
@@ -211,9 +217,17 @@ class ConnectionSetup:
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
+        neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
+        self._renewed(neighbor, hello.incarnation)
         if self._handshake.apart and hello.reply:
             # It took part before this peer met one that it cannot train with: it is informed, and hears the goodbye.
             self._hello(link, reply=True)
+
+    def ask(self, rank: int, number: int) -> None:
+        """Ask a neighbor by a hello for round `number`'s body, which it has and does not know to be of use."""
+        neighbor = self._members[rank]
+        neighbor.asked = number
+        self._hello(neighbor.link, reply=False)
 
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
         """Train with a neighbor, which works on round `number`."""

@@ -16,6 +16,7 @@ class Saved:
     receivers: tuple[int, ...]
     released: list[bytes] | None
     lost: dict[int, str]
+    incarnations: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -28,12 +29,14 @@ class Disk:
         released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
         epochs: What is kept of the federation's epochs.
+        incarnation: The peer's.
     """
 
     saved: Saved | None = None
     released: int = -1
     ledger: list[tuple[int, int]] = field(default_factory=list)
     epochs: ChainRecord = field(default_factory=ChainRecord)
+    incarnation: int = 0
 
 
 class Files:
@@ -42,11 +45,12 @@ class Files:
     diverged = False
     kept = True
     released = -1
+    incarnation = 0
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
         self._completed = None
-        self.outbox = self.lost = None
+        self.outbox = self.lost = self.incarnations = None
         self.last = None
 
     @property
@@ -59,6 +63,7 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
+        self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -67,6 +72,7 @@ class Files:
         if saved.released is not None:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
+        self.incarnations.update(saved.incarnations)
         return saved.next_round
 
     def epochs(self):
@@ -82,6 +88,9 @@ class Files:
     def note_released(self, number):
         self._disk.released = number
 
+    def note_incarnation(self, incarnation):
+        self._disk.incarnation = self.incarnation = incarnation
+
     def complete(self, entry):
         number = entry["round"]
         frames = self.outbox.frames.get(number)
@@ -92,6 +101,7 @@ class Files:
             receivers=tuple(self.outbox.receivers.get(number, ())),
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
+            incarnations=dict(self.incarnations),
             entry=dict(entry),
         )
 

@@ -215,6 +215,10 @@ class EpochWorld(World):
         if life.rank in epoch.members and self.graphs_of(epoch).at(number, life.rank).active:
             self.sat_out.add((life.rank, number))
 
+    def adopts(self, life, number, ranks):
+        self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
+        self.adopted[life.rank, number] = ranks
+
     def _sent(self, source, target, frames):
         header = bytes(frames[0])
         if b"body" in header and header[:1] != b"\xc1":
