@@ -325,6 +325,17 @@ class EpochChain:
             return
         self._kept = self._line_from(record)
         self._say_accepted()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Go along with epochs of which this peer is no member yet: it has no round of them to run."""
+        while (pending := self.pending) is not None and not self.listed and self._rank not in pending.members:
+            self.current = pending
+
+    @property
+    def listed(self) -> bool:
+        """Whether this peer is a member in the present epoch, or was one."""
+        return self._rank in self.current.members or self.removed
 
     def _line_from(self, record: ChainRecord) -> _Line:
         epochs = [self.epoch(digest) for digest in record.line]
@@ -425,6 +436,7 @@ class EpochChain:
         self.entered = number - 1
         begun = [epoch for epoch in self.line if epoch.begins < number or self._removes(epoch, number)]
         self.current = begun[-1] if begun else self._first
+        self._watch()
         self._leave()
         self._clock.update()
 

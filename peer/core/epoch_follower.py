@@ -83,7 +83,7 @@ class EpochFollower:
     @property
     def joins(self) -> bool:
         """Whether this peer has never been a member, as far as is known."""
-        return not self.chain.removed and self._rank not in self.chain.current.members
+        return not self.chain.listed
 
     @property
     def entry(self) -> int:

@@ -149,6 +149,8 @@ class RoundClock:
 
     def reached(self, rank: int, number: int) -> bool:
         """Note that the rank itself reports `number` completed rounds; returns whether that is news."""
+        if self.lenient:
+            self.grow(rank + 1)
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpeer.exceptions import Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
@@ -390,9 +391,14 @@ class Waiting:
             case "linger":
                 return self._exchange.unfinished(wait.number, now)
 
+    def _bodies(self, number: int) -> dict[int, Received]:
+        """The bodies of a round that are here, all of its epoch."""
+        schedule = self._exchange.schedule
+        return self._exchange.inbox.take(number, schedule.at(number).in_neighbors, schedule.epoch(number))
+
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
-        bodies = self._exchange.inbox.take(number, in_neighbors, self._exchange.schedule.epoch(number))
+        bodies = self._bodies(number)
         if in_neighbors:
             self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
@@ -416,7 +422,7 @@ class Waiting:
         self._collected_at = self._entry.over_at(wait.number, bool(ranks), wait.since, now)
         if now >= self._collected_at:
             self._wait = None
-            bodies = self._exchange.inbox.take(wait.number, self._exchange.schedule.at(wait.number).in_neighbors)
+            bodies = self._bodies(wait.number)
             last = wait.number + 1 == self._exchange.schedule.rounds
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import random
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
@@ -19,9 +20,10 @@ from dpeer.peer.core.epoch import (
     operator_of,
     successor,
 )
-from dpeer.simulation.network import later
+from dpeer.simulation.network import Conditions, later
 from dpeer.topology import Renamed, temporal_diameter
-from tests.world.scenario import graphs
+from tests.world.faults import Fault
+from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
 from tests.world.world import World
 
 SECRET = bytes(range(32))
@@ -96,6 +98,9 @@ class EpochWorld(World):
         """The graphs of an epoch, by rank."""
         whole = graphs(self.scenario.topology, len(epoch.members), self.scenario.participation)
         return Renamed(whole, epoch.ranks)
+
+    def listed(self, rank):
+        return {other: at for other, at in self.addresses.items() if other < self.first_size or other == rank}
 
     def setup(self, life):
         return EpochSetup(self.first, self.graphs_of)
@@ -307,3 +312,92 @@ def is_quorum(members, ranks):
     """Independent of dpeer.peer.core.round_clock."""
     there = len(set(members) & set(ranks))
     return 2 * there > len(members) or (2 * there == len(members) and min(members) in ranks)
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+def generate_epochs(seed: int) -> tuple[Scenario, tuple[Change, ...]]:
+    """The scenario of a seed, and its changes."""
+    rng = random.Random(f"epochs {seed}")
+    size, rounds, pace = rng.randint(3, 7), rng.randint(20, 40), rng.choice((0.5, 1.0, 2.0))
+    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
+    try:
+        for more in range(-2, 4):
+            graphs(topology, max(size + more, 2), 1.0)
+    except TopologyError:  # not of every size
+        topology = "ring"
+    conditions = Conditions(
+        latency=(0.001, rng.choice((0.002, 0.1))),
+        capacity=rng.choice((2, 16)),
+        chunk_bytes=rng.choice((None, 16)),
+        redial=(0.1, 1.0),
+        notice=(0.0, 0.5),
+        listener_told=0.5,
+        flushed=0.5,
+    )
+    changes, faults = [], []
+    at = rng.uniform(1, 6)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        kind = rng.random()
+        changes.append(
+            Change(
+                round(at, 2), rng.randrange(size),
+                join=rng.choice((0, 1, 1, 2)) if kind < 0.7 else 0,
+                leave=tuple(sorted(rng.sample(range(size), rng.choice((0, 1, 1, 2))))) if kind > 0.3 else (),
+                more=rng.choice((0, 0, 5)),
+                later=rng.choice((0, 0, 0, 2)),
+                starts=rng.choice((0.1, 0.5, 0.5, 5.0)),
+            )
+        )  # fmt: skip
+        at += rng.uniform(4, 14) * pace
+    if rng.random() < 0.6:
+        faults = _faults(rng, size, changes)
+        if rng.random() < 0.3:
+            twin = replace(changes[0], to=rng.randrange(size), at=changes[0].at + rng.choice((0.0, 0.01, 2.0, 8.0)))
+            changes.append(replace(twin, join=0, leave=(rng.randrange(size),), blind=True))
+        if rng.random() < 0.15:
+            changes[0] = replace(changes[0], starts=math.inf)
+    scenario = Scenario(
+        seed, topology, size, rounds, pace=pace, wait=200.0, conditions=conditions, faults=tuple(faults)
+    )  # fmt: skip
+    return scenario, tuple(changes)
+
+
+def _faults(rng, size, changes):
+    """Faults at about the time at which an epoch spreads."""
+    faults = []
+    for change in changes:
+        at, lasts = max(0.0, change.at + rng.uniform(-3, 3)), rng.choice((1.0, 4.0, 12.0, 30.0, 60.0))
+        some = tuple(sorted(rng.sample(range(size), rng.randint(1, max(1, size - 1)))))
+        match rng.choice(("part", "part", "stall", "crash", "power", "stop", "cut", "freeze")):
+            case "part":
+                faults.append(Fault("part", some, round(at, 2), lasts))
+            case "stall":
+                pairs = [(one, other) for one in some for other in range(size) if other not in some]
+                faults += [Fault("stall", pair, round(at, 2), lasts) for pair in pairs]
+            case "cut" if size > 2:
+                faults.append(Fault("cut", tuple(rng.sample(range(size), 2)), round(at, 2), lasts))
+            case what:
+                faults.append(Fault(what, some[:1], round(at, 2), lasts))
+    return faults
+
+
+def why_epochs(seed):
+    """The first violation in the schedule of a seed; None if all invariants hold."""
+    scenario, changes = generate_epochs(seed)
+    return play(scenario, changes)
+
+
+def play(scenario, changes):
+    """The first violation; None if all invariants hold."""
+    world = EpochWorld(scenario, changes)
+    try:
+        world.run()
+        if not scenario.faults:
+            world.without_faults()
+            if world.violations:
+                return world.violations[0]
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None

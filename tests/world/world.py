@@ -142,6 +142,10 @@ class World:
         """What the whole run must have shown."""
         invariants.at_the_end(self)
 
+    def listed(self, rank):
+        """The addresses that a rank's federation file has."""
+        return self.addresses
+
     def setup(self, life):
         """How the federation changes, as a peer knows it; None where it never does."""
         return
@@ -196,7 +200,7 @@ class World:
         try:
             life.peer = self._peer(life, config, learner, worker)
             await life.peer.listen()
-            life.outcome = await life.peer.serve(self.addresses)
+            life.outcome = await life.peer.serve(self.listed(life.rank))
         except Exception as error:
             life.outcome = error
             if isinstance(error, Refused) and self.scenario.mistaken:
