@@ -175,7 +175,8 @@ class Inbox:
         here = self._rounds.pop(number, {})
         self.earliest = number + 1
         elsewhere = [rank for rank, body in here.items() if body.epoch != epoch]
-        self.dropped["other-epoch"] += len(elsewhere)
+        if elsewhere:
+            self.dropped["other-epoch"] += len(elsewhere)
         return {rank: here[rank] for rank in sorted(ranks) if rank in here and rank not in elsewhere}
 
     def drop(self, rank: int) -> None:

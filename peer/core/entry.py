@@ -149,7 +149,9 @@ class Entry:
         if there <= number:
             self._gone_on = None
             here = any(self._inbox.has(rank, number) for rank in graph.in_neighbors)
-            return now if not awaited and (here or self.has_adopted) else math.inf
+            # Where edges change, all neighbors of a round may be returners, too: it brings none of them anything.
+            none = all(self._members[rank].enters > number for rank in graph.in_neighbors)
+            return now if not awaited and (here or self.has_adopted or none) else math.inf
         if self._gone_on is None:
             self._gone_on = now
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):

@@ -256,6 +256,8 @@ class EpochFollower:
     def hand(self, document: bytes, number: int) -> str | None:
         """Take a document from this peer's own user, while it works on round `number`; why not, if it is refused."""
         chain = self.chain
+        if self._rank not in chain.current.members:
+            return f"rank {self._rank} is no member of the federation: hand it to a member"
         try:
             signed = chain.check(document)
         except ProtocolError as error:
