@@ -167,7 +167,7 @@ class Waiting:
 
     @property
     def assembling(self) -> bool:
-        """Whether the start is waited for: news of who has been there is then passed on at once."""
+        """Whether the start is waited for: then news of ranks that have come is passed on at once."""
         return self._wait is not None and self._wait.kind == "meet"
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
