@@ -242,8 +242,17 @@ class EpochChain:
         Rounds of another epoch do not count: who runs them would take itself for the others.
         """
         pending = self.pending
-        members = pending.members if pending is not None and pending.forced else self.current.members
-        return [min(self._clock[rank], self.parted(rank)) for rank in sorted(members)]
+        return self._counted(pending if pending is not None and pending.forced else self.current)
+
+    def _counted(self, epoch: Epoch) -> list[int]:
+        return [min(self._clock[rank], self.parted(rank)) for rank in epoch.ranks]
+
+    def quorum_then(self, number: int) -> int:
+        """The rounds that a quorum has completed of those who are members in round `number`."""
+        pending = self.pending
+        if pending is None or pending.begins > number or self._clock.anyone:
+            return self._clock.quorum
+        return self._clock.among(self._counted(pending))
 
     def parted(self, rank: int) -> int:
         """The first round that this rank runs in another epoch than this peer, as far as is known."""

@@ -13,7 +13,7 @@ from dpeer.peer.core.effects import Admit, Dial, Effect, Keep
 from dpeer.peer.core.epoch import Epoch, EpochSetup, SignedEpoch
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.transport import Link
@@ -130,6 +130,8 @@ class EpochFollower:
             epoch = self.chain.undecided(number)
             assert epoch is not None
             return f"epoch {epoch.number} begins, and no quorum is known to have accepted it"
+        if number > self.chain.quorum_then(number) + self.slack and not self.joins:
+            return NO_QUORUM
         if self.joins and number > self._clock.quorum + self.slack:
             return f"the others are not in round {number + 1} yet, before that of its entry"
         return None

@@ -29,6 +29,9 @@ _ABSENT = -1
 
 _MOST = 2**31 - 1
 
+NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
+"""Why a round may not begin."""
+
 _ACCEPTED = np.dtype([("revision", "<u4"), ("epoch", f"V{DIGEST_BYTES}")])
 
 
@@ -221,10 +224,13 @@ class RoundClock:
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        completed = np.maximum(self._completed, 0).tolist() if self.counted is None else list(self.counted())
-        if self._least is not None:
-            return int(sorted(completed, reverse=True)[self._enough(len(completed)) - 1])
+        return self.among(np.maximum(self._completed, 0).tolist() if self.counted is None else self.counted())
+
+    def among(self, completed: Sequence[int]) -> int:
+        """The rounds that a quorum of ranks has completed that have each completed so many, by rank."""
         best, half = sorted(completed, reverse=True), len(completed) // 2
+        if self._least is not None:
+            return int(best[self._enough(len(completed)) - 1])
         found = best[half]
         if len(completed) % 2 == 0:
             lowest = next((one for one in completed if one < self.rounds), self.rounds)

@@ -14,7 +14,7 @@ from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
 from dpeer.peer.core.wire import Hello
 from dpeer.results.units import duration
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
 
-NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
 NO_NEIGHBOR = "cut off from all neighbors"
-"""Why a round may not begin."""
+"""Why a round may not begin; or `NO_QUORUM`."""
 
 LONG = 3600.0
 """Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
