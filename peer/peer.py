@@ -256,6 +256,7 @@ class Peer:
         if epochs is None:
             return dialled(self.config.rank, self.neighbors, addresses)
         epochs.addresses = {**addresses, **epochs.addresses}
+        self.core.prepare(self._start)
         return epochs.to_dial()
 
     async def _keep_epochs(self, record: ChainRecord) -> None:

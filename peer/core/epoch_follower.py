@@ -287,14 +287,15 @@ class EpochFollower:
         """Send an epoch on all links but that on which it came, before the next body."""
         for one in self._members.all():
             if one.link is not None and one.link != source:
-                self._send(one.link, self.chain.document(epoch))
+                self.send(one.link, self.chain.document(epoch))
 
     def send_lacking(self, link: Link, known: bytes) -> None:
         """Send the documents that the other side lacks."""
         for document in self.chain.lacking(known):
-            self._send(link, document)
+            self.send(link, document)
 
-    def _send(self, link: Link, document: bytes) -> None:
+    def send(self, link: Link, document: bytes) -> None:
+        """Send a document on a link, before the next body."""
         message = wire.EpochMessage(rank=self._rank, document=document)
         self._send_queues[link].add(f"epoch {len(document)} {hash(document)}", wire.encode(message))
 

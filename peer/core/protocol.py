@@ -152,11 +152,14 @@ class Core:
 
     # -- the start, and events of links ------------------------------------------------------------------------
 
+    def prepare(self, number: int) -> None:
+        """Be in the epoch of round `number`, the first one that will be run; before `open`."""
+        if self.epochs is not None:
+            self._effects += self.epochs.start(number)
+
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
         self.members.current_round = self.handshake.start = number
-        if self.epochs is not None:
-            self._effects += self.epochs.start(number)
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
         self._effects += [Dial(rank) for rank in dialled]

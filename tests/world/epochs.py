@@ -48,6 +48,7 @@ class Change:
         forced: As `Epoch.forced`.
         blind: Whether the operator does not ask the peer what it knows, but follows the first epoch.
         starts: Seconds after which the joiners begin; inf for never.
+        also: Another rank that is handed the same document.
     """
 
     at: float
@@ -59,6 +60,7 @@ class Change:
     forced: bool = False
     blind: bool = False
     starts: float = 0.5
+    also: int | None = None
 
 
 class EpochWorld(World):
@@ -137,6 +139,9 @@ class EpochWorld(World):
         if reason is not None:
             self.refused.append((change, reason))
             return
+        if change.also is not None:
+            again = self.lives[change.also][-1].peer.driver.hand(SignedEpoch(epoch=epoch).signed_with(SECRET).encode())
+            self.check(again is None, f"rank {change.also} refuses the same epoch: {again}")
         self.next_rank += change.join
         self.epochs[epoch.digest] = epoch
         self.handed.append((self.loop.time(), epoch, change))
@@ -182,6 +187,9 @@ class EpochWorld(World):
         """No peer is far past what a quorum of its epoch has really completed in its line."""
         line = {one.digest for one in self.line(epoch)}
         completed = dict.fromkeys(epoch.members, 0)
+        for rank, member in epoch.members.items():
+            if member.since and self.lives[rank] and self.lives[rank][-1].peer is not None:
+                completed[rank] = member.since - 1  # where it begins
         for (rank, done), other in self.ran.items():
             if rank in completed and (rank, done) != (life.rank, number):
                 branch = [one.begins for one in self.line(other) if one.digest not in line]
@@ -239,7 +247,7 @@ class EpochWorld(World):
             named = b"" if epoch == self.first else bytes.fromhex(epoch.digest[:16])
             self.check(fields.get("epoch", b"") == named, f"rank {source}'s body of round {number} names another epoch")
 
-    def unread(self, epoch):
+    def first_round(self, epoch):
         """The ranks that ran the first round of an epoch in it, and those that ran it in another."""
         ran = {rank: one for (rank, number), one in self.ran.items() if number == epoch.begins}
         within = {rank for rank, one in ran.items() if epoch in self.line(one)}
@@ -249,7 +257,7 @@ class EpochWorld(World):
         """What the whole run must have shown."""
         for _, epoch, _ in self.handed:
             before = self.epochs[epoch.previous]
-            within, outside = self.unread(epoch)
+            within, outside = self.first_round(epoch)
             self.check(
                 not (epoch.forced or (is_quorum(before.ranks, within) and is_quorum(before.ranks, outside))),
                 f"quorums ran round {epoch.begins} in epoch {epoch.number} and outside of it",
@@ -289,7 +297,7 @@ class EpochWorld(World):
         for _, epoch, change in self.handed:
             if change.blind or change.starts == math.inf:
                 continue
-            within, outside = self.unread(epoch)
+            within, outside = self.first_round(epoch)
             self.check(not outside, f"ranks {sorted(outside)} did not know epoch {epoch.number} in its round")
             self.check(within == set(epoch.members), f"epoch {epoch.number}: {sorted(within)} of {epoch.ranks} ran it")
         entries = {epoch.begins for _, epoch, change in self.handed if change.join}
