@@ -420,6 +420,9 @@ class ConnectionSetup:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
         effects: list[Effect] = []
         for link, one in self.dialling.all():
+            if one.rank not in self._members:
+                effects += self.hang_up(one.rank)
+                continue
             neighbor = self._members[one.rank]
             finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
             if not finished and self.dialling.overdue(link, neighbor.heard_at, now):

@@ -119,6 +119,7 @@ class EpochFollower:
         """Where this peer dials when it begins: the neighbors that it has to dial, or all that a joiner knows of."""
         if self.joins and not self.let_in:
             self.contacts = self.addresses.keys() - {self._rank}
+            self._members.add(self.contacts)
             ranks = self.contacts
         else:
             ranks = {rank for rank in self.neighbors() if dials(self._rank, rank, self.addresses)}
@@ -160,7 +161,8 @@ class EpochFollower:
             self._log("info", "epoch-accepted", f"{describe(epoch)}: known here and on disk", round=epoch.begins)
         self._say_void()
         pending = self.chain.pending
-        if self.joins or (pending is not None and pending.forced):  # a forced one may find the others apart
+        soon = pending is not None and (pending.forced or self._members.current_round >= pending.begins - 1)
+        if self.joins or soon:  # a forced one may find the others apart
             effects += self._dial(self.neighbors(), now)
         self._send_heartbeats(one.rank for one in self._members.all())
         return effects + self.review()

@@ -273,6 +273,8 @@ class Membership:
         own stop must come before the peer concludes anything from its neighbors' stops.
         """
         neighbor = self._neighbors[rank]
+        if not neighbor.expected:
+            return False
         if neighbor.status is Status.GONE:
             return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
         if neighbor.status is Status.DEAD or neighbor.overdue:
