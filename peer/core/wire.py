@@ -38,6 +38,7 @@ from dpeer.peer.core.limits import (
     HEADER_DEPTH,
     HEADER_FIELDS,
     HEADER_UNIT,
+    MOST_AWAY,
     MOST_EPOCHS,
 )
 from dpeer.peer.core.limits import Limits as Limits
@@ -166,6 +167,8 @@ class Goodbye(Header):
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
     reason: Literal["done", "stopped", "failed", "isolated"]
+    back_within: Annotated[int, Field(ge=0, le=MOST_AWAY)] = 0
+    """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
 
 
 class EpochMessage(Header):
