@@ -27,9 +27,9 @@ KEPT = ("checkpoint", "metrics.jsonl", "released.json")
 VALUES = {
     "rank": 1, "next_round": 3, "reply": True, "fingerprint": {"size": 3, "body_lr": 0.05}, "digest": "same",
     "manifest": {"parameters": [{"name": "w", "shape": [2], "offset": 0}]}, "apart_from": 2,
-    "presence": b"\x01\0\0\0" * 3, "apart_because": "body_lr differs", "running": True, "federation": FEDERATION, "round": 4, "sizes": [8, 3],
-    "paused": True, "hops": 2, "got": 65536, "pace": 131072, "back_within": 120, "protocol": 5, "oldest": 5,
-    "enters": 6, "incarnation": 2, "remembers": 1,
+    "presence": b"\x01\0\0\0" * 3, "apart_because": "body_lr differs", "running": True, "federation": FEDERATION,
+    "round": 4, "sizes": [8, 3], "paused": True, "hops": 2, "got": 65536, "pace": 131072, "back_within": 120,
+    "protocol": 5, "oldest": 5, "enters": 6, "incarnation": 2, "remembers": 1,
 }  # fmt: skip
 """By name of a field, a value that is not its default."""
 
