@@ -37,9 +37,10 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
+Ending = Literal["done", "left", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
+"left": with its rounds, because an epoch has made it no member any more.
 "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
 did not appear again, or have completed the run without it. "failed": by an error.
 """
