@@ -24,6 +24,7 @@ from dpeer.federation.baseline.training import (
 from dpeer.federation.checks import (
     check_first_weights,
     check_hostile,
+    check_quorum,
     check_replayable,
     check_server,
     first_weights_notes,
@@ -122,6 +123,7 @@ def build(
             "it out"
         )
     graph = build_graph(config.graph)
+    check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
         check_server(how)
     if run.checkpoint_minutes is not None:
