@@ -292,7 +292,7 @@ def test_a_neighbor_that_cannot_train_with_another_is_named_with_the_reason_unti
     )
     assert table.core.members.missing() == [2]
     table.wait(2)
-    waiting = "waiting for rank 2 (it cannot train with rank 7: body_lr differs)"
+    waiting = "waiting for rank 2 (it cannot train with rank 7: body_lr differs); 2 of 3 have been there"
     assert [line.message for line in table.events("waiting")] == [waiting]
     table.hear("again from 2", table.hello(2))
     table.wait(1)
