@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +72,15 @@ class Batch(NamedTuple):
     units: Tensor | None = None
 
 
+More = Callable[[], bool]
+"""Asked before each minibatch: whether one more is taken; see `StepBudget.phase`."""
+
+
+def always() -> bool:
+    """All minibatches are taken."""
+    return True
+
+
 class Minibatches:
     """Shuffled passes over the training data; the order depends on seed, rank, round, phase and pass alone.
 
@@ -107,10 +116,16 @@ class Minibatches:
             return math.ceil(h.local_steps * epochs / h.body_epochs)
         return epochs * self._an_epoch
 
-    def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+    def of(self, number: int, phase: Phase, epochs: int, more: More = always) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
         The inputs are augmented where the task says how.
+
+        Args:
+            number: The round.
+            phase: Which part of it.
+            epochs: Passes over the data.
+            more: Ends the minibatches before that.
 
         Raises:
             Interrupted: `interrupt` was called.
@@ -126,6 +141,8 @@ class Minibatches:
                     generator = augmenting(self._seed, self._rank, number, phase, epoch)
             if self._stop.is_set():
                 raise Interrupted("training was asked to stop")
+            if not more():
+                break
             inputs, targets = self._data.take(chunks[index])
             if self._augment is not None:
                 inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))
