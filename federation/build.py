@@ -21,12 +21,19 @@ from dpeer.federation.baseline.training import (
     copy_for_baseline,
     has_own_core,
 )
-from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
+from dpeer.federation.checks import (
+    check_first_weights,
+    check_hostile,
+    check_round_budget,
+    check_server,
+    first_weights_notes,
+)
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds, privacy_config
+from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -112,10 +119,16 @@ def build(
             "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
             "it out"
         )
+    check_round_budget(run, config.privacy.privacy)
     graph = build_graph(config.graph)
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
+    repeated, not_repeated = (
+        ({}, list[str]())
+        if run.steps_from is None
+        else recorded_steps(run.steps_from, rank, how.rounds, lambda number: meeting.at(number, rank).active)
+    )
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
     if shares != "nothing":
@@ -214,6 +227,8 @@ def build(
         checkpoint_every=run.checkpoint_every,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
+        round_seconds=run.round_seconds,
+        recorded_steps=repeated,
         quorum=network.quorum,
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
@@ -234,6 +249,7 @@ def build(
             *session.notes(noised),
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
+            *not_repeated,
         ],
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,

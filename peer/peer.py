@@ -159,6 +159,7 @@ class Peer:
         """
         try:
             self._start = await self._worker.run(self._files.take_up)
+            self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
@@ -328,6 +329,8 @@ def _line(entry: Mapping[str, Any], rounds: int) -> str:
     for name, key in _SHOWN:
         if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")
+    if sum(entry["steps"]) < sum(entry["steps_asked"]):
+        parts.append(f"{sum(entry['steps']):,} of {sum(entry['steps_asked']):,} steps")
     parts.append(f"sent {entry['bytes_sent']:,} B")
     if entry["privacy"] is not None:
         parts.append(cost(entry["privacy"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpeer.peer.rank_folder import RankFolder
@@ -39,9 +39,13 @@ class Saver:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
 
-    def note_released(self, number: int) -> None:
-        """Note on disk that a round was trained and released; called on the thread that trains."""
-        self._files.note_released(number)
+    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
+        """Note on disk that a round was trained, with these steps and limit, and released; the thread that trains calls."""
+        self._files.note_released(number, steps, seconds)
+
+    def recorded_steps(self, number: int) -> Sequence[int] | None:
+        """The steps with which an earlier process of the run, or another run, has trained round `number`; or None."""
+        return self._files.recorded_steps(number)
 
     def released(self, number: int) -> bool:
         """Whether an earlier process of the run has trained and released round `number`."""

@@ -6,7 +6,7 @@ driver does them over a `Transport`. So a peer's behavior is a function of its e
     core.open, dialled                              the start
     core.connected, disconnected, receive           events of a link
     core.tick                                       time passes; `next_tick` is when it matters
-    core.meet, begin, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.meet, begin, train, pause, release, collect, settle, linger, leave     wishes of the round loop
     core.outgoing, taken                            messages to be written on a link
 
 docs/design.md has a picture of a neighbor's states and the purpose of each message.
@@ -31,6 +31,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.schedule import Schedule
@@ -66,6 +67,7 @@ class Core:
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
+        round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
@@ -107,6 +109,7 @@ class Core:
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
             self.handshake, self.round_clock, self.note, self._log, self._drop,
         )  # fmt: skip
+        self.round_budget = RoundBudget(config.round_seconds)
         self._beat_at: float | None = None
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
@@ -203,6 +206,10 @@ class Core:
         self.exchange.begin(number)
         return self.look(now)
 
+    def train(self, number: int, now: float) -> float | None:
+        """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+        return self.round_budget.begin(number, now)
+
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
         self.waiting.pause(number, now)
@@ -210,6 +217,8 @@ class Core:
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
+        if payload is not None:
+            self.round_budget.released(number, now)
         if payload is not None and number != self.handshake.start:  # which an earlier process may have released
             self._note_lateness(number)
         self.exchange.release(number, payload)
@@ -227,8 +236,8 @@ class Core:
                 "warning", "too-slow",
                 f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
                 "completed the round, so no peer mixes them: its rounds take longer than the neighbors wait (their "
-                "--deadline); let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or "
-                "the neighbors wait longer",
+                "--deadline); let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a "
+                "faster device, or the neighbors wait longer",
                 round=number,
             )  # fmt: skip
 
@@ -355,6 +364,7 @@ class Core:
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
                 if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
+                    self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
@@ -394,6 +404,7 @@ class Core:
         if arriving.fingerprint is not None:
             inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
         elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
+            self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
 

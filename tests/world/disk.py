@@ -24,11 +24,15 @@ class Disk:
     Attributes:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
+        steps: The steps with which each round was trained.
+        seconds: The limit that the last one had.
         ledger: Round and incarnation of every release that was charged.
     """
 
     saved: Saved | None = None
     released: int = -1
+    steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -38,6 +42,7 @@ class Files:
     diverged = False
     kept = True
     released = -1
+    round_seconds = None
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
@@ -55,6 +60,7 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
+        self.round_seconds = self._disk.seconds if self._config.resume else None
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -69,8 +75,12 @@ class Files:
         if not self._config.resume:
             self._learner.start_over()
 
-    def note_released(self, number):
-        self._disk.released = number
+    def note_released(self, number, steps, seconds):
+        self._disk.released, self._disk.seconds = number, seconds
+        self._disk.steps[number] = tuple(steps)
+
+    def recorded_steps(self, number):
+        return self._disk.steps.get(number) if number <= self.released else None
 
     def complete(self, entry):
         number = entry["round"]

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dpeer.exceptions import TopologyError
 from dpeer.simulation.network import Conditions
@@ -42,8 +43,12 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     wait: float = 60.0
     """Seconds for which a peer waits for its neighbors, or for news in a pause."""
-    deadline: float | None = None
+    deadline: float | Literal["auto"] | None = None
     """Seconds after which a round goes on without a neighbor that sends nothing; None for never."""
+    disk: tuple[float, ...] = (0.0, 0.02, 0.2, 2.0)
+    """The seconds that saving may take."""
+    budgets: tuple[tuple[int, float | Literal["auto"]], ...] = ()
+    """Ranks whose rounds have a budget, and its seconds."""
 
     @property
     def graphs(self) -> Graphs:
