@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from dpeer.results.units import read_size
 from dpeer.sections import Mark, Section, setting
 
 _RUN, _HOST, _TRAINING = "The run", "This host", "Training"
 
+
+def _listed(value: Any) -> Any:
+    """Texts that commas part, as they come from the command line, as a list."""
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
+OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
@@ -141,6 +148,19 @@ class QuorumSettings(Section):
     )
 
 
+class MembershipSettings(Section):
+    """Who may change a federation while it runs."""
+
+    operators: OperatorKeys | None = setting(
+        None,
+        "public keys of those who may change the federation while it runs (dpeer keygen --operator); without any its "
+        "members and rounds stay as they are",
+        mark=Mark.SHARED,
+        group=_RUN,
+    )
+    signers: int = setting(1, "how many operators must sign a change", mark=Mark.SHARED, group=_RUN, ge=1)
+
+
 class ThreadSettings(Section):
     """The threads of one peer."""
 
@@ -190,6 +210,13 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
         strict=False,
+    )
+    proxy: str | None = setting(
+        None,
+        "proxy to dial out through, but for hosts in no_proxy: http://HOST:PORT, socks5://HOST:PORT, or environment "
+        "(https_proxy or all_proxy; a password belongs there)",
+        mark=Mark.ASIDE,
+        group=_HOST,
     )
     insecure: bool = setting(
         False,
@@ -272,7 +299,9 @@ class Addresses(Section):
 
     model_config = ConfigDict(frozen=False)
 
-    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
+    address: str | None = Field(
+        None, description="where its neighbors reach it, or the relay where they do; without one it only dials out"
+    )
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
     key: str | list[str] | None = Field(
         None, description="its public key (dpeer keygen); two while it changes from one to the other"
@@ -285,7 +314,7 @@ class Addresses(Section):
     )
 
 
-class NetworkPart(LauncherSettings, NetworkSettings, QuorumSettings):
+class NetworkPart(LauncherSettings, NetworkSettings, MembershipSettings, QuorumSettings):
     """How a peer reaches its neighbors, and what becomes of the federation when connections drop."""
 
     rank: Mapping[int, Addresses] = Field(default_factory=dict)

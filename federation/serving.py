@@ -17,7 +17,7 @@ import torch
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
-from dpeer.federation.addresses import bulk_port
+from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
@@ -28,8 +28,11 @@ from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, Outcome, Peer, Worker
+from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
+from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
+from dpeer.peer.transports.proxies import proxies
 from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import forget
@@ -145,11 +148,15 @@ async def serve(
             ExitStack() as leaving,
         ):
             worker = Worker(executor, disk)
-            config = await worker.run(resolve, settings, rank)
-            outcome = await _serve(
-                config, out, home, log, worker, leaving, listen=listen, meet=meet,
-                stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
-            )  # fmt: skip
+            requests: dict[str, Handler] = {
+                "status": lambda request: vars(Snapshot(rank, os.getpid(), "starting")),
+            }
+            async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
+                config = await worker.run(resolve, settings, rank)
+                outcome = await _serve(
+                    config, out, home, log, worker, leaving, requests, listen=listen, meet=meet,
+                    stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
+                )  # fmt: skip
             stopper.ended()
             return outcome
     except Exception as error:
@@ -170,6 +177,7 @@ async def _serve(
     log: PeerLog,
     worker: Worker,
     leaving: ExitStack,
+    requests: dict[str, Handler],
     *,
     listen: str | None,
     meet: Meet,
@@ -213,6 +221,7 @@ async def _serve(
             network.dead_after,
             keyring,
             bulk_port(network, size, rank),
+            proxies(network.proxy),
         ),
     )
     peer = Peer(
@@ -227,9 +236,14 @@ async def _serve(
         background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
+    parts.followed.schedule = peer.core.schedule
+    requests |= peer.requests
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)
+    if listen is not None and is_relay(listen) and (own := network.rank.get(rank)) is not None and own.bulk is not None:
+        message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
+        log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)

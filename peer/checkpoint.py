@@ -96,6 +96,19 @@ def completed(rank_folder: Path) -> int:
     return 0 if found is None else int(found.name.removeprefix(_PREFIX)) + 1
 
 
+def written_at(rank_folder: Path) -> float | None:
+    """When a peer's newest checkpoint was written (Unix seconds); None without one.
+
+    Args:
+        rank_folder: Where the peer keeps its files.
+    """
+    found = latest(rank_folder / FOLDER)
+    try:
+        return None if found is None else (found / STATE).stat().st_mtime
+    except OSError:
+        return None
+
+
 def learner_folder(rank_folder: Path) -> Path | None:
     """Where the learner's part of a peer's newest checkpoint is; None without one.
 

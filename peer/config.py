@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dpeer.peer.core.epoch import EpochSetup
 from dpeer.peer.core.round_clock import Quorum
+from dpeer.peer.core.versions import Protocol
+from dpeer.peer.core.wire import CURRENT
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,9 @@ class PeerConfig:
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses the others' rounds meanwhile. Without heartbeats no peer can be cut off: "any"."""
 
+    epochs: EpochSetup | None = None
+    """How the federation changes while it runs; None where no operator's key is listed, so that it never does."""
+
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 
@@ -100,6 +106,9 @@ class PeerConfig:
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
+
+    protocol: Protocol = CURRENT
+    """The versions of the protocol that this peer speaks."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, these names: for messages to this peer's user.

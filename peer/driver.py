@@ -21,6 +21,7 @@ from dpeer.peer.transport import (
     Event,
     Link,
     Opened,
+    Relayed,
     Sent,
     Slower,
     Transport,
@@ -68,14 +69,14 @@ class Driver:
     def open(self, addresses: Mapping[int, str], number: int) -> None:
         """Dial the neighbors at these addresses and start answering; `number` is the first round that will be run."""
         self._addresses = addresses
-        self._do(self.core.open(sorted(addresses), number, self._now()))
+        self._do(self.core.open(sorted(addresses), number, self.now()))
         self._reading = asyncio.create_task(self._guarded())
 
     async def close(self, reason: Goodbyes) -> None:
         """Say goodbye and close every connection."""
         try:
             if not self.broken.done():
-                self._do(self.core.leave(reason, self._now()))
+                self._do(self.core.leave(reason, self.now()))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._written(), self._linger)
         finally:
@@ -107,12 +108,12 @@ class Driver:
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
         found = self.core.waiting.behind(number)
-        self._do(self.core.look(self._now()))
+        self._do(self.core.look(self.now()))
         return found
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round: the rounds before are on disk."""
-        self._do(self.core.begin(number, self._now()))
+        self._do(self.core.begin(number, self.now()))
 
     def train(self, number: int) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
@@ -120,7 +121,7 @@ class Driver:
 
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
-        self._do(self.core.release(number, payload, self._now()))
+        self._do(self.core.release(number, payload, self.now()))
 
     async def pause(self, number: int) -> None:
         """Wait until round `number` may begin.
@@ -146,23 +147,24 @@ class Driver:
 
     def left_out(self, rank: int, reason: str) -> None:
         """Count a body that arrived whole but must not be mixed, and log it once."""
-        self._do(self.core.left_out(rank, reason, self._now()))
+        self._do(self.core.left_out(rank, reason, self.now()))
 
     async def _until(self, wish: Callable[[float], Iterable[Effect]]) -> Any:
         self._waiting = self._loop.create_future()
-        self._do(wish(self._now()))
+        self._do(wish(self.now()))
         return await self._waiting
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """The clock time of the core."""
         return self._loop.time()
 
     async def _guarded(self) -> None:
         try:
             while True:
                 event = await self._transport.receive()
-                self._do(self._pass_on(event, self._now()))
+                self._do(self._pass_on(event, self.now()))
                 if self._excess >= REST_AFTER:
                     self._excess = 0
                     await asyncio.sleep(REST)
@@ -187,6 +189,8 @@ class Driver:
                 return self.core.turned_away(place, reason, times, now)
             case Endless(link, place):
                 return self.core.endless(link, place, now)
+            case Relayed(trouble):
+                return self.core.relayed(trouble, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""
@@ -201,7 +205,7 @@ class Driver:
                         self._write(link)
                     case Dial(rank):
                         link = self._transport.dial(self._addresses[rank], rank)
-                        self._todo.extend(self.core.dialled(rank, link, self._now()))
+                        self._todo.extend(self.core.dialled(rank, link, self.now()))
                     case Close(link):
                         self._transport.drop(link)
                     case Deliver() | Wake():
@@ -226,12 +230,12 @@ class Driver:
                 self.core.full(link)
                 return
             if sent is Sent.GONE:
-                self._todo.extend(self.core.disconnected(link, self._now()))
+                self._todo.extend(self.core.disconnected(link, self.now()))
                 return
             self.core.taken(link)
 
     def _set_timer(self) -> None:
-        now = self._now()
+        now = self.now()
         due = self.core.next_tick(now)
         if self._timer is not None:
             if self._timer.when() == due and not self._timer.cancelled():
@@ -244,7 +248,7 @@ class Driver:
     def _tick(self) -> None:
         self._timer = None
         try:
-            self._do(self.core.tick(self._now()))
+            self._do(self.core.tick(self.now()))
         except Exception as error:
             self._break(error)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
@@ -17,7 +18,8 @@ from dpeer.peer.logs import PeerLog
 from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
-from dpeer.peer.transport import Transport
+from dpeer.peer.snapshot import Snapshot, take_snapshot
+from dpeer.peer.transport import RELAY, Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -55,21 +57,30 @@ class Outcome:
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
     """The neighbors that this rank dials, and their addresses.
 
-    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does.
+    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does. An address
+    behind a relay counts only where the other end has no direct one.
 
     Raises:
         AddressError: neither end of an edge has an address.
     """
     chosen = {}
     for neighbor in neighbors:
-        if neighbor in addresses and (rank < neighbor or rank not in addresses):
-            chosen[neighbor] = addresses[neighbor]
-        elif neighbor not in addresses and rank not in addresses:
+        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
+        if here == there == 0:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
-                "give one of them `address` in the federation file"
+                "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
+        if there > here or (there == here and rank < neighbor):
+            chosen[neighbor] = addresses[neighbor]
     return chosen
+
+
+def _directness(address: str | None) -> int:
+    """Of two ends the one with the higher number is dialled."""
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:
@@ -136,6 +147,7 @@ class Peer:
         self._watch = watch or AlertMonitor()
         self._start = 0
         self._why = ""
+        self._ended = False
         self.core = Core(config, learner, topology, transport.chunk_bytes)
         self.driver = Driver(self.core, transport, self._log_event, config.linger)
 
@@ -183,7 +195,7 @@ class Peer:
             await self._worker.write(self._files.begin)
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
-            elif self._start and self._start == self.config.rounds:
+            elif self._start and self._start == self._rounds:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
@@ -201,6 +213,21 @@ class Peer:
             if early is not None:
                 await asyncio.gather(early, return_exceptions=True)
             await self.driver.close(leaving)
+            self._ended = True
+
+    @property
+    def requests(self) -> dict[str, Handler]:
+        """What the control socket of this peer answers, by the name of the request."""
+        return {"status": lambda request: asdict(self.snapshot())}
+
+    def snapshot(self) -> Snapshot:
+        """Where this peer is in its run, at this moment."""
+        return take_snapshot(self.config, self.core, self.driver.now(), self._files, ended=self._ended)
+
+    @property
+    def _rounds(self) -> int:
+        """How many rounds this peer has to run, as far as is known."""
+        return self.core.schedule.rounds
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
@@ -218,12 +245,11 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
+            then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
             self._start,
-            self.config.rounds,
             self._learner,
             self.driver,
             self._worker,
@@ -261,17 +287,17 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        return "done" if self._files.completed == self.config.rounds else "stopped"
+        return "done" if self._files.completed == self._rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
-        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
+        self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
             self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
-        summary = self._files.concluded if self._start == self.config.rounds else {}
+        summary = self._files.concluded if self._start == self._rounds else {}
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
@@ -288,7 +314,7 @@ class Peer:
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:
-            rounds = f"{completed} of {self.config.rounds} rounds"
+            rounds = f"{completed} of {self._rounds} rounds"
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:

@@ -109,6 +109,7 @@ class RankFolder:
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
         round_seconds: The limit that the training of that round had; None without one.
+        saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class RankFolder:
         self.released = -1
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
+        self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
@@ -189,6 +191,7 @@ class RankFolder:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
         if state is not None:
+            self.saved_at = checkpoint.written_at(self._config.out) if self._config.out else None
             if state.released is not None:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
@@ -285,6 +288,7 @@ class RankFolder:
         if self._checkpoints is not None and completed.save_learner is not None:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
+            self.saved_at = time.time()
         self._completed = None
 
     def _warn_of_change(self, changed: str | None) -> None:

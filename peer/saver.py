@@ -40,7 +40,7 @@ class Saver:
         self._completed = self._saved = number - 1
 
     def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
-        """Note on disk that a round was trained, with these steps and limit, and released; the thread that trains calls."""
+        """Note on disk that a round was trained, with these steps and limit, and released; not on the event loop."""
         self._files.note_released(number, steps, seconds)
 
     def recorded_steps(self, number: int) -> Sequence[int] | None:

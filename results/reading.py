@@ -200,7 +200,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 def read_run(folder: Path) -> Run | None:
     """The run in a folder; None if it holds none."""
     summary = read_run_summary(folder)
-    peers = {rank: peer for rank, path in _rank_folders(folder).items() if (peer := _read_peer(path, rank))}
+    peers = {rank: peer for rank, path in rank_folders(folder).items() if (peer := _read_peer(path, rank))}
     if summary is None and not peers:
         return None
     status, current = _status(summary, peers)
@@ -276,7 +276,8 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _rank_folders(folder: Path) -> dict[int, Path]:
+def rank_folders(folder: Path) -> dict[int, Path]:
+    """The ranks' folders in a run folder, by rank, in order."""
     found = {path.name.removeprefix("rank-"): path for path in folder.glob("rank-*") if path.is_dir()}
     ranks = sorted(
         (int(name), path) for name, path in found.items() if name.isascii() and name.isdigit() and len(name) < 7

@@ -154,7 +154,7 @@ class ConnectionSetup:
 
     def _hello(self, link: Link, *, reply: bool) -> None:
         hello = self._handshake.hello(self._members.current_round, reply=reply, presence=self._round_clock.table)
-        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
+        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -187,7 +187,8 @@ class ConnectionSetup:
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
-        self._note(neighbor, min(hello.next_round, self._config.rounds), hello.presence, now)
+        neighbor.version = self._handshake.version(hello)
+        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now)
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
@@ -281,7 +282,7 @@ class ConnectionSetup:
         for rank in late:
             link, _, _ = self._contenders.pop(rank)
             reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self._send_queues[link].add("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
+            self._answer(link, wire.Refusal(rank=self._config.rank, reason=reason))
             self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
 
     def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
@@ -317,8 +318,13 @@ class ConnectionSetup:
         """Ask a sender for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
-            self._send_queues[link].add("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+            self._answer(link, wire.Unknown(rank=self._config.rank))
         return ProtocolError("stranger", f"{what} before the handshake")
+
+    def _answer(self, link: Link, message: wire.Refusal | wire.Unknown) -> None:
+        """Answer on a link whose version is not agreed on: in the oldest, which every possible neighbor reads."""
+        protocol = self._config.protocol
+        self._send_queues[link].add(message.kind, wire.encode(message, protocol.oldest, protocol))
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
         """Send the hello again to a peer that has forgotten this one, or took another process for it."""

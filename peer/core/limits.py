@@ -43,6 +43,26 @@ CHUNK = 2**22
 """Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones
 show less often that a neighbor is alive."""
 
+# -- epochs ----------------------------------------------------------------------------------------------------------
+
+EPOCH_BYTES = 2**20
+"""Of an epoch with its signatures: a member takes 40 to 300 bytes."""
+
+EPOCH_ENTRIES = 2**13
+"""Of all its tables together, and its lists: a member has four and one. Each wrong one is an error by itself."""
+
+MOST_MEMBERS = 2**10
+"""Of an epoch, so that it stays below the limits above."""
+
+HIGHEST_RANK = 2**16 - 1
+"""Of a member of an epoch: tables of presence have an entry for every rank up to the highest."""
+
+MOST_EPOCHS = 2**12
+"""That a peer keeps: it has all of them, and a federation that changes every day has one a day."""
+
+MOST_OPERATORS = 64
+"""Of a federation: each signature takes a tenth of a millisecond to check."""
+
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 
 EACH_SECOND = 100.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,7 +12,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
-from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
 
@@ -48,6 +48,23 @@ class _Wait:
     log_at: float
     pause: float
     logged: bool = False
+
+
+@dataclass(frozen=True)
+class WaitingNow:
+    """The present wait, for people.
+
+    Attributes:
+        kind: As that of `_Wait`.
+        seconds: For how long it lasts.
+        ranks: The ranks that it is for, and why each is not there yet.
+        why: Why the next round may not begin, in a pause.
+    """
+
+    kind: Literal["meet", "pause", "collect", "settle", "linger"]
+    seconds: float
+    ranks: Mapping[int, str]
+    why: str = ""
 
 
 @dataclass
@@ -122,7 +139,7 @@ class Waiting:
 
     def meet(self, now: float) -> None:
         """Wait for all neighbors; with no round left only for those that may need the last body."""
-        if self._members.current_round >= self._config.rounds:
+        if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
 
@@ -150,7 +167,7 @@ class Waiting:
 
     def linger(self, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
-        self._wait = self._patient("linger", self._config.rounds, now)
+        self._wait = self._patient("linger", self._exchange.schedule.rounds, now)
 
     def join(self, now: float) -> None:
         """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
@@ -239,6 +256,30 @@ class Waiting:
     def ranks(self, now: float) -> list[int]:
         """The ranks that the round loop waits for at present."""
         return [] if self._wait is None else self._ranks(self._wait, now)
+
+    def present(self, now: float) -> WaitingNow | None:
+        """The present wait; None while the round loop works."""
+        wait = self._wait
+        if wait is None:
+            return None
+        ranks = {rank: self._why(wait, rank, now) for rank in self._ranks(wait, now)}
+        held = self.blocked(wait.number) if wait.kind == "pause" else None
+        return WaitingNow(wait.kind, now - wait.since, ranks, held or "")
+
+    def _why(self, wait: _Wait, rank: int, now: float) -> str:
+        """Why a rank is waited for."""
+        one = self._members[rank]
+        if trouble := one.trouble or one.trouble_dialling:
+            return trouble
+        if one.status is Status.UNSEEN:
+            return "not heard yet"
+        if one.away:
+            return one.why_away
+        return self._progress(wait, rank, now)
+
+    def _progress(self, wait: _Wait, rank: int, now: float) -> str:
+        number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
+        return f"in round {self._shown(number)}{f'; {transfer}' if transfer else ''}"
 
     def next_look(self, now: float) -> float:
         """The clock time at which `look` may give something although nothing has happened; infinity for never."""
@@ -374,15 +415,18 @@ class Waiting:
         self._log(
             "info",
             "waiting",
-            f"round {min(wait.number, self._config.rounds - 1) + 1} has been waiting for {', '.join(where)} for "
+            f"round {self._shown(wait.number)} has been waiting for {', '.join(where)} for "
             f"{now - wait.since:.0f} s{f', {one} there, and slow or hanging ({advice})' if still else ''}",
             neighbors=ranks,
             round=wait.number,
         )
 
     def _where(self, wait: _Wait, rank: int, now: float) -> str:
-        number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
-        return f"rank {rank} (in round {min(number, self._config.rounds - 1) + 1}{f'; {transfer}' if transfer else ''})"
+        return f"rank {rank} ({self._progress(wait, rank, now)})"
+
+    def _shown(self, number: int) -> int:
+        """A round as messages name it: counted from 1, and none after the last one."""
+        return min(number, self._round_clock.rounds - 1) + 1
 
     def _transfer(self, wait: _Wait, rank: int, now: float) -> Transfer | None:
         """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""

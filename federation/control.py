@@ -1,0 +1,149 @@
+"""Requests to a running peer of this host over its control socket, and the folders in which peers run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError, DpeerError
+from dpeer.peer import control
+from dpeer.results.files import METRICS, SUMMARY
+from dpeer.results.json_fields import whole
+from dpeer.results.reading import rank_folders, read_object
+
+TIMEOUT = 5.0
+"""Seconds within which a peer answers, whatever it trains."""
+
+_LISTED = 8
+
+
+class NotRunning(ConfigurationError):  # noqa: N818 - reads as what happened
+    """No peer runs in a rank's folder."""
+
+
+class NoAnswer(DpeerError):  # noqa: N818 - reads as what happened
+    """A peer runs and has not answered."""
+
+
+def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> dict[str, Any]:
+    """Send a request to the peer that runs in a rank's folder, and return its answer.
+
+    Args:
+        folder: The rank's folder, or a run folder with one rank.
+        request: {"ask": NAME, ...}, plain JSON values.
+        timeout: Seconds to wait for the answer.
+
+    Raises:
+        NotRunning: No peer runs there.
+        NoAnswer: It has not answered in time.
+        ConfigurationError: The folder has no rank, or several; or the peer refuses the request, and says why.
+    """
+    rank = one_rank(folder)
+    line = json.dumps(request).encode() + b"\n"
+    try:
+        with _connected(rank, timeout) as there:
+            there.sendall(line)
+            found = _read_line(there, time.monotonic() + timeout)
+    except (FileNotFoundError, ConnectionError) as error:
+        raise NotRunning(f"no peer runs in {str(rank)!r}{_last_run(rank)}") from error
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"the peer in {str(rank)!r} has not answered within {timeout:g} s: see whether its process is stopped, or "
+            "its host overloaded"
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(f"{str(rank)!r}: its peer cannot be asked: {error.strerror or error}") from error
+    try:
+        answer = json.loads(found)
+    except ValueError as error:
+        raise NotRunning(f"no peer runs in {str(rank)!r} any more: it ended before it answered") from error
+    if "error" in answer:
+        raise ConfigurationError(f"the peer in {str(rank)!r} refuses: {answer['error']}")
+    return dict(answer)
+
+
+def runs(folder: Path) -> bool:
+    """Whether a peer runs in a rank's folder and takes connections."""
+    try:
+        with _connected(folder, TIMEOUT):
+            return True
+    except OSError:
+        return False
+
+
+def ranks_of(folder: Path) -> list[Path]:
+    """A rank's folder itself, or those of all ranks in a run folder, by rank.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"no folder {str(folder)!r} exists; name the --out of a run, or rank-R in it")
+    if found := list(rank_folders(folder).values()):
+        return found
+    if any((folder / name).exists() for name in (METRICS, control.SOCKET, control.ELSEWHERE, ".lock")):
+        return [folder]
+    raise ConfigurationError(f"{str(folder)!r} holds no run: name the --out of a run, or rank-R in it")
+
+
+def one_rank(folder: Path) -> Path:
+    """The only rank's folder in a run folder, or the folder itself.
+
+    Raises:
+        ConfigurationError: It has none, or several.
+    """
+    found = ranks_of(folder)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
+        raise ConfigurationError(f"{str(folder)!r} holds {len(found)} ranks: name one of {names}")
+    return found[0]
+
+
+def any_running(folder: Path) -> Path:
+    """The folder of the lowest rank in a run folder whose peer runs; of a rank's folder that folder.
+
+    Raises:
+        NotRunning: No peer runs there.
+        ConfigurationError: The folder holds no run.
+    """
+    found = ranks_of(folder)
+    running = next((one for one in found if runs(one)), None)
+    if running is None:
+        raise NotRunning(f"no peer runs in {str(folder)!r}{_last_run(found[0]) if len(found) == 1 else ''}")
+    return running
+
+
+def _last_run(folder: Path) -> str:
+    """How the last run in a rank's folder ended."""
+    summary = read_object(folder / SUMMARY)
+    completed = whole(summary.get("completed_rounds"))
+    if completed is None or not isinstance(summary.get("status"), str):
+        return ""
+    return f": the last one ended {summary['status']!r} after {completed} rounds"
+
+
+def _connected(folder: Path, timeout: float) -> socket.socket:
+    there = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        there.settimeout(timeout)
+        there.connect(str(control.place(folder.resolve())))
+    except BaseException:
+        there.close()
+        raise
+    return there
+
+
+def _read_line(there: socket.socket, until: float) -> bytes:
+    """A line of at most `control.LONGEST` bytes; a shorter part of one if the peer has ended."""
+    found = bytearray()
+    while not found.endswith(b"\n") and len(found) <= control.LONGEST:
+        there.settimeout(max(until - time.monotonic(), 0.001))
+        part = there.recv(65536)
+        if not part:
+            break
+        found += part
+    return bytes(found)

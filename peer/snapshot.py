@@ -1,0 +1,129 @@
+"""Snapshot: where a running peer is in its run, whom it waits for, and how its neighbors are; nothing of its data."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.membership import Neighbor, Status
+from dpeer.peer.core.protocol import Core
+from dpeer.peer.rank_folder import RankFolder
+
+Phase = Literal["starting", "meet", "pause", "work", "collect", "settle", "linger", "ended"]
+"""What a peer does.
+
+"starting": it reads its data. "meet", "pause", "collect", "settle" and "linger": it waits for its neighbors, for a
+quorum, for bodies, for the end of a round, or for neighbors that need it after its last one. "work": it trains,
+evaluates, mixes or saves. "ended": its rounds are over.
+"""
+
+
+@dataclass(frozen=True)
+class NeighborSnapshot:
+    """A neighbor, as the peer sees it.
+
+    Attributes:
+        rank: Which.
+        liveness: unseen, alive, suspect, dead or gone.
+        completed: Rounds that it has completed, as far as is known; None before the first hello.
+        silent_seconds: Since its last message; None before the first one.
+        why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
+        version: The version of the protocol on its link; None before the first hello.
+    """
+
+    rank: int
+    liveness: str
+    completed: int | None
+    silent_seconds: float | None
+    why: str = ""
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A rank that the peer waits for, and why."""
+
+    rank: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One peer at one moment. It holds rounds, times and liveness alone: never a loss, a figure or a number of rows.
+
+    Attributes:
+        rank: The peer.
+        pid: Its process.
+        phase: What it does.
+        rounds: How many rounds the run has; None while the peer starts.
+        completed: How many of them the peer has completed.
+        quorum: How many a quorum is known to have completed; None where every peer by itself is one.
+        waits_for: The ranks that it waits for.
+        waiting_seconds: For how long; 0 where it does not wait.
+        why: Why a pause holds the next round; else empty.
+        sits_out: Whether it sits rounds out, because the others went on without it.
+        drains: Whether it leaves when the round is complete.
+        epoch: The membership's epoch; None in a federation that cannot change.
+        mixed: Ranks whose bodies were mixed in the last completed round.
+        missed: Ranks whose bodies that mix lacked.
+        checkpoint_seconds: Age of the last checkpoint; None without one.
+        neighbors: By rank.
+    """
+
+    rank: int
+    pid: int
+    phase: Phase
+    rounds: int | None = None
+    completed: int = 0
+    quorum: int | None = None
+    waits_for: tuple[Awaited, ...] = ()
+    waiting_seconds: float = 0.0
+    why: str = ""
+    sits_out: bool = False
+    drains: bool = False
+    epoch: int | None = None
+    mixed: tuple[int, ...] = ()
+    missed: tuple[int, ...] = ()
+    checkpoint_seconds: float | None = None
+    neighbors: tuple[NeighborSnapshot, ...] = ()
+
+
+def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder, *, ended: bool) -> Snapshot:
+    """The snapshot of a peer.
+
+    Args:
+        config: Its place in the federation.
+        core: Its protocol.
+        now: The core's clock time.
+        files: Its folder.
+        ended: Whether its rounds are over.
+    """
+    wait, last = core.waiting.present(now), files.last or {}
+    return Snapshot(
+        rank=config.rank,
+        pid=os.getpid(),
+        phase="ended" if ended else "work" if wait is None else wait.kind,
+        rounds=config.rounds,
+        completed=files.completed,
+        quorum=None if config.quorum == "any" else core.round_clock.quorum,
+        waits_for=tuple(Awaited(rank, why) for rank, why in wait.ranks.items()) if wait else (),
+        waiting_seconds=wait.seconds if wait else 0.0,
+        why=wait.why if wait else "",
+        sits_out=core.exchange.hops > 0,
+        mixed=tuple(last.get("heard") or ()),
+        missed=tuple(last.get("missed") or ()),
+        checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),
+        neighbors=tuple(_neighbor(one, now) for one in core.members.all()),
+    )
+
+
+def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
+    met = one.status is not Status.UNSEEN
+    why = one.trouble or (one.why_away if one.away else one.overdue) or ("" if met else one.trouble_dialling)
+    return NeighborSnapshot(
+        one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
+        one.version or None,
+    )  # fmt: skip

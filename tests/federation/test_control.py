@@ -1,0 +1,97 @@
+"""Requests to running peers, and folders in which none runs."""
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.control import NoAnswer, NotRunning, any_running, ask, one_rank, ranks_of, runs
+from dpeer.peer.control import SOCKET, ControlSocket
+
+
+def folder_of(run: Path, rank: int, **summary: Any) -> Path:
+    folder = run / f"rank-{rank}"
+    folder.mkdir(parents=True)
+    if summary:
+        (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def refuse(request: Any) -> Any:
+    raise ConfigurationError("round 3 is over")
+
+
+@pytest.mark.parametrize("name", ["run", "long" * 40])
+async def test_a_peer_is_asked_by_its_folder_and_by_that_of_its_run(tmp_path: Path, name: str) -> None:
+    folder = folder_of(tmp_path / name, 3)
+    async with ControlSocket(folder, {"echo": dict, "refuse": refuse}, print):
+        assert await asyncio.to_thread(runs, folder)
+        for named in (folder, tmp_path / name):
+            assert await asyncio.to_thread(ask, named, {"ask": "echo", "x": 1}) == {"ask": "echo", "x": 1}
+        with pytest.raises(ConfigurationError) as raised:
+            await asyncio.to_thread(ask, folder, {"ask": "refuse"})
+    assert str(raised.value) == f"the peer in {str(folder)!r} refuses: round 3 is over"
+    assert not runs(folder)
+
+
+def test_no_peer_runs_there(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0, status="stopped", completed_rounds=7)
+    with pytest.raises(NotRunning) as raised:
+        ask(tmp_path / "run", {"ask": "status"})
+    assert str(raised.value) == f"no peer runs in {str(folder)!r}: the last one ended 'stopped' after 7 rounds"
+    assert raised.value.exit_code == 2
+
+
+def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / SOCKET))
+    with pytest.raises(NotRunning) as raised:
+        ask(folder, {"ask": "status"})
+    assert str(raised.value) == f"no peer runs in {str(folder)!r}"
+
+
+def test_a_peer_that_does_not_answer_in_time(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(folder / SOCKET))
+        silent.listen()
+        with pytest.raises(NoAnswer) as raised:
+            ask(folder, {"ask": "status"}, timeout=0.02)
+    assert str(raised.value) == (
+        f"the peer in {str(folder)!r} has not answered within 0.02 s: see whether its process is stopped, or its host "
+        "overloaded"
+    )
+    assert raised.value.exit_code == 1
+
+
+def test_several_ranks_and_none(tmp_path: Path) -> None:
+    for rank in (10, 2):
+        folder_of(tmp_path / "run", rank)
+    assert [one.name for one in ranks_of(tmp_path / "run")] == ["rank-2", "rank-10"]
+    with pytest.raises(ConfigurationError) as several:
+        one_rank(tmp_path / "run")
+    assert str(several.value) == f"{str(tmp_path / 'run')!r} holds 2 ranks: name one of rank-2, rank-10"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError) as none:
+        one_rank(tmp_path / "empty")
+    assert str(none.value) == f"{str(tmp_path / 'empty')!r} holds no run: name the --out of a run, or rank-R in it"
+    with pytest.raises(ConfigurationError) as missing:
+        one_rank(tmp_path / "nowhere")
+    assert str(missing.value) == (
+        f"no folder {str(tmp_path / 'nowhere')!r} exists; name the --out of a run, or rank-R in it"
+    )
+
+
+async def test_of_a_run_folder_any_peer_that_runs_will_do(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    folders = [folder_of(run, rank) for rank in range(3)]
+    with pytest.raises(NotRunning) as raised:
+        any_running(run)
+    assert str(raised.value) == f"no peer runs in {str(run)!r}"
+    async with ControlSocket(folders[1], {}, print):
+        assert await asyncio.to_thread(any_running, run) == folders[1]
