@@ -117,7 +117,7 @@ class Driver:
 
     def train(self, number: int) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
-        return self.core.train(number, self._now())
+        return self.core.train(number, self.now())
 
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from statistics import fmean, median
 from typing import Literal
@@ -19,12 +18,12 @@ class RoundBudget:
     """The seconds of each round's local training.
 
     "auto" finds them from the bodies that come: a neighbor has taken as long as from the begin of this peer's training
-    to the arrival of its body. A round may take a quarter more than the neighbors' quadratic mean, of the last rounds
-    the median. That is more than the plain mean where they differ, since the slower ones hold the others up anyway, and
-    less than the maximum, with which two slow peers side by side would never become quicker.
+    to the arrival of its body. A round may take a quarter more than the mean over the neighbors, of the last
+    rounds the median. With their maximum two slow peers side by side would never become quicker, and with their minimum
+    a quick one would drag all others along.
 
-    Training may always take as long as the rest of a round, evaluation and waits: a slow evaluation leaves time to
-    train, and a neighbor that hurries, or is hostile, takes half of it at most.
+    Training may always take as long as what follows when the bodies are there, such as a slow evaluation. Of two
+    neighbors one that hurries, or is hostile, takes three eighths of what the other one leaves.
 
     Args:
         given: Seconds; "auto"; None for no budget.
@@ -47,11 +46,11 @@ class RoundBudget:
     def begin(self, number: int, now: float) -> float | None:
         """Note that round `number`'s training begins; returns its seconds, None for no limit."""
         if self._released is not None:
-            times = [max(0.0, at - self._began) for (_, round_), at in self._arrivals.items() if round_ == self._number]
-            if times:
-                self._taken.append(math.sqrt(fmean(one**2 for one in times)))
+            arrivals = [at for (_, round_), at in self._arrivals.items() if round_ == self._number]
+            if arrivals:
+                self._taken.append(fmean(max(0.0, at - self._began) for at in arrivals))
             if number == self._number + 1:  # none was sat out in between
-                self._elsewhere = now - self._released
+                self._elsewhere = now - max([self._released, *arrivals])
         self._number, self._began, self._released = number, now, None
         return self.seconds
 

@@ -1,6 +1,5 @@
 """How long local training may take: given, or found from when the neighbors' bodies come."""
 
-import math
 import random
 
 import pytest
@@ -87,14 +86,20 @@ def test_equal_peers_do_not_shorten_each_others_rounds(topology):
 def test_one_quick_peer_does_not_drag_the_others_along(topology):
     peers = Peers([0.01] + [1.0] * 7, graph=build(topology, 8))
     last = peers.rounds(100)[-1]
-    assert min(last[1:]) >= 0.85
+    assert min(last[1:]) >= 0.6
 
 
 def test_two_slow_ones_side_by_side_come_down_together():
     peers = Peers([1.0] * 6 + [5.0, 5.0], graph=build("ring", 8))
     last = peers.rounds(30)[-1]
     assert last[:6] == [1.0] * 6
-    assert last[6] == last[7] < 2.1
+    assert last[6] == last[7] == pytest.approx(1.25 * (1 + last[6]) / 2, rel=0.01)
+
+
+def test_two_that_are_slow_do_not_wait_for_each_other_for_ever():
+    """The middle and an end of a star: what one waits for the other is no time to train."""
+    peers = Peers([16.0, 28.0, 1.0, 1.0, 1.0], graph=build("star", 5))
+    assert max(peers.rounds(12)[-1]) < 4.0
 
 
 def test_what_else_a_round_takes_may_training_take_too():
@@ -113,11 +118,10 @@ def test_a_body_that_was_there_before_training_began_is_that_of_a_neighbor_ahead
     assert budget.begin(0, 10.0) is None
     budget.released(0, 18.0)
     budget.arrived(2, 0, 18.0)
-    assert budget.begin(1, 19.0) == pytest.approx(1.25 * math.sqrt((0 + 8.0**2) / 2))
+    assert budget.begin(1, 19.0) == 1.25 * (0.0 + 8.0) / 2
 
 
-def test_a_neighbor_that_sends_at_once_leaves_half_of_each_round():
-    """Between it and a peer like this one, whatever it does: the other half is spent on waiting for the honest one."""
+def test_a_neighbor_that_sends_at_once_takes_three_eighths_of_each_round():
     budget, now = RoundBudget("auto"), 0.0
     for number in range(60):
         limit = budget.begin(number, now)
@@ -126,7 +130,7 @@ def test_a_neighbor_that_sends_at_once_leaves_half_of_each_round():
         budget.released(number, release)
         now += 8.0
         budget.arrived(2, number, now)
-        assert limit is None or limit >= 4.0 - 1e-9
+        assert limit is None or limit >= 5 / 8 * 8.0
 
 
 def test_rounds_that_were_sat_out_do_not_count():
@@ -149,4 +153,4 @@ def test_a_core_times_the_bodies_that_come(whole):
     peer.now += 30
     peer.do(peer.core.release(0, [payload(0, peer.learner)], peer.now))
     peer.do(peer.core.begin(1, peer.now))
-    assert peer.core.train(1, peer.now) == pytest.approx(1.25 * math.sqrt((2**2 + 6**2) / 2))
+    assert peer.core.train(1, peer.now) == 1.25 * (2 + 6) / 2
