@@ -73,15 +73,19 @@ def at(time: float, entries: Sequence[list[dict[str, Any]]], ends: Sequence[list
     near = [lines for lines in others if any(slow in one["heard"] or slow in one["missed"] for one in lines)]
     heard = [slow in one["heard"] for lines in near for one in lines]
     trained = [one for one in done[slow] if one["active"]]
-    last = lambda lines: lines[-1]["accuracy"] if lines else float("nan")  # noqa: E731
     return {
         "rounds": fmean(map(len, others)),
         "minutes": time / max(1.0, fmean(map(len, others))) * ROUND / 60,
         "mixed": fmean(heard) if heard else 0.0,
         "steps": fmean(sum(one["steps"]) / sum(one["steps_asked"]) for one in trained) if trained else 0.0,
-        "others": fmean(map(last, others)),
-        "slow": last(done[slow]),
+        "others": fmean(map(_last, others)),
+        "slow": _last(done[slow]),
     }
+
+
+def _last(lines: Sequence[dict[str, Any]]) -> float:
+    """The accuracy that was measured last; NaN before the first."""
+    return next((one["accuracy"] for one in reversed(lines) if one["accuracy"] is not None), float("nan"))
 
 
 def cases(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
