@@ -234,6 +234,7 @@ def build(
         round_seconds=run.round_seconds,
         recorded_steps=repeated,
         quorum=network.quorum,
+        rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
         epochs=epoch_setup(config, graph, compared),
         out=own_folder,

@@ -195,6 +195,14 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
+    rejoin_after: int = setting(
+        1,
+        "rounds that a peer may have sat out, because the others went on without it, and still go on with its own "
+        "body; after more it takes the mean of its neighbors'",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        ge=0,
+    )
     base_port: int = setting(
         7700,
         "where no rank has an address, rank R listens on this host at this port + R",
@@ -236,6 +244,14 @@ class LauncherSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
         of_rank=False,
+    )
+    grow: Path | None = setting(
+        None,
+        "file of members that join and leave while the run goes on (TOML); see docs/running.md",
+        mark=Mark.OWN,
+        group=_RUN,
+        of_rank=False,
+        strict=False,
     )
 
 

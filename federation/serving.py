@@ -253,11 +253,10 @@ async def _serve(
         return None
     outcome = await peer.serve(addresses)
     await asyncio.gather(*looking)
-    if outcome.status == "isolated":
-        raise Isolated(
-            f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}; --resume goes "
-            f"on; the model is in {rank_folder(config.run.out, rank)}"
-        )
+    if outcome.status in ("isolated", "left-behind"):
+        after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"
+        then = "; --resume goes on" if outcome.status == "isolated" else ""
+        raise Isolated(f"{after}{then}; the model is in {rank_folder(config.run.out, rank)}")
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
     return outcome

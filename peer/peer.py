@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
+from dpeer.exceptions import AddressError, Interrupted, Isolated, LeftBehind, PeersMissing
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
@@ -31,8 +31,8 @@ _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
-"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": with completed
-rounds, and its neighbors did not appear. "failed": by an error.
+"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
+did not appear again, or have completed the run without it. "failed": by an error.
 """
 
 
@@ -49,7 +49,7 @@ class Outcome:
     diverged: bool = False
     """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
     why: str = ""
-    """Why a peer that ended "isolated" did."""
+    """Why a peer that ended "isolated" or "left-behind" did."""
     concluded_before: bool = False
     """Whether the whole result was there before neighbors were met, verdict included: no round was left."""
 
@@ -154,8 +154,10 @@ class Peer:
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
 
-        outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
+        outbox, members = self.core.exchange.outbox, self.core.members
+        self._files = files or RankFolder(
+            config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
+        )
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -173,6 +175,7 @@ class Peer:
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
+            self.core.entry.incarnation = self._files.incarnation
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
@@ -200,7 +203,8 @@ class Peer:
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
             self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
-            status = leaving = await self._until_stopped(self._run())
+            status = await self._until_stopped(self._run())
+            leaving = "isolated" if status == "left-behind" else status
             if early is not None:
                 await early
             if before or early is not None:
@@ -259,7 +263,9 @@ class Peer:
         )
         await self._background.during(self.driver.linger())
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped", "isolated"]:
+    async def _until_stopped(
+        self, run: Coroutine[Any, Any, None]
+    ) -> Literal["done", "stopped", "isolated", "left-behind"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -280,6 +286,10 @@ class Peer:
             expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:
                 raise error
+        if isinstance(outcome, LeftBehind) and not stopped:
+            self._why = str(outcome)
+            self._log.warning("left-behind", message=f"ends, {self._why}: its model is kept", reason=self._why)
+            return "left-behind"
         if isinstance(outcome, Isolated) and not stopped:
             self._why = str(outcome)
             self._log.warning(

@@ -47,6 +47,10 @@ class Saver:
         """The steps with which an earlier process of the run, or another run, has trained round `number`; or None."""
         return self._files.recorded_steps(number)
 
+    def note_incarnation(self, incarnation: int) -> None:
+        """Put this peer's incarnation on disk; called on the thread for the disk."""
+        self._files.note_incarnation(incarnation)
+
     def released(self, number: int) -> bool:
         """Whether an earlier process of the run has trained and released round `number`."""
         return number <= self._files.released

@@ -150,9 +150,9 @@ class StepBudget:
         """The seconds of a phase: its part of those that are left."""
         assert self._seconds is not None, "asked by the clock alone"
         left = self._seconds - sum(phase.seconds for phase in self._phases)
-        whole = [phase.whole for phase in self._before]
-        if number < len(whole) and sum(whole[number:]):
-            return left * whole[number] / sum(whole[number:])
+        coming = [phase.whole for phase in self._before[number:]]
+        if (together := sum(coming)) > 0.0:
+            return left * coming[0] / together
         done = sum(phase.weight for phase in self._phases[:number])
         rest, own = self._gradients - done, self._phases[number].weight
         return left * (own / rest if 0 < own < rest else 1.0)

@@ -140,7 +140,7 @@ def ticking(ours: TorchLearner, seconds: float) -> Clock:
         clock.now += seconds
         computed(samples)
 
-    ours.trainer.computed = slowly  # type: ignore[method-assign]
+    ours.trainer.computed = slowly
     ours.trainer.budget = StepBudget(clock=clock)
     return clock
 

@@ -14,6 +14,7 @@ class Saved:
     receivers: tuple[int, ...]
     released: list[bytes] | None
     lost: dict[int, str]
+    incarnations: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -27,6 +28,7 @@ class Disk:
         steps: The steps with which each round was trained.
         seconds: The limit that the last one had.
         ledger: Round and incarnation of every release that was charged.
+        incarnation: The peer's.
     """
 
     saved: Saved | None = None
@@ -34,6 +36,7 @@ class Disk:
     steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
     seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
+    incarnation: int = 0
 
 
 class Files:
@@ -43,11 +46,12 @@ class Files:
     kept = True
     released = -1
     round_seconds = None
+    incarnation = 0
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
         self._completed = None
-        self.outbox = self.lost = None
+        self.outbox = self.lost = self.incarnations = None
         self.last = None
 
     @property
@@ -61,6 +65,7 @@ class Files:
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
         self.round_seconds = self._disk.seconds if self._config.resume else None
+        self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -69,6 +74,7 @@ class Files:
         if saved.released is not None:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
+        self.incarnations.update(saved.incarnations)
         return saved.next_round
 
     def begin(self):
@@ -82,6 +88,9 @@ class Files:
     def recorded_steps(self, number):
         return self._disk.steps.get(number) if number <= self.released else None
 
+    def note_incarnation(self, incarnation):
+        self._disk.incarnation = self.incarnation = incarnation
+
     def complete(self, entry):
         number = entry["round"]
         frames = self.outbox.frames.get(number)
@@ -92,6 +101,7 @@ class Files:
             receivers=tuple(self.outbox.receivers.get(number, ())),
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
+            incarnations=dict(self.incarnations),
             entry=dict(entry),
         )
 
