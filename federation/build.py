@@ -24,6 +24,7 @@ from dpeer.federation.baseline.training import (
 from dpeer.federation.checks import (
     check_first_weights,
     check_hostile,
+    check_quorum,
     check_round_budget,
     check_server,
     first_weights_notes,
@@ -124,6 +125,7 @@ def build(
         )
     check_round_budget(run, config.privacy.privacy)
     graph = build_graph(config.graph)
+    check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)

@@ -14,6 +14,7 @@ docs/design.md has a picture of a neighbor's states and the purpose of each mess
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.entry import Entry
+from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
@@ -42,6 +45,10 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, temporal_diameter
+
+_BATCH = 0.01
+"""Seconds for each neighbor between two messages that pass on who has come, before the first round: a hundred a second
+in all."""
 
 _LATE = 3
 """Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
@@ -73,6 +80,8 @@ class Core:
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
+        epochs: How the membership changes; None where it never does.
+        forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
 
@@ -80,7 +89,14 @@ class Core:
         alone = config.liveness.heartbeat == 0  # no peer can be cut off
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
         self.round_clock.silent = alone
-        neighbors = topology.connections(config.rank, config.rounds)
+        joins = config.rank >= topology.size  # which an epoch lets in
+        self.round_clock.grow(config.rank + 1)
+        neighbors = () if joins else topology.connections(config.rank, config.rounds)
+        self.epochs = (
+            None
+            if config.epochs is None
+            else EpochFollower(config, config.epochs, topology, self.round_clock, self._log)
+        )
         self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log)
         self._config = config
@@ -115,19 +131,34 @@ class Core:
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self.waiting = Waiting(
-            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
+            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log,
+            self.epochs,
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
+            self.epochs,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
+        if self.epochs is not None:
+            chain = self.epochs.chain
+            self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
+            self.epochs.join_up(
+                self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
+                self.connection_setup.hang_up,
+            )  # fmt: skip
         self._beat_at: float | None = None
+        self._spread_at, self._spread_again = math.inf, 0.0
         self._relay_trouble: str | None = None
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
+
+    def prepare(self, number: int) -> None:
+        """Be in the epoch of round `number`, the first one that will be run; before `open`."""
+        if self.epochs is not None:
+            self._effects += self.epochs.start(number)
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
@@ -227,12 +258,47 @@ class Core:
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
+        self.waiting.begun_at = now
         self.exchange.begin(number)
+        if self.epochs is not None:
+            self._effects += self.epochs.begin(number, now) + self.epochs.review()
         return self.look(now)
 
     def train(self, number: int, now: float) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
         return self.round_budget.begin(number, now)
+
+    def enter(self, number: int, now: float) -> list[Effect]:
+        """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
+        if self.epochs is not None:
+            turn, effects = self.epochs.enter(number, now)
+            self._effects += effects
+            if turn is not None:
+                self.forgotten |= self.epochs.changed(turn)
+            if turn is not None and turn.wrong:
+                self.entry.come_back(max(turn.before.begins, turn.now.begins))
+        return self.look(now)
+
+    def join(self, number: int) -> None:
+        """Begin with round `number`, the last one before the entry of this peer, which is new in the federation."""
+        self.entry.come_back(number - self._config.rejoin_after - 1)
+
+    # -- epochs ------------------------------------------------------------------------------------------------
+
+    def kept(self, record: ChainRecord, now: float) -> list[Effect]:
+        """What a `Keep` named is on disk."""
+        assert self.epochs is not None
+        self._effects += self.epochs.kept(record, now)
+        self.waiting.news(now)
+        return self.look(now)
+
+    def hand(self, document: bytes, now: float) -> tuple[str | None, list[Effect]]:
+        """Take a signed epoch from this peer's own user: why it is refused, None if it is taken; and the effects."""
+        if self.epochs is None:
+            return "this federation has no operators' keys, so it cannot change", []
+        refused = self.epochs.hand(document, self.members.current_round)
+        self._effects += self.epochs.review()
+        return refused, self.look(now)
 
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
@@ -291,14 +357,38 @@ class Core:
         self.waiting.linger(now)
         return self.look(now)
 
-    def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
-        """Send every neighbor a goodbye; nothing is waited for any more."""
+    def drain(self, now: float) -> list[Effect]:
+        """Begin no other round: a wait for neighbors or for a quorum ends at once, in a Fail with Drained."""
+        if not self.waiting.drains:
+            self.waiting.drains = True
+            number = self.members.current_round
+            self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
+        return self.look(now)
+
+    def part(self, number: int, now: float) -> list[Effect]:
+        """Wait until no neighbor needs the body of the round before `number`: ends in a Wake."""
+        self.waiting.part(number, now)
+        return self.look(now)
+
+    def leave(self, reason: Goodbyes, now: float, back_within: int = 0) -> list[Effect]:
+        """Send every neighbor a goodbye; nothing is waited for any more.
+
+        Args:
+            reason: Why.
+            now: The clock time.
+            back_within: Seconds within which a stopped peer will be back.
+        """
         self.waiting.over()
-        goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
+        goodbye = wire.Goodbye(
+            rank=self._config.rank, federation=self._federation, reason=reason,
+            back_within=back_within if reason == "stopped" else 0,
+        )  # fmt: skip
+        protocol = self._config.protocol
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                frames = wire.encode(goodbye, neighbor.version, self._config.protocol)
-                self.send_queues[neighbor.link].goodbye = frames
+                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
+        for link in self.connection_setup.unanswered():  # which may have taken this peer's hello, and its answer comes
+            self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -332,8 +422,9 @@ class Core:
 
     @property
     def written(self) -> bool:
-        """Whether nothing waits to be written to a neighbor that is there."""
-        send_queues = (self.send_queues.get(one.link) for one in self.members.all() if one.link is not None)
+        """Whether nothing waits to be written to a neighbor that is there, or may be."""
+        links = [one.link for one in self.members.all() if one.link is not None]
+        send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
@@ -356,6 +447,8 @@ class Core:
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
                 self.connection_setup.on_refusal(link, message, now)
+            case wire.EpochMessage():
+                self._on_epoch(link, neighbor, message, now)
             case wire.Unknown():
                 self.connection_setup.on_unknown(link, neighbor, message, now)
             case _:
@@ -387,7 +480,7 @@ class Core:
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
         if isinstance(message, wire.Body | wire.Heartbeat):
-            self.note(neighbor, message.round, message.presence, now)
+            self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
         match message:
             case wire.Body(buffers=None):
@@ -397,7 +490,7 @@ class Core:
                 self.reassembly.begin(link, message, length, wanted=wanted, now=now)
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
-                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
+                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), message.epoch)):
                     self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
@@ -408,18 +501,41 @@ class Core:
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
                 self._renewed(neighbor, message.incarnation)
-                if neighbor.paused and self.round_clock.adds_to(message.presence):
+                if neighbor.paused and self.round_clock.adds_to(message.presence, message.epochs):
                     self.exchange.send_heartbeat(link)
             case wire.Goodbye():
-                self._on_goodbye(neighbor, message.reason, now)
+                self._on_goodbye(neighbor, message.reason, now, message.back_within)
 
-    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
+    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float, epochs: bytes = b"") -> None:
         """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
-        news = self.round_clock.merge(table)
+        accepted = self.round_clock.epochs
+        news = self.round_clock.merge(table, epochs)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
             self.waiting.news(now)
+            if self.epochs is not None:
+                self._effects += self.epochs.review()
+                if self.round_clock.epochs != accepted:  # all may wait for it
+                    self.exchange.send_heartbeats(one.rank for one in self.members.all())
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
+            if not self.waiting.began and self._beat_at is not None:
+                self._spread_at = min(self._spread_at, max(now, self._spread_again))
+
+    def _spread(self, now: float) -> None:
+        """Pass on who has come, not with the next heartbeat only: the start waits for it on each hop."""
+        if now < self._spread_at:
+            return
+        ranks = [one.rank for one in self.members.all()]
+        self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
+        if not self.waiting.began:
+            self.exchange.send_heartbeats(ranks)
+
+    def _on_epoch(self, link: Link, neighbor: Neighbor | None, message: wire.EpochMessage, now: float) -> None:
+        if neighbor is None or self.epochs is None:
+            raise self.connection_setup.stranger(link, "an epoch", now)
+        self.connection_setup.heard(neighbor, neighbor.mentioned, now)
+        self.epochs.hear(message.document, link)
+        self._effects += self.epochs.review()
 
     def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
         """Note a neighbor's incarnation: if it is a new one, what is kept of the one before is of no use."""
@@ -445,7 +561,7 @@ class Core:
         body, inbox = arriving.body, self.exchange.inbox
         if arriving.fingerprint is not None:
             inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
-        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
+        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes, body.epoch)):
             self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
@@ -460,13 +576,20 @@ class Core:
         if max(found, before) >= 2 * min(found, before):
             self.exchange.send_heartbeat(link)
 
-    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
         if neighbor.status is Status.GONE:
             return
-        self.members.goodbye(neighbor, reason, now)
+        self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
+            return
+        if reason == "stopped" and back_within:
+            self._log(
+                "info", "neighbor-gone",
+                f"rank {neighbor.rank} leaves, and is to be back within {back_within} s: rounds wait for it until then",
+                neighbor=neighbor.rank, reason=reason,
+            )  # fmt: skip
             return
         grace = self._config.liveness.stop_grace
         why = {
@@ -510,6 +633,7 @@ class Core:
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
+        self._spread(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
@@ -521,12 +645,13 @@ class Core:
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self.waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
+        then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
         self._log(
             "warning", "neighbor-dead",
-            f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
+            f"rank {dead.rank} is {dead.why_away}: {then}; see whether its process, its host and the "
             "network are well (--dead-after says how long is too long)",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip

@@ -272,6 +272,7 @@ FAST = {
     "dpeer keygen --operator --out keys": Small(),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0 --give-away worth-0.json": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth --combine worth-0.json worth-1.json worth-2.json": Small(data=(given_away,)),
@@ -404,6 +405,7 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
+    "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",
@@ -429,6 +431,7 @@ NOT_RUN = {
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
+    "python examples/consortium/night.py --quick": "in two minutes or so",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few

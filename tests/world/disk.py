@@ -4,6 +4,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.core.epoch_chain import ChainRecord
+
 
 @dataclass
 class Saved:
@@ -28,6 +30,7 @@ class Disk:
         steps: The steps with which each round was trained.
         seconds: The limit that the last one had.
         ledger: Round and incarnation of every release that was charged.
+        epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
     """
 
@@ -36,6 +39,7 @@ class Disk:
     steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
     seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
+    epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
 
 
@@ -76,6 +80,12 @@ class Files:
         self.lost.update(saved.lost)
         self.incarnations.update(saved.incarnations)
         return saved.next_round
+
+    def epochs(self):
+        return self._disk.epochs if self._config.resume else ChainRecord()
+
+    def keep_epochs(self, record):
+        self._disk.epochs = record
 
     def begin(self):
         if not self._config.resume:

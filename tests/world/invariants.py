@@ -21,6 +21,9 @@ _RECOVERY = 45.0
 _CAUGHT_UP = 10.0
 """Seconds in which a peer that hears a neighbor, and was left behind, is in the round in which that one is."""
 
+_BEGINS = 200.0
+"""Seconds in which news of who has come has reached all, and neighbors that are there have dialled each other."""
+
 _KNOWN = 2.5
 """Seconds after which a neighbor knows which round a peer has reached: a heartbeat, and its way."""
 
@@ -38,7 +41,8 @@ def limit(scenario):
             always |= fault.seconds == math.inf
     rounds = 1.4 * scenario.rounds if always else 3
     slow = sum(rounds * factor * scenario.pace for factor in times.values() if factor > 1)
-    return scenario.over_at + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
+    drains = [fault.seconds for fault in scenario.faults if fault.what == "drain" and fault.seconds < math.inf]
+    return scenario.over_at + sum(drains) + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,6 +54,8 @@ def troubles(scenario):
         match fault.what:
             case "slow":
                 continue
+            case "drain" if fault.seconds < math.inf:
+                continue  # its neighbors wait for it, or are away themselves
             case "cut" | "stall" | "vanish":
                 pairs = {fault.ranks, fault.ranks[::-1]}
             case "part":
@@ -58,6 +64,7 @@ def troubles(scenario):
                 pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
         end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power"))
         lost = fault.what in ("vanish", "power") or (fault.what == "stop" and not together)
+        lost |= fault.what == "drain"
         lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
         for pair in pairs:
             found[pair].append((fault.at, end, lost))
@@ -88,6 +95,24 @@ def mild(scenario, one, other):
 def undisturbed(scenario, one, other, start, end):
     """Whether two ranks could hear each other all the time from `start` to `end`."""
     return all(end < begun or start > over + _RECOVERY for begun, over, _ in troubles(scenario)[one, other])
+
+
+def not_before_enough_have_come(world, life, number):
+    """No peer begins before all ranks, or as many as the quorum asks for, have come with equal settings."""
+    world.check(
+        len(world.came) >= world.scenario.needed,
+        f"rank {life.rank} begins round {number}, and only ranks {sorted(world.came)} have come",
+    )
+
+
+def refused(world, life):
+    """Of two that differ, the one ends that has come with a mistake, or later than that one."""
+    mistaken = [one[-1] for rank, one in enumerate(world.lives) if rank in world.scenario.mistaken and one]
+    earlier = [one.rank for one in mistaken if one.since <= life.since and one.rank != life.rank]
+    world.check(
+        world.is_mistaken(life) or earlier,
+        f"rank {life.rank} has ended by a mistake of one that came later: {life.outcome}",
+    )
 
 
 def no_island(world, life, number):
@@ -189,10 +214,15 @@ def at_the_end(world):
         for sender in world.graphs.at(number, rank).in_neighbors:
             if sender not in heard and _must_have_heard(world, rank, number, sender):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
+    _began_in_time(world)
     in_time(world)
+    if scenario.mistaken:
+        world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
         and not scenario.budgets
+        and len(world.present) == scenario.size
+        and not scenario.arrivals
         and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
     ):
         world.check(not world.sat_out, f"rank and round {sorted(world.sat_out)[:1]} were sat out without a reason")
@@ -201,10 +231,15 @@ def at_the_end(world):
             found = world.disks[life.rank].saved
             same = found is not None and found.learner["body"] == bodies[life.rank]
             world.check(same, f"rank {life.rank} has not the bits of a run without faults")
+    for life in (life for lives in world.lives for life in lives if life.drained is not None):
+        _left_in_good_order(world, life)
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
         dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
-            world.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
+            expected = reason == "mismatch" and scenario.mistaken
+            world.check(
+                expected or not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}"
+            )
 
 
 def in_time(world):
@@ -243,7 +278,7 @@ def _must_have_heard(world, rank, number, sender):
         return False
     if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
         return False  # it had ended: this rank was left behind, and goes on with others that were
-    if isinstance(world.present[sender].outcome, PeersMissing):  # it said goodbye before it began its rounds again
+    if isinstance(world.lives[sender][-1].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
     if mild(world.scenario, sender, rank):
         return True
@@ -254,13 +289,59 @@ def _must_have_heard(world, rank, number, sender):
     return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
 
 
+def _too_late(world, life):
+    """Whether a rank came, or was heard again, when its neighbors had completed all rounds without it."""
+    last = world.scenario.rounds - 1
+    over = [world.ended.get((rank, last), math.inf) for rank in world.graphs.connections(life.rank, last + 1)]
+    return max(over) < max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+
+
+def _began_in_time(world):
+    """Once enough have come and no fault is left, all that are there begin soon."""
+    scenario = world.scenario
+    if not scenario.arrivals or len(world.came) < scenario.needed:
+        return
+    agreed = max(scenario.over_at, *(life.since for life in world.present))
+    for life in world.present:
+        if _too_late(world, life):
+            continue
+        begun = min((at for (rank, _), at in world.began.items() if rank == life.rank), default=math.inf)
+        world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
+
+
+def _left_in_good_order(world, life):
+    """A peer that was drained has its last body mixed by all who mix that round, where nothing else happens."""
+    if not {fault.what for fault in world.scenario.faults} <= {"drain", "slow"} or life.outcome.status != "stopped":
+        return
+    last = life.outcome.completed_rounds - 1
+    if last < 0 or (life.rank, last) in world.sat_out:
+        return
+    for receiver in world.graphs.at(last, life.rank).out_neighbors:
+        mixed = world.used.get((receiver, last))
+        world.check(
+            mixed is None or life.rank in mixed,
+            f"rank {life.rank} left after round {last}, and rank {receiver} mixed that round without its body",
+        )
+
+
 def _ended_well(world, life, ended):
     if life.rank in ended:
         return
+    if life.drained is not None and life.outcome.status == "stopped":
+        away = [one for one in world.scenario.faults if one.what == "drain" and life.rank in one.ranks]
+        world.check(any(one.seconds == math.inf for one in away), f"rank {life.rank} was drained and is not back")
+        return
     outcome = life.outcome
-    if isinstance(outcome, PeersMissing):
+    if isinstance(outcome, PeersMissing) and world.scenario.arrivals:
+        few = len(world.came) < world.scenario.needed
+        world.check(
+            few or _too_late(world, life),
+            f"rank {life.rank} did not begin, and ranks {sorted(world.came)} have come: {outcome}",
+        )
+    elif isinstance(outcome, PeersMissing):
         # No peer can start with neighbors that have left or never come.
-        left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") == "done"]
+        over = ("done", "stopped")
+        left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") in over]
         near = set(life.peer.neighbors)
         world.check(near & set(left), f"rank {life.rank} found no neighbor: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
@@ -299,7 +380,10 @@ def _cut_off(world, rank):
     here = {
         life.rank
         for life in world.present
-        if not life.process.dead and not isinstance(life.outcome, PeersMissing) and completed[life.rank] < rounds
+        if not life.process.dead
+        and not isinstance(life.outcome, PeersMissing)
+        and completed[life.rank] < rounds
+        and getattr(life.outcome, "status", "") != "stopped"
     }
     near, group = {rank}, set()
     while near:
