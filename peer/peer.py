@@ -191,6 +191,7 @@ class Peer:
             if self.core.epochs is not None:
                 self.core.epochs.take_up(await self._worker.run(self._files.epochs))
             self._start = await self._worker.run(self._files.take_up)
+            self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             if self._start or self._files.inside:
@@ -450,6 +451,8 @@ def _line(entry: Mapping[str, Any], rounds: int) -> str:
     for name, key in _SHOWN:
         if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")
+    if sum(entry["steps"]) < sum(entry["steps_asked"]):
+        parts.append(f"{sum(entry['steps']):,} of {sum(entry['steps_asked']):,} steps")
     parts.append(f"sent {entry['bytes_sent']:,} B")
     if entry["privacy"] is not None:
         parts.append(cost(entry["privacy"]))
