@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import Isolated, LeftBehind, PeersMissing, Refused
+from dpeer.exceptions import CheckpointError, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
@@ -376,12 +376,22 @@ class Waiting:
         return []
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
+        if self._config.unrecorded and (rounds := self._round_clock.remembered):
+            self._wait = None
+            return [Fail(CheckpointError(
+                f"the others know {rounds} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
+                "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+            ))]  # fmt: skip
         every = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
             if self._handshake.apart and not self.met >= every and now < self._leave_at:
                 return []
             self._wait = None
             return [Fail(self._refusal)]
+        if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
+                self._members[rank].current_round = self._round_clock[rank]
         if now >= self._give_up_at:
             for rank in self._members.missing():
                 self._members.give_up(rank)

@@ -14,7 +14,7 @@ from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants
+from tests.world import invariants, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -82,6 +82,8 @@ class World:
         self._mixed: set[tuple[Life, int]] = set()
         self.sat_out: set[tuple[int, int]] = set()
         self.adopted: dict[tuple[int, int], list[int]] = {}
+        self.returns: list[returns.Return] = []
+        self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
         self.trace = hashlib.sha256() if trace else None
@@ -117,6 +119,7 @@ class World:
             late = [f"{life.rank} (round {life.began[-1:]})" for life in self.present if not life.task.done()]
             self.fail(f"still at it after {limit:.0f} s: ranks {', '.join(late)}")
         invariants.at_the_end(self)
+        returns.at_the_end(self)
         for lives in self.lives:
             for life in lives:
                 life.task.cancel()
@@ -192,6 +195,12 @@ class World:
         elif life.stopped:
             life.task.add_done_callback(lambda _: self._go_on(life))
 
+    def begin_anew(self, rank):
+        """Begin again with an empty disk."""
+        if self.lives[rank][-1].process.dead:
+            self.disks[rank] = Disk()
+            self._begin(rank, resume=False)
+
     def _go_on(self, life):
         if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
             self._begin(life.rank, resume=True)
@@ -227,6 +236,7 @@ class World:
             invariants.not_alone(self, life, number)
         if trains and invariants.in_vain(self, life, number):
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
+        returns.begins(self, life, number, trains=trains)
         self.director.begun(life.rank, number)
 
     def mixes(self, life, number, rank, raw, named):
@@ -251,7 +261,7 @@ class World:
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
-        self.check((life.rank, number) in self.sat_out, f"rank {life.rank} adopts in round {number}, and takes part")
+        returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
 
     def sits_out(self, life, number):
@@ -264,6 +274,8 @@ class World:
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         header = bytes(frames[0])
+        if header[:1] != b"\xc1":
+            returns.announces(self, source, msgpack.unpackb(header))
         if b"body" in header and header[:1] != b"\xc1":  # the first byte of a chunk
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}
