@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import CheckpointError, Isolated, LeftBehind, PeersMissing, Refused
+from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
@@ -36,7 +36,8 @@ class _Wait:
     """The present wait.
 
     Attributes:
-        kind: For the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after it.
+        kind: For the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after it:
+            after the last one ("linger"), or the one after which it leaves ("part").
         number: The round.
         since: Clock time at which it began.
         log_at: Clock time of the next line of the log about it.
@@ -44,7 +45,7 @@ class _Wait:
         logged: Whether a line has been written.
     """
 
-    kind: Literal["meet", "pause", "collect", "settle", "linger"]
+    kind: Literal["meet", "pause", "collect", "settle", "linger", "part"]
     number: int
     since: float
     log_at: float
@@ -63,7 +64,7 @@ class WaitingNow:
         why: Why the next round may not begin, in a pause.
     """
 
-    kind: Literal["meet", "pause", "collect", "settle", "linger"]
+    kind: Literal["meet", "pause", "collect", "settle", "linger", "part"]
     seconds: float
     ranks: Mapping[int, str]
     why: str = ""
@@ -102,6 +103,8 @@ class Waiting:
         met: The neighbors whose hello came, whatever the answer.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
+        drains: Whether this peer was asked to leave: it begins no other round.
+        begun_at: Clock time at which the present round began.
         began: Whether all neighbors have been there, so that rounds have begun.
     """
 
@@ -133,6 +136,8 @@ class Waiting:
         self._log = log
         self._wait: _Wait | None = None
         self.began = False
+        self.drains = False
+        self.begun_at = 0.0
         self._refusal: Refused | None = None
         self._leave_at = 0.0
         self._give_up_at = math.inf
@@ -172,6 +177,10 @@ class Waiting:
     def linger(self, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
         self._wait = self._patient("linger", self._exchange.schedule.rounds, now)
+
+    def part(self, number: int, now: float) -> None:
+        """Wait until no neighbor needs the body of the round before `number`, which is not begun any more."""
+        self._wait = self._patient("part", number, now)
 
     def join(self, now: float) -> None:
         """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
@@ -249,6 +258,9 @@ class Waiting:
         wait = self._wait
         if wait is None:
             return []
+        if self.drains and self._in_vain(wait, now):
+            self._wait, self._exchange.paused = None, False
+            return [Fail(Drained("asked to leave"))]
         if wait.kind == "meet":
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
@@ -266,6 +278,22 @@ class Waiting:
             self._round_deadline.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
+
+    def _in_vain(self, wait: _Wait, now: float) -> bool:
+        """Whether a peer that leaves waits for what comes after its leaving only.
+
+        A neighbor that was stopped since this round began leaves, too, most likely: the round is run again when both
+        are back, and then has its body.
+        """
+        if wait.kind in ("meet", "pause"):
+            return True
+        if wait.kind == "settle":
+            return any(self._members.comes_back(rank, now) for rank in self._ranks(wait, now))
+        if wait.kind != "collect":
+            return False
+        senders = self._exchange.schedule.at(wait.number).in_neighbors
+        lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
+        return any(self._members.stopped_since(rank, self.begun_at) for rank in lacking)
 
     @property
     def collecting(self) -> int | None:
@@ -316,8 +344,8 @@ class Waiting:
             times += [self._collected_at, max(self._news_at, wait.since) + self._config.wait]
         due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
-        grace = self._config.liveness.stop_grace + _SOON
-        times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
+        ends = [one.gone_at + one.grace + _SOON for one in self._members.all() if one.away]
+        times += [end for end in ends if now < end]
         return min(times)
 
     def _patient(self, kind: Literal["collect", "settle", "linger"], number: int, now: float) -> _Wait:
@@ -335,6 +363,8 @@ class Waiting:
                 return self._exchange.unsettled(wait.number, now)
             case "linger":
                 return self._exchange.unfinished(wait.number, now)
+            case "part":
+                return self._exchange.parting(wait.number, now)
 
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
