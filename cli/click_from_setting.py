@@ -19,21 +19,29 @@ _OF_A_RUN = " (default"
 _UNIONS = (Union, types.UnionType)
 
 
+class Time(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A duration, as a text that the setting itself reads."""
+
+    name = "TIME"
+
+
 class NumberOr(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A number, or one of some words."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], number: type = float) -> None:
         self._words = words
+        self._number = number
         self.name = f"NUMBER|{'|'.join(words)}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number or the word of a text."""
-        if value in self._words or isinstance(value, float):
+        if value in self._words or isinstance(value, self._number):
             return value
         try:
-            return float(value)
+            return self._number(value)
         except ValueError:
-            self.fail(f"{value!r} is not a number, nor one of {', '.join(self._words)}", param, ctx)
+            whole = "whole " if self._number is int else ""
+            self.fail(f"{value!r} is not a {whole}number, nor one of {', '.join(self._words)}", param, ctx)
 
 
 def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], F]:
@@ -74,7 +82,8 @@ def flag(name: str) -> str:
 def click_type(kind: Any) -> Any:
     """The click type of a setting's type; ranges and patterns are checked by the setting itself."""
     if get_origin(kind) in _UNIONS:
-        return NumberOr(next(get_args(part) for part in get_args(kind) if get_origin(part) is Literal))
+        words = next(get_args(part) for part in get_args(kind) if get_origin(part) is Literal)
+        return NumberOr(words, next(without_none(part) for part in get_args(kind) if get_origin(part) is Annotated))
     if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):
         return click.Choice(get_args(kind))
     if kind is Path:

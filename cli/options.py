@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from dpeer.cli.click_from_setting import F, click_type, flag, in_words, without_none
+from dpeer.cli.click_from_setting import F, Time, click_type, flag, in_words, without_none
 from dpeer.federation.config import parse_option
+from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.sections import meaning_of
 
@@ -130,7 +131,8 @@ def _option(name: str) -> Callable[[F], F]:
         return click.option(f"{typed}/--no-{typed.removeprefix('--')}", name, help=text, **listed)
     if kind is bool:
         return click.option(typed, name, is_flag=True, help=text, **listed)
-    return click.option(typed, name, type=click_type(kind), help=text, **listed)
+    timed = DURATION in field.metadata
+    return click.option(typed, name, type=Time() if timed else click_type(kind), help=text, **listed)
 
 
 def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any]]:

@@ -21,7 +21,13 @@ from dpeer.federation.baseline.training import (
     copy_for_baseline,
     has_own_core,
 )
-from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
+from dpeer.federation.checks import (
+    check_first_weights,
+    check_hostile,
+    check_quorum,
+    check_server,
+    first_weights_notes,
+)
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.epochs import FollowedGraphs, epoch_setup
@@ -116,6 +122,7 @@ def build(
             "it out"
         )
     graph = build_graph(config.graph)
+    check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)

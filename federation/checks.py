@@ -15,6 +15,19 @@ from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
 
 
+def check_quorum(quorum: str | int, size: int) -> None:
+    """Refuse a number of ranks that is no quorum.
+
+    Raises:
+        ConfigurationError: Two groups of so many ranks can be apart, or the federation has fewer ranks.
+    """
+    if isinstance(quorum, int) and not size // 2 < quorum <= size:
+        raise ConfigurationError(
+            f"--quorum {quorum}: expected {size // 2 + 1} to {size} of {size} ranks; two groups of at most half the "
+            "ranks could both go on, each without the other"
+        )
+
+
 def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:
     """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
 

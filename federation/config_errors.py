@@ -20,11 +20,13 @@ _EXPECTED = {
     "lora": FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
     "log_max": "a size, for example 50MB",
+    "deadline": "a number of seconds, auto or never",
+    "quorum": "majority, any, or a number of ranks, more than half of all",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }
 """Settings whose pattern says less than an example."""
 
-_NO_KEYS = ("[key]", "str", "list[str]")
+_NO_KEYS = ("[key]", "str", "list[str]", "int", "constrained-int", "float", "constrained-float")
 """What pydantic puts into a mistake's place beside keys: the key itself is wrong, or none of a key's types fits."""
 
 
@@ -50,7 +52,8 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
             path: The federation file; None without one.
         """
         first = self._first
-        location = [str(part) for part in first["loc"] if part not in _NO_KEYS]
+        parts = [str(part) for part in first["loc"]]
+        location = [part for part in parts if part not in _NO_KEYS and not part.startswith("literal[")]
         key = ".".join(location)
         if first["type"] == "extra_forbidden":
             *table, name = location

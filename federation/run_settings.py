@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from dpeer.results.units import read_size
+from dpeer.exceptions import ConfigurationError
+from dpeer.results.units import read_duration, read_size
 from dpeer.sections import Mark, Section, setting
 
 _RUN, _HOST = "The run", "This host"
@@ -19,6 +21,18 @@ def _listed(value: Any) -> Any:
     return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
 
 
+def _seconds(value: Any) -> Any:
+    """Seconds, where a text such as "7d" states them."""
+    try:
+        return read_duration("", value) if isinstance(value, str) else value
+    except ConfigurationError as error:
+        raise PydanticCustomError("duration", "expected seconds, or a time such as 90s, 2h or 7d") from error
+
+
+DURATION = BeforeValidator(_seconds)
+"""Marks a number of seconds that may also be written with a unit."""
+
+Duration = Annotated[float, DURATION, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
@@ -137,12 +151,13 @@ class AloneSettings(Section):
 
 
 class QuorumSettings(Section):
-    """What becomes of a federation whose lines drop."""
+    """How many ranks a federation starts with, and what becomes of it when lines drop."""
 
-    quorum: Literal["majority", "any"] = setting(
+    quorum: Literal["majority", "any"] | Annotated[int, Field(ge=1)] = setting(
         "majority",
         "which part of a federation goes on while lines are cut: majority (more than half of the ranks, or half with "
-        "the lowest), or any (each by itself: those that are behind afterwards lose their rounds)",
+        "the lowest), any (each by itself: those that are behind afterwards lose their rounds), or a number of ranks, "
+        "more than half, that are also enough to start",
         mark=Mark.SHARED,
         group=_RUN,
     )
@@ -176,15 +191,17 @@ class ThreadSettings(Section):
 class NetworkSettings(Section):
     """How a peer waits for its neighbors, where it listens and with which key."""
 
-    wait: Seconds = setting(
+    wait: Duration = setting(
         300.0,
-        "seconds to wait for neighbors before the first round, and for news of a quorum in a pause",
+        "time to wait for all ranks (or --quorum K) before the first round, and for news of a quorum in a pause: "
+        "seconds, or 90s, 2h, 7d; for a wait of more than an hour a neighbor with other settings ends its own start "
+        "alone",
         mark=Mark.ASIDE,
         group=_HOST,
     )
-    dead_after: Seconds = setting(
+    dead_after: Duration = setting(
         15.0,
-        "seconds of silence after which rounds go on without a neighbor",
+        "silence after which rounds go on without a neighbor: seconds, or 90s, 2min",
         mark=Mark.ASIDE,
         group=_HOST,
     )

@@ -23,6 +23,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import held, naming, working_folder_kept
+from dpeer.federation.handing import answers
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -258,7 +259,7 @@ async def _serve(
         await transport.close(0)
         return None
     leave = requests["drain"]
-    requests |= peer.requests
+    requests |= answers(peer.requests, encrypted=keyring is not None)
     outcome = await peer.serve(addresses)
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)

@@ -61,10 +61,11 @@ class PeerConfig:
     More than 1 writes less; a process that is killed loses up to n rounds."""
 
     wait: float = 300.0
-    """Seconds to wait for all neighbors before the first round; and for which a pause may bring no news."""
+    """Seconds to wait for all ranks, or as many as `quorum` says, before the first round; and for which a pause may
+    bring no news."""
 
     remind_every: float = 10.0
-    """Seconds between the lines that name the neighbors that are still missing."""
+    """Seconds of waiting for the start until a line names who is still missing; then twice as many, up to an hour."""
 
     linger: float = 1.0
     """Seconds to deliver the goodbye when the peer leaves; bodies that neighbors need have arrived before."""
@@ -80,7 +81,8 @@ class PeerConfig:
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
-    ahead by itself, and loses the others' rounds meanwhile. Without heartbeats no peer can be cut off: "any"."""
+    ahead by itself, and loses the others' rounds meanwhile; or a number of ranks, which are also enough to start.
+    Without heartbeats no peer can be cut off: "any"."""
 
     epochs: EpochSetup | None = None
     """How the federation changes while it runs; None where no operator's key is listed, so that it never does."""

@@ -17,10 +17,10 @@ _SIZE = re.compile(rf"{_NUMBER}(?:{_PREFIX}(?:B|(?i:bytes?)))?")
 _RATE = re.compile(
     rf"{_NUMBER}{_PREFIX}(?:(?P<bits>(?i:bits?(?: ?/ ?s|ps)?)|b(?: ?/ ?s|ps))|(?:(?i:bytes?)|B)(?: ?/ ?s|ps))"
 )
-_DURATION = re.compile(rf"{_NUMBER}(?P<unit>(?i:ms|s|sec|seconds?|min|minutes?|h|hours?))?")
+_DURATION = re.compile(rf"{_NUMBER}(?P<unit>(?i:ms|s|sec|seconds?|min|minutes?|h|hours?|d|days?))?")
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 _MOST = 1e15
 """The most bytes, and the most bits per second: beyond that a unit is mistyped."""
@@ -62,7 +62,7 @@ def read_rate(option: str, text: str) -> float:
 
 
 def read_duration(option: str, text: str) -> float:
-    """Seconds from 20ms, 1.5s, 2min, 1h or a plain number of seconds; 0 is one.
+    """Seconds from 20ms, 1.5s, 2min, 1h, 7d or a plain number of seconds; 0 is one.
 
     Raises:
         ConfigurationError: It is something else, or longer than 1e9 seconds.
@@ -73,7 +73,7 @@ def read_duration(option: str, text: str) -> float:
         unit = (found["unit"] or "s").lower()
         seconds = float(found["number"]) * _SECONDS["ms" if unit == "ms" else unit[0]]
     if not seconds <= _LONGEST:
-        raise ConfigurationError(f"{option} {text!r}: write a time in ms, s, min or h, for example 20ms or 1.5s")
+        raise ConfigurationError(f"{option} {text!r}: write a time in ms, s, min, h or d, for example 20ms or 7d")
     return seconds
 
 

@@ -126,19 +126,21 @@ class Handshake:
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
         start: The first round of this process; None before it is known.
+        waited: For how many seconds this process has waited for the start.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
         self.apart: tuple[int, str] | None = None
         self.start: int | None = None
+        self.waited = 0
         self._config = config
         self._learner = learner
         self._members = members
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", enters: int = 0, incarnation: int = 0,
-        to: int | None = None,
+        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
+        known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -152,8 +154,12 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
+            epochs=epochs,
+            known=known,
             apart_from=apart_from,
             apart_because=apart_because,
+            there=there,
+            waited=self.waited,
             running=self.start is not None and current_round >= self.start + 2,
             enters=enters,
             incarnation=incarnation,

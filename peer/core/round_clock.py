@@ -1,5 +1,7 @@
 """Round clock: the presence table of rounds that each rank has completed, and the quorum; no wall time, no I/O.
 
+Before the first round the same table shows who has been there at all, so that all peers agree on the start.
+
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
 others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot
 make it wrong, and no timer enters it.
@@ -16,15 +18,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import DIGEST_BYTES
 
-Quorum = Literal["majority", "any"]
+Quorum = Literal["majority", "any"] | int
 
-_ENTRY = np.dtype("<u4")
+_ENTRY = np.dtype("<i4")
 
-DIGEST_BYTES = 8
-"""Bytes of an epoch's hash in presence and in the header of a body: its first ones."""
+_ABSENT = -1
+"""The entry of a rank that has never been there, as far as is known."""
 
-_MOST = 2**32 - 1
+_MOST = 2**31 - 1
+
+NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
+"""Why a round may not begin."""
 
 _ACCEPTED = np.dtype([("revision", "<u4"), ("epoch", f"V{DIGEST_BYTES}")])
 
@@ -49,7 +55,7 @@ class RoundClock:
         size: How many ranks the federation has; all of them are members.
         rounds: How many rounds the run has.
         quorum: "majority": more than half of all ranks, or exactly half with the lowest rank that has not completed all
-            rounds. "any": every peer by itself is one.
+            rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
 
     Attributes:
         quorum: The most rounds that a quorum is known to have completed.
@@ -66,9 +72,10 @@ class RoundClock:
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
-        self._completed = np.zeros(size, _ENTRY)
+        self._completed = np.full(size, _ABSENT, _ENTRY)
         self._accepted = np.zeros(size, _ACCEPTED)
         self._any = quorum == "any"
+        self._least = quorum if isinstance(quorum, int) else None
         self.quorum = rounds if self._any else self.find_quorum()
 
     @property
@@ -83,7 +90,7 @@ class RoundClock:
 
     @property
     def table(self) -> bytes:
-        """All entries by rank, as they travel: four bytes each, the lowest first."""
+        """All entries by rank, as they travel: signed, four bytes each, the lowest first."""
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
     @property
@@ -93,7 +100,37 @@ class RoundClock:
 
     def __getitem__(self, rank: int) -> int:
         """Rounds that the rank has completed, at least."""
-        return int(self._completed[rank])
+        return max(0, int(self._completed[rank]))
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self._completed)
+
+    @property
+    def there(self) -> list[int]:
+        """The ranks that have been there, whether they still are or not."""
+        return [int(rank) for rank in np.flatnonzero(self._completed > _ABSENT)]
+
+    @property
+    def absent(self) -> list[int]:
+        """The ranks that have never been there, as far as is known."""
+        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
+
+    @property
+    def needed(self) -> int:
+        """How many ranks must have been there before the first round begins."""
+        return self.size if self._least is None else self._least
+
+    @property
+    def assembled(self) -> bool:
+        """Whether enough ranks have been there for the first round."""
+        return self.silent or int((self._completed > _ABSENT).sum()) >= self.needed
+
+    @property
+    def started(self) -> bool:
+        """Whether the start is agreed: enough ranks have been there, or a rank has completed a round."""
+        return self.assembled or bool((self._completed > 0).any())
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -108,7 +145,7 @@ class RoundClock:
         """Make room for ranks below `size`."""
         more = size - len(self._completed)
         if more > 0:
-            self._completed = np.concatenate([self._completed, np.zeros(more, _ENTRY)])
+            self._completed = np.concatenate([self._completed, np.full(more, _ABSENT, _ENTRY)])
             self._accepted = np.concatenate([self._accepted, np.zeros(more, _ACCEPTED)])
 
     @property
@@ -123,6 +160,8 @@ class RoundClock:
 
     def reached(self, rank: int, number: int) -> bool:
         """Note that the rank itself reports `number` completed rounds; returns whether that is news."""
+        if self.lenient:
+            self.grow(rank + 1)
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number
@@ -172,12 +211,12 @@ class RoundClock:
         if not table:
             return None
         if self.lenient and len(table) % _ENTRY.itemsize == 0:
-            table = _fitted(table, self._completed.nbytes)
+            table = _fitted(table, self._completed.nbytes, _ABSENT.to_bytes(1, signed=True))
         elif len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
-        if int(heard.max()) > self.bound:
-            raise ProtocolError("malformed", f"presence: {heard.max()} rounds of {self.rounds}")
+        for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.bound):
+            raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
         self.remembered = max(self.remembered, int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard
@@ -194,19 +233,31 @@ class RoundClock:
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        completed = self._completed.tolist() if self.counted is None else list(self.counted())
+        return self.among(np.maximum(self._completed, 0).tolist() if self.counted is None else self.counted())
+
+    def among(self, completed: Sequence[int]) -> int:
+        """The rounds that a quorum of ranks has completed that have each completed so many, by rank."""
         best, half = sorted(completed, reverse=True), len(completed) // 2
+        if self._least is not None:
+            return int(best[self._enough(len(completed)) - 1])
         found = best[half]
         if len(completed) % 2 == 0:
             lowest = next((one for one in completed if one < self.rounds), self.rounds)
             found = max(found, min(best[half - 1], lowest))
         return int(found)
 
+    def _enough(self, members: int) -> int:
+        """How many of so many members are a quorum, where that is a number: always more than half, at most all."""
+        assert self._least is not None
+        return min(max(self._least, members // 2 + 1), members)
+
     def is_quorum(self, members: Sequence[int], ranks: Collection[int]) -> bool:
         """Whether these ranks are a quorum of the members: more than half, or half with the lowest."""
         if self._any:
             return True
         found = sum(rank in ranks for rank in members)
+        if self._least is not None:
+            return found >= self._enough(len(members))
         return 2 * found > len(members) or (2 * found == len(members) and min(members) in ranks)
 
 
@@ -216,6 +267,6 @@ def _newer(rounds: np.ndarray, revisions: np.ndarray, before: np.ndarray, revisi
     return found
 
 
-def _fitted(table: bytes, length: int) -> bytes:
-    """A table of this length: cut, or with zeros at its end."""
-    return table[:length].ljust(length, b"\0")
+def _fitted(table: bytes, length: int, fill: bytes = b"\0") -> bytes:
+    """A table of this length: cut, or with these bytes at its end."""
+    return table[:length].ljust(length, fill)

@@ -5,24 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
+from dpeer.peer.core.wire import Hello
+from dpeer.results.units import duration
+
+if TYPE_CHECKING:
+    from dpeer.peer.core.epoch_follower import EpochFollower
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
 
-NO_QUORUM = "cut off from a quorum (more than half of all ranks, see --quorum)"
 NO_NEIGHBOR = "cut off from all neighbors"
-"""Why a round may not begin."""
+"""Why a round may not begin; or `NO_QUORUM`."""
 
+LONG = 3600.0
+"""Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
+end it, and no two of its lines are further apart."""
+
+_MET_WITHIN = 60.0
+"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
+
+_MINUTE = 60.0
+
+_LISTED = 20
+"""Ranks that a line of the log names."""
 _WITHOUT_IT = "all neighbors have completed the run without this peer"
 
 _MOST_PAUSES = 100
@@ -98,6 +114,7 @@ class Waiting:
     Args:
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        epochs: How the membership changes; None where it never does.
 
     Attributes:
         met: The neighbors whose hello came, whatever the answer.
@@ -105,7 +122,7 @@ class Waiting:
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
         drains: Whether this peer was asked to leave: it begins no other round.
         begun_at: Clock time at which the present round began.
-        began: Whether all neighbors have been there, so that rounds have begun.
+        began: Whether the wait for the start is over, so that rounds have begun.
     """
 
     def __init__(
@@ -118,6 +135,7 @@ class Waiting:
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
+        epochs: EpochFollower | None = None,
     ) -> None:
         self.met: set[int] = set()
         self.left_behind = 0
@@ -128,6 +146,7 @@ class Waiting:
         self._handshake = handshake
         self._round_clock = round_clock
         self._slack = slack
+        self._epochs = epochs
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
@@ -141,13 +160,24 @@ class Waiting:
         self._refusal: Refused | None = None
         self._leave_at = 0.0
         self._give_up_at = math.inf
+        self._running = False
         self._collected_at = math.inf
         self._since: int | None = None
+
+    @property
+    def slack(self) -> int:
+        """How many rounds more than a quorum this peer may have completed when it begins another one."""
+        return self._slack if self._epochs is None else self._epochs.slack
+
+    @property
+    def assembling(self) -> bool:
+        """Whether the start is waited for: then news of ranks that have come is passed on at once."""
+        return self._wait is not None and self._wait.kind == "meet"
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
 
     def meet(self, now: float) -> None:
-        """Wait for all neighbors; with no round left only for those that may need the last body."""
+        """Wait until enough ranks have been there and all neighbors are; with no round left only for neighbors."""
         if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
@@ -163,8 +193,10 @@ class Waiting:
         self._exchange.send_heartbeats(one.rank for one in self._members.all())
 
     def news(self, now: float) -> None:
-        """Note that some rank is known to have completed more than before: a pause counts from then."""
+        """Note that some rank has come, or has completed more than was known: a pause counts from then."""
         self._news_at = now
+        if self._wait is not None and self.assembling:
+            self._wait.log_at = min(self._wait.log_at, now + self._config.remind_every)
 
     def collect(self, number: int, now: float) -> None:
         """Wait for round `number`'s bodies."""
@@ -188,11 +220,29 @@ class Waiting:
         When a whole federation is resumed, no peer can complete a round before its neighbors are there.
         """
         if not self.began:
+            self._running = True
             self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
 
     def over(self) -> None:
         """Wait for nothing."""
         self._wait = None
+
+    def outlasts(self, hello: Hello, expected: int | None) -> bool:
+        """Whether this peer goes on waiting for the start although another one has other settings.
+
+        In a wait of days one mistaken site must not end the start of all. The peer that knows fewer ranks with its own
+        settings is the mistaken one, or else the one that came later: its operator has just started it.
+
+        Args:
+            hello: The other side's.
+            expected: Which rank we dialled on this link; None if we were dialled.
+        """
+        if self.began or self._config.wait <= LONG:
+            return False
+        if expected is not None and hello.rank != expected:
+            return True  # an address leads to another rank: not a mistake of all that dial it
+        ours = len(self._round_clock.there), self._handshake.waited
+        return ours > (hello.there, hello.waited)
 
     def refuse(self, refusal: Refused, now: float) -> bool:
         """Do not begin, for this reason; returns whether that is still possible and was not decided before."""
@@ -243,9 +293,11 @@ class Waiting:
         """
         if not self._members.all():
             return None
-        if number > self._round_clock.quorum + self._slack:
+        if self._epochs is not None and (reason := self._epochs.holds(number)) is not None:
+            return reason
+        if number > self._round_clock.quorum + self.slack:
             return NO_QUORUM
-        near = [one.rank for one in self._members.all()]
+        near = [one.rank for one in self._members.all() if one.expected]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
@@ -262,6 +314,7 @@ class Waiting:
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
         if wait.kind == "meet":
+            self._handshake.waited = int(now - wait.since)
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
@@ -337,7 +390,8 @@ class Waiting:
         if wait.kind == "meet":
             if self._refusal is not None:
                 return self._leave_at
-            return min(*times, wait.since + self._config.wait, self._give_up_at)
+            times += [self._give_up_at] if now < self._give_up_at else []
+            return min(*times, wait.since + self._config.wait)
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
         if wait.kind == "collect" and self._entry.since is not None:
@@ -366,9 +420,14 @@ class Waiting:
             case "part":
                 return self._exchange.parting(wait.number, now)
 
+    def _bodies(self, number: int) -> dict[int, Received]:
+        """The bodies of a round that are here, all of its epoch."""
+        schedule = self._exchange.schedule
+        return self._exchange.inbox.take(number, schedule.at(number).in_neighbors, schedule.epoch(number))
+
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
-        bodies = self._exchange.inbox.take(number, in_neighbors)
+        bodies = self._bodies(number)
         if in_neighbors:
             self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
@@ -392,7 +451,7 @@ class Waiting:
         self._collected_at = self._entry.over_at(wait.number, bool(ranks), wait.since, now)
         if now >= self._collected_at:
             self._wait = None
-            bodies = self._exchange.inbox.take(wait.number, self._exchange.schedule.at(wait.number).in_neighbors)
+            bodies = self._bodies(wait.number)
             last = wait.number + 1 == self._exchange.schedule.rounds
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]
@@ -422,22 +481,55 @@ class Waiting:
             for rank in self._members.missing():
                 self._members.give_up(rank)
                 self._members[rank].current_round = self._round_clock[rank]
+        if self._round_clock.assembled:
+            self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
         if now >= self._give_up_at:
             for rank in self._members.missing():
-                self._members.give_up(rank)
-        if not self._members.missing():
+                if not self._comes_back(rank):
+                    self._members.give_up(rank)
+        agreed = self._round_clock.started or not every
+        if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
             self._wait, self.began = None, True
+            self._exchange.send_heartbeats(every)  # neighbors may wait for this news
             return [Wake()]
         if now >= wait.since + self._config.wait:
             self._wait = None
             return [Fail(PeersMissing(
-                f"{self._missing()} did not appear within {self._config.wait:g} s (--wait): "
+                f"{self._missing(now)} did not appear within {self._limit} (--wait): "
                 "start them, and check the addresses and that all use the same settings"
             ))]  # fmt: skip
         if now >= wait.log_at:
-            wait.log_at = now + wait.pause
-            self._log("info", "waiting", f"waiting for {self._missing()}", neighbors=self._members.missing())
+            self._log_missing(wait, now)
         return []
+
+    def _comes_back(self, rank: int) -> bool:
+        """Whether a neighbor that has left before the first round is waited for all the same.
+
+        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or the
+        federation runs, it is a returner like any other.
+        """
+        clock, neighbor = self._round_clock, self._members[rank]
+        if self._running or self._members.current_round > 0 or clock.needed < clock.size:
+            return False
+        return clock.assembled and bool(neighbor.trouble or neighbor.away)
+
+    @property
+    def _limit(self) -> str:
+        wait = self._config.wait
+        return f"{wait:g} s" if wait < 10 * _MINUTE else duration(wait)
+
+    def _log_missing(self, wait: _Wait, now: float) -> None:
+        clock, waited = self._round_clock, now - wait.since
+        some = clock.size - len(clock.absent)
+        lasts = f", for {duration(waited)}" if waited >= _MINUTE else ""
+        count = f"; {some} of {clock.size} have been there" if clock.absent else ""
+        enough = f", {clock.needed} are enough" if count and clock.needed < clock.size else ""
+        self._log(
+            "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
+            neighbors=self._members.missing(), absent=clock.absent,
+        )  # fmt: skip
+        wait.log_at = now + wait.pause
+        wait.pause = min(2 * wait.pause, LONG)
 
     def _look_for_a_quorum(self, wait: _Wait, now: float) -> list[Effect]:
         """End a pause: the round may begin, or this peer has waited for long enough."""
@@ -471,11 +563,21 @@ class Waiting:
         wait.log_at = now + wait.pause
         wait.pause *= 2
 
-    def _missing(self) -> str:
-        missing = [self._members[rank] for rank in self._members.missing()]
-        listed = [f"{one.rank} ({why})" if (why := one.trouble or one.trouble_dialling) else f"{one.rank}"
-                  for one in missing]  # fmt: skip
-        return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"
+    def _missing(self, now: float) -> str:
+        """The ranks that are not there yet, with what is known of their trouble."""
+        ranks = sorted({*self._members.missing(), *(self._round_clock.absent if not self._round_clock.started else ())})
+        listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
+        more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+        return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
+
+    def _trouble(self, rank: int, now: float) -> str:
+        if rank not in self._members:
+            return ""
+        one, since = self._members[rank], ""
+        if one.heard_at and now - one.heard_at >= _MINUTE:
+            since = f"last heard {duration(now - one.heard_at)} ago"
+        found = ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
+        return f" ({found})" if found else ""
 
     def _log_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
         if now < wait.log_at:

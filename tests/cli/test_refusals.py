@@ -227,7 +227,7 @@ REFUSED = {
     "topology advise --body-bytes -1 --bandwidth 100Mbit": (
         "--body-bytes '-1': write bytes, up to 1000 TB, for example 45MB or 43MiB"
     ),
-    f"{ADVISE} --latency soon": "--latency 'soon': write a time in ms, s, min or h, for example 20ms or 1.5s",
+    f"{ADVISE} --latency soon": "--latency 'soon': write a time in ms, s, min, h or d, for example 20ms or 7d",
     f"{ADVISE} --max-degree 0": "--max-degree '0': write a whole number from 1 on, for example 6",
     f"{ADVISE} --graph-seed -1": "--graph-seed -1: choose 0 or more",
     # Privacy of a peer.

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile
+from dpeer.federation.checks import check_hostile, check_quorum
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
@@ -338,6 +338,20 @@ MESSAGES = {
     "a flag: too large": flags("--base-port = 70000: input should be less than or equal to 65535", base_port=70000),
     "a flag: infinite": flags("--rho = inf: input should be a finite number", rho=float("inf")),
     "a flag: nan": flags("--dead-after = nan: input should be a finite number", dead_after=float("nan")),
+    "a flag: a time": flags(
+        "--wait = '2 weeks': expected seconds, or a time such as 90s, 2h or 7d", wait="2 weeks"),
+    "a time in a file": written(
+        "rank.1.wait in {folder}/federation.toml = 'soon': expected seconds, or a time such as 90s, 2h or 7d",
+        "[rank.1]\nwait = 'soon'"),
+    "a flag: a deadline": flags("--deadline = -1.0: expected a number of seconds, auto or never", deadline=-1.0),
+    "a flag: no quorum": flags(
+        "--quorum = 0: expected majority, any, or a number of ranks, more than half of all", quorum=0),
+    "half as a quorum": refused(
+        "--quorum 4: expected 5 to 8 of 8 ranks; two groups of at most half the ranks could both go on, each without "
+        "the other", check_quorum, 4, 8),
+    "more than all as a quorum": refused(
+        "--quorum 4: expected 2 to 3 of 3 ranks; two groups of at most half the ranks could both go on, each without "
+        "the other", check_quorum, 4, 3),
     "a flag: pattern": flags("--grid-shape = '2x': expected ROWSxCOLUMNS, for example 2x4", grid_shape="2x"),
     "a flag: device": flags("--device = 'cuda:x': expected auto, cpu, cuda or cuda:N", device="cuda:x"),
     "a flag: negative clipping": flags(

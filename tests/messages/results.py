@@ -91,7 +91,7 @@ MESSAGES = {
         "--bandwidth '100MB': write bits or bytes per second, for example 100Mbit or 12.5MB/s",
     ),
     "no duration": Message(
-        lambda folder: read_duration("--latency", "20 days"), ConfigurationError,
-        "--latency '20 days': write a time in ms, s, min or h, for example 20ms or 1.5s",
+        lambda folder: read_duration("--latency", "20 weeks"), ConfigurationError,
+        "--latency '20 weeks': write a time in ms, s, min, h or d, for example 20ms or 7d",
     ),
 }  # fmt: skip

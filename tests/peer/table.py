@@ -125,8 +125,8 @@ class Table:
         )  # fmt: skip
 
     def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0):
-        """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows."""
-        table = np.asarray(presence, "<u4").tobytes()
+        """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows; -1: absent."""
+        table = np.asarray(presence, "<i4").tobytes()
         return wire.Heartbeat(
             rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got,
             enters=enters, incarnation=incarnation,

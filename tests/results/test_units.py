@@ -27,7 +27,7 @@ def test_rates() -> None:
 def test_durations() -> None:
     for text, seconds in {
         "20ms": 0.02, "20 MS": 0.02, "1.5s": 1.5, "1.5": 1.5, "0": 0.0, "2min": 120.0, "2 minutes": 120.0,
-        "30sec": 30.0, "1h": 3600.0, "0.5 hours": 1800.0,
+        "30sec": 30.0, "1h": 3600.0, "0.5 hours": 1800.0, "7d": 604_800.0, "1 Day": 86_400.0, "20 days": 1_728_000.0,
     }.items():  # fmt: skip
         assert read_duration("--latency", text) == pytest.approx(seconds, rel=1e-15), text
 
@@ -37,7 +37,7 @@ NO_SIZE = ("0", "0MB", "-45MB", "0.2B", "45M", "45Mb", "45Mbit", "45MB/s", "2000
 NO_RATE = ("100", "100M", "100MB", "100Mb", "100MBPS", "0Mbit", "-1Mbit", "infMbit", "1e16bit")
 """A bare Mb or MB has no time in it, and people write both for either: asked rather than guessed."""
 
-NO_DURATION = ("20m", "-20ms", "1e10", "20 days")
+NO_DURATION = ("20m", "-20ms", "1e10", "2 weeks", "1e9 d")
 
 
 def test_other_texts_are_refused() -> None:

@@ -21,6 +21,9 @@ _RECOVERY = 45.0
 _CAUGHT_UP = 10.0
 """Seconds in which a peer that hears a neighbor, and was left behind, is in the round in which that one is."""
 
+_BEGINS = 200.0
+"""Seconds in which news of who has come has reached all, and neighbors that are there have dialled each other."""
+
 _KNOWN = 2.5
 """Seconds after which a neighbor knows which round a peer has reached: a heartbeat, and its way."""
 
@@ -90,6 +93,24 @@ def mild(scenario, one, other):
 def undisturbed(scenario, one, other, start, end):
     """Whether two ranks could hear each other all the time from `start` to `end`."""
     return all(end < begun or start > over + _RECOVERY for begun, over, _ in troubles(scenario)[one, other])
+
+
+def not_before_enough_have_come(world, life, number):
+    """No peer begins before all ranks, or as many as the quorum asks for, have come with equal settings."""
+    world.check(
+        len(world.came) >= world.scenario.needed,
+        f"rank {life.rank} begins round {number}, and only ranks {sorted(world.came)} have come",
+    )
+
+
+def refused(world, life):
+    """Of two that differ, the one ends that has come with a mistake, or later than that one."""
+    mistaken = [one[-1] for rank, one in enumerate(world.lives) if rank in world.scenario.mistaken and one]
+    earlier = [one.rank for one in mistaken if one.since <= life.since and one.rank != life.rank]
+    world.check(
+        world.is_mistaken(life) or earlier,
+        f"rank {life.rank} has ended by a mistake of one that came later: {life.outcome}",
+    )
 
 
 def no_island(world, life, number):
@@ -191,8 +212,14 @@ def at_the_end(world):
         for sender in world.graphs.at(number, rank).in_neighbors:
             if sender not in heard and _must_have_heard(world, rank, number, sender):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
-    if scenario.deadline is None and all(
-        mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2)
+    _began_in_time(world)
+    if scenario.mistaken:
+        world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
+    if (
+        scenario.deadline is None
+        and len(world.present) == scenario.size
+        and not scenario.arrivals
+        and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
     ):
         world.check(not world.sat_out, f"rank and round {sorted(world.sat_out)[:1]} were sat out without a reason")
         bodies = reference(world.graphs, scenario.rounds)
@@ -205,7 +232,10 @@ def at_the_end(world):
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
         dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
-            world.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
+            expected = reason == "mismatch" and scenario.mistaken
+            world.check(
+                expected or not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}"
+            )
 
 
 def _must_have_heard(world, rank, number, sender):
@@ -218,7 +248,7 @@ def _must_have_heard(world, rank, number, sender):
         return False
     if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
         return False  # it had ended: this rank was left behind, and goes on with others that were
-    if isinstance(world.present[sender].outcome, PeersMissing):  # it said goodbye before it began its rounds again
+    if isinstance(world.lives[sender][-1].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
     if mild(world.scenario, sender, rank):
         return True
@@ -227,6 +257,26 @@ def _must_have_heard(world, rank, number, sender):
     since = min(reached, world.began.get((rank, number - 1), math.inf))
     caught_up = reached + _KNOWN <= world.began[rank, number]
     return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
+
+
+def _too_late(world, life):
+    """Whether a rank came, or was heard again, when its neighbors had completed all rounds without it."""
+    last = world.scenario.rounds - 1
+    over = [world.ended.get((rank, last), math.inf) for rank in world.graphs.connections(life.rank, last + 1)]
+    return max(over) < max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+
+
+def _began_in_time(world):
+    """Once enough have come and no fault is left, all that are there begin soon."""
+    scenario = world.scenario
+    if not scenario.arrivals or len(world.came) < scenario.needed:
+        return
+    agreed = max(scenario.over_at, *(life.since for life in world.present))
+    for life in world.present:
+        if _too_late(world, life):
+            continue
+        begun = min((at for (rank, _), at in world.began.items() if rank == life.rank), default=math.inf)
+        world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
 
 
 def _left_in_good_order(world, life):
@@ -252,7 +302,13 @@ def _ended_well(world, life, ended):
         world.check(any(one.seconds == math.inf for one in away), f"rank {life.rank} was drained and is not back")
         return
     outcome = life.outcome
-    if isinstance(outcome, PeersMissing):
+    if isinstance(outcome, PeersMissing) and world.scenario.arrivals:
+        few = len(world.came) < world.scenario.needed
+        world.check(
+            few or _too_late(world, life),
+            f"rank {life.rank} did not begin, and ranks {sorted(world.came)} have come: {outcome}",
+        )
+    elif isinstance(outcome, PeersMissing):
         # No peer can start with neighbors that have left or never come.
         over = ("done", "stopped")
         left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") in over]

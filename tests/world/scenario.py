@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
+from dpeer.peer.core.round_clock import Quorum
 from dpeer.simulation.network import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
@@ -46,6 +47,11 @@ class Scenario:
     """Whether peers that are drained announce their return; else all begin again when the last one has left."""
     deadline: float | None = None
     """Seconds after which a round goes on without a neighbor that sends nothing; None for never."""
+    quorum: Quorum = "majority"
+    arrivals: tuple[float, ...] = ()
+    """By rank, when its process begins first; inf for never. Empty where all begin at once."""
+    mistaken: tuple[int, ...] = ()
+    """Ranks that come with other settings at first, and are corrected some time after a start was refused."""
 
     @property
     def graphs(self) -> Graphs:
@@ -53,9 +59,14 @@ class Scenario:
 
     @property
     def over_at(self) -> float:
-        """The end of the last fault that ends."""
+        """The end of the last fault that ends, or the last arrival."""
         ends = [fault.at + (fault.seconds if fault.seconds < math.inf else 0) for fault in self.faults]
-        return max(ends, default=0.0)
+        return max([*ends, *(at for at in self.arrivals if at < math.inf)], default=0.0)
+
+    @property
+    def needed(self) -> int:
+        """How many ranks must have been there before a round begins."""
+        return self.quorum if isinstance(self.quorum, int) else self.size
 
 
 @dataclass(frozen=True)

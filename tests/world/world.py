@@ -7,10 +7,12 @@ import math
 import random
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgpack
 
+from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
@@ -20,6 +22,9 @@ from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
 from tests.world.scenario import Scenario
+
+_CORRECTED_AFTER = 200.0
+"""Seconds after a start was refused until the settings are equal everywhere."""
 
 LIVENESS = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
 
@@ -84,6 +89,8 @@ class World:
         self.ended: dict[tuple[int, int], float] = {}
         self._mixed: set[tuple[Life, int]] = set()
         self.sat_out: set[tuple[int, int]] = set()
+        self.came: dict[int, float] = {}
+        self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.returns: list[returns.Return] = []
         self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
@@ -112,8 +119,7 @@ class World:
         self.loop = asyncio.get_running_loop()
         limit = invariants.limit(self.scenario)
         self.director.start()
-        for rank in range(self.size):
-            self._begin(rank, resume=False)
+        self._begin_all()
         try:
             async with asyncio.timeout(limit):
                 await asyncio.sleep(self.scenario.over_at + 0.001)
@@ -122,8 +128,7 @@ class World:
         except TimeoutError:
             late = [f"{life.rank} (round {life.began[-1:]})" for life in self.present if not life.task.done()]
             self.fail(f"still at it after {limit:.0f} s: ranks {', '.join(late)}")
-        invariants.at_the_end(self)
-        returns.at_the_end(self)
+        self.at_the_end()
         for lives in self.lives:
             for life in lives:
                 life.task.cancel()
@@ -131,31 +136,69 @@ class World:
         if self.violations:
             raise Violation(self.violations[0])
 
+    def _begin_all(self):
+        for rank, at in enumerate(self.scenario.arrivals or (0.0,) * self.size):
+            if not at:
+                self._begin(rank, resume=False)
+            elif at < math.inf:
+                later(at, partial(self._begin, rank, resume=False))
+
+    def at_the_end(self):
+        """What the whole run must have shown."""
+        invariants.at_the_end(self)
+        returns.at_the_end(self)
+
+    def listed(self, rank):
+        """The addresses that a rank's federation file has."""
+        return self.addresses
+
+    def setup(self, life):
+        """How the federation changes, as a peer knows it; None where it never does."""
+        return
+
     @property
     def present(self):
-        """Each rank's last life."""
-        return [lives[-1] for lives in self.lives]
+        """The last life of each rank that has come."""
+        return [lives[-1] for lives in self.lives if lives]
 
     def _begin(self, rank, *, resume):
         life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times))
         life.transport = self.network.transport(rank, life.process)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
+        if not self.is_mistaken(life):
+            self.came.setdefault(rank, life.since)
+
+    def is_mistaken(self, life):
+        """Whether the life has other settings than the others."""
+        return life.rank in self.scenario.mistaken and not self.corrected
+
+    def _correct(self):
+        """The operators have talked: all begin anew with equal settings."""
+        wrong = [] if self.corrected else self.scenario.mistaken
+        self.corrected = True
+        for rank, lives in enumerate(self.lives):
+            if lives and rank in wrong and not lives[-1].task.done():
+                self.kill(rank, notice=True)
+            if lives and (rank in wrong or isinstance(lives[-1].outcome, Refused)):
+                self._begin(rank, resume=True)
 
     async def _live(self, life, resume):
         config = PeerConfig(
             rank=life.rank,
             rounds=self.scenario.rounds,
             listen=self.addresses.get(life.rank),
-            fingerprint={"size": self.size},
+            fingerprint={"size": self.size, "mistaken": self.is_mistaken(life)},
             evaluate_every=100,
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
             deadline=self.scenario.deadline,
+            quorum=self.scenario.quorum,
             remind_every=1000.0,
             linger=1.0,
             liveness=LIVENESS,
             resume=resume,
+            epochs=self.setup(life),
             say_waiting=1000.0,
         )
         learner = WorldLearner(self, life)
@@ -163,9 +206,12 @@ class World:
         try:
             life.peer = self._peer(life, config, learner, worker)
             await life.peer.listen()
-            life.outcome = await life.peer.serve(self.addresses)
+            life.outcome = await life.peer.serve(self.listed(life.rank))
         except Exception as error:
             life.outcome = error
+            if isinstance(error, Refused) and self.scenario.mistaken:
+                invariants.refused(self, life)
+                later(_CORRECTED_AFTER, self._correct)
         finally:
             if not life.process.dead:
                 life.transport.end(notice=True)
@@ -261,6 +307,7 @@ class World:
             self.check(len(life.began) <= life.drained + 1, f"rank {life.rank} begins round {number}, and was drained")
         self.began[life.rank, number] = self.loop.time()
         self.say(life.rank, f"begins round {number}" if trains else f"sits out round {number}")
+        invariants.not_before_enough_have_come(self, life, number)
         invariants.no_island(self, life, number)
         if trains:
             invariants.not_alone(self, life, number)

@@ -14,7 +14,7 @@ ROUNDS = 100
 
 
 def table(*rounds):
-    return np.array(rounds, "<u4").tobytes()
+    return np.array(rounds, "<i8").astype("<i4").tobytes()
 
 
 def presence(rank, *rounds, quorum="majority"):
@@ -57,7 +57,7 @@ def test_entries_only_rise_and_no_other_peer_raises_ones_own():
     assert one[0] == 4
 
 
-@pytest.mark.parametrize("bad", [b"x", table(1, 2), table(1, 2, 3, 4), table(1, 2, ROUNDS + 1), table(2**32 - 1, 0, 0)])
+@pytest.mark.parametrize("bad", [b"x", table(1, 2), table(1, 2, 3, 4), table(1, 2, ROUNDS + 1), table(2**31, 0, 0)])
 def test_a_table_of_another_size_or_with_more_rounds_than_there_are_is_malformed(bad):
     one = presence(0, 4, 5, 6)
     with pytest.raises(ProtocolError):
@@ -123,9 +123,9 @@ def test_a_longer_table_is_cut_and_a_shorter_one_filled_where_ranks_come_and_go(
     one.merge(table(4, 5, 7, 9))
     assert one.table == table(4, 5, 7)
     one.grow(4)
-    assert one.table == table(4, 5, 7, 0)
+    assert one.table == table(4, 5, 7, -1)
     one.merge(table(4, 8))
-    assert one.table == table(4, 8, 7, 0)
+    assert one.table == table(4, 8, 7, -1)
     with pytest.raises(ProtocolError):
         one.merge(table(4, 5, 6), b"x")
 
@@ -139,6 +139,47 @@ def test_a_longer_table_is_cut_and_a_shorter_one_filled_where_ranks_come_and_go(
 )  # fmt: skip
 def test_a_quorum_of_members_is_more_than_half_of_them_or_half_with_the_lowest(members, ranks, enough):
     assert changing(0, 0, 0).is_quorum(members, ranks) is enough
+
+
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def numbers(quorum, *rounds):
+    """What a quorum of so many ranks has completed, by counting."""
+    return max(most for most in range(ROUNDS + 1) if sum(one >= most for one in rounds) >= quorum)
+
+
+@pytest.mark.parametrize("quorum", [3, 4, 5])
+@pytest.mark.parametrize("rounds", [(0, 0, 0, 0, 0), (9, 1, 7, 3, 3), (ROUNDS, ROUNDS, ROUNDS, 4, 7)])
+def test_a_number_of_ranks_is_a_quorum(quorum, rounds):
+    assert presence(0, *rounds, quorum=quorum).quorum == numbers(quorum, *rounds)
+
+
+def test_who_has_been_there_spreads_with_the_table_and_stays():
+    one, other = RoundClock(0, 4, ROUNDS), RoundClock(2, 4, ROUNDS)
+    one.reached(0, 0)
+    other.reached(2, 0)
+    assert (one.there, one.absent) == ([0], [1, 2, 3])
+    assert one.merge(other.table)
+    assert one.adds_to(table(0, -1, -1, -1))
+    assert (one.there, one[3], one.started) == ([0, 2], 0, False)
+    assert not one.merge(table(-1, -1, -1, -1))
+    one.merge(table(0, 0, 0, 0))
+    assert (one.absent, one.assembled) == ([], True)
+
+
+@pytest.mark.parametrize(("quorum", "enough"), [("majority", 4), ("any", 4), (3, 3), (4, 4)])
+def test_all_ranks_or_as_many_as_were_asked_for_are_enough_to_start(quorum, enough):
+    clock = RoundClock(0, 4, ROUNDS, quorum)
+    found = [clock.reached(rank, 0) and clock.started for rank in range(4)]
+    assert found == [count >= enough for count in range(1, 5)]
+
+
+def test_a_round_that_some_rank_has_completed_shows_that_the_start_was_agreed():
+    clock = RoundClock(0, 4, ROUNDS)
+    clock.merge(table(-1, 1, -1, -1))
+    assert clock.started
+    assert not clock.assembled
 
 
 # -- who goes on -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+"""The wait for the start: who has come, who is named as missing and how often, and a neighbor with other settings."""
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.core.waiting import LONG
+from dpeer.topology import build
+from tests.peer.table import Table
+
+WEEK = 7 * 86400.0
+OTHER = {"size": 4, "rounds": 6}
+
+
+def there(*ranks, size=4):
+    """A table in which these ranks have been there."""
+    return np.array([0 if rank in ranks else -1 for rank in range(size)], "<i4").tobytes()
+
+
+def assembling(**options):
+    """Rank 0 of a ring of four: it dials 1, rank 3 dials it, and rank 2 is no neighbor."""
+    table = Table(topology=build("ring", 4), dialled=[1], fingerprint={"size": 4, "rounds": 5}, **options)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    return table
+
+
+def hello(table, rank, *ranks, reply=False, **fields):
+    """A hello of a rank that knows that these ranks have been there."""
+    return table.hello(rank, reply=reply).model_copy(update={"presence": there(*ranks), "there": len(ranks), **fields})
+
+
+def both(table):
+    """Both neighbors come, and know themselves alone."""
+    table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    table.hear("from 3", hello(table, 3, 3))
+
+
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_whose_neighbors_are_there_waits_for_word_of_the_others():
+    table = assembling()
+    both(table)
+    table.wait(100, lambda: table.hear("from 3", table.beat(3, 0, presence=[-1, 0, -1, 0])))
+    assert table.ended == []
+    assert table.core.round_clock.absent == [2]
+    table.hear("from 3", table.beat(3, 0, presence=[0, 0, 0, 0]))
+    assert table.ended == [Wake()]
+
+
+def test_word_of_one_that_has_come_is_passed_on_before_the_next_heartbeat():
+    table = assembling()
+    both(table)
+    table.now += 0.5
+    table.do(table.core.tick(table.now))
+    table.written(table.links[1])
+    table.hear("from 3", table.beat(3, 0, presence=[-1, -1, 0, 0]))
+    table.do(table.core.tick(table.core.next_tick(table.now)))
+    (beat,) = [one for one in table.written(table.links[1]) if one.kind == "heartbeat"]
+    assert beat.presence == there(0, 1, 2, 3)
+
+
+def test_where_three_are_enough_a_neighbor_that_has_not_come_is_given_up_after_a_minute():
+    table = assembling(quorum=3)
+    table.hear(table.links[1], hello(table, 1, 1, 2, reply=True))
+    table.wait(59, lambda: table.hear(table.links[1], table.beat(1, 0)))
+    assert table.ended == []
+    table.wait(2, lambda: table.hear(table.links[1], table.beat(1, 0)))
+    assert table.ended == [Wake()]
+    assert table.status(3) == "dead"
+
+
+def test_where_all_are_needed_one_that_has_stopped_before_the_start_is_waited_for():
+    table = assembling(wait=1000.0)
+    both(table)
+    table.hear("from 3", table.goodbye(3, "failed"))
+    table.wait(500, lambda: table.hear(table.links[1], table.beat(1, 0, presence=[0, 0, 0, 0])))
+    assert table.ended == []
+    table.hear("again from 3", hello(table, 3, 3))
+    assert table.ended == [Wake()]
+
+
+def test_after_the_wait_whoever_is_missing_is_named_with_the_trouble():
+    table = assembling(wait=WEEK)
+    table.do(table.core.unreachable(table.links[1], "connection refused", table.now))
+    table.now += WEEK
+    table.do(table.core.tick(table.now))
+    (end,) = table.ended
+    assert isinstance(end, Fail)
+    assert isinstance(end.error, PeersMissing)
+    assert str(end.error).startswith(
+        "ranks 1 (connection refused), 2, 3 did not appear within 7.0 days (--wait): start them"
+    )
+
+
+# -- lines of the log --------------------------------------------------------------------------------------------------
+
+
+def test_lines_about_a_long_wait_get_rarer_up_to_an_hour_apart():
+    table = assembling(wait=WEEK)
+    times = []
+    while table.now < 1000.0 + 86400:
+        table.now = max(table.now + 1e-3, table.core.waiting.next_look(table.now))
+        before = len(table.events("waiting"))
+        table.do(table.core.look(table.now))
+        times += [table.now - 1000.0] * (len(table.events("waiting")) - before)
+    assert [round(at) for at in times[:5]] == [10, 20, 40, 80, 160]
+    gaps = np.diff(times)
+    assert max(gaps) == pytest.approx(LONG, abs=0.1)
+    assert len(times) < 35
+    assert table.events("waiting")[0].message == "waiting for ranks 1, 2, 3; 1 of 4 have been there"
+    assert table.events("waiting")[-1].message.startswith("waiting for ranks 1, 2, 3, for 24.")
+
+
+def test_a_line_follows_soon_when_another_rank_has_come_and_says_since_when_one_is_silent():
+    table = assembling(wait=WEEK)
+    table.hear("from 3", hello(table, 3, 3))
+    table.hear("from 3", table.goodbye(3, "stopped"))
+    table.wait(200)
+    count = len(table.events("waiting"))
+    table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    table.wait(10, lambda: table.hear(table.links[1], table.beat(1, 0)))
+    (line,) = table.events("waiting")[count:]
+    assert line.message == (
+        "waiting for ranks 2, 3 (last heard 3 min 30 s ago), for 3 min 30 s; 3 of 4 have been there"
+    )
+    assert line.fields == {"neighbors": [3], "absent": [2]}
+
+
+# -- a neighbor with other settings ------------------------------------------------------------------------------------
+
+
+def differs(table, rank, count, waited):
+    """The hello of a rank with other settings that knows so many ranks of its own, and has waited for so long."""
+    return table.hello(rank, fingerprint=OTHER).model_copy(update={"there": count, "waited": waited})
+
+
+@pytest.mark.parametrize(
+    ("known", "count", "waited", "ends"),
+    [
+        (False, 1, 0, False),  # it came later
+        (False, 1, 500, True),  # it was there before this peer
+        (True, 1, 500, False),  # this peer has met one with its own settings
+        (True, 3, 0, True),  # the other one has met more
+    ],
+)
+def test_of_two_that_differ_the_one_that_knows_fewer_or_came_later_ends(known, count, waited, ends):
+    table = assembling(wait=WEEK, farewell=2.0)
+    table.wait(100)
+    if known:
+        table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    table.hear("from 3", differs(table, 3, count, waited))
+    table.wait(3)
+    assert [isinstance(end.error, Refused) for end in table.ended] == [True] * ends
+    assert len(table.events("other-settings")) == (not ends)
+
+
+def test_one_that_differs_is_named_to_the_end_and_taken_in_once_it_is_corrected():
+    table = assembling(wait=WEEK)
+    table.wait(100)
+    table.hear("from 3", differs(table, 3, 1, 0), differs(table, 3, 1, 0))
+    (line,) = table.events("other-settings")
+    assert line.message == (
+        "rank 3 cannot take part: rounds: 5 here, 6 at rank 3: use the same settings on both; the start waits for it "
+        "to come back corrected"
+    )
+    table.wait(70)
+    assert "3 (rounds: 5 here, 6 at rank 3: use the same" in table.events("waiting")[-1].message
+    table.hear("again from 3", hello(table, 3, 1, 2, 3))
+    table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    assert table.ended == [Wake()]
+
+
+def test_an_address_that_leads_to_another_rank_ends_no_long_wait():
+    table = assembling(wait=WEEK)
+    table.hear(table.links[1], hello(table, 2, 2, reply=True))
+    table.wait(10)
+    assert table.ended == []
+    assert "rank: expected 1 at its address, found 2" in table.events("other-settings")[0].message
+
+
+def test_in_a_short_wait_both_end():
+    table = assembling(wait=300.0, farewell=2.0)
+    table.wait(100)
+    table.hear("from 3", differs(table, 3, 1, 0))
+    table.wait(3)
+    assert isinstance(table.ended[0].error, Refused)
+
+
+def test_a_hello_says_how_long_this_peer_has_waited_and_how_many_have_come():
+    table = assembling(wait=WEEK)
+    table.wait(100)
+    table.hear("from 3", hello(table, 3, 2, 3), hello(table, 3, 2, 3))
+    *_, said = [one for one in table.written("from 3") if one.kind == "hello"]
+    assert (said.there, said.waited) == (3, 100)
