@@ -32,5 +32,6 @@ QUICK = {
     "table": "--quick",
     "topologies": "--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc",
     "under_gossip": "--neighbors 1 --mb-per-s 1 --seconds 0.3 --repeats 1",
+    "unfinished": "--repeats 2 --samples 5 --parameters 1000",
     "verdicts": "--seeds 0 --sites 2 -- --rounds 1 --body-epochs 1",
 }

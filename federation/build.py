@@ -25,6 +25,7 @@ from dpeer.federation.checks import (
     check_first_weights,
     check_hostile,
     check_quorum,
+    check_replayable,
     check_server,
     first_weights_notes,
 )
@@ -125,6 +126,8 @@ def build(
     check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
         check_server(how)
+    if run.checkpoint_minutes is not None:
+        check_replayable(facts_of_algorithm, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
@@ -224,6 +227,7 @@ def build(
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
         checkpoint_every=run.checkpoint_every,
+        checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         quorum=network.quorum,
