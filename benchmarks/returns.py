@@ -19,15 +19,15 @@ from typing import Any
 
 import dpeer
 
-_FAULTS = """round_seconds = 1
+_FAULTS = """round_seconds = 60
 [[fault]]
 what = "crash"
 ranks = [3]
 round = 1
 for = {away}
 """
-_AFTER = 6
-"""Rounds that are run after the return, at least."""
+_AFTER = 8
+"""Rounds that are run besides: before the fault, on the way back, and after it."""
 
 Lines = Sequence[Sequence[Mapping[str, Any]]]
 """By rank its lines of metrics.jsonl."""
@@ -54,8 +54,8 @@ def main() -> None:
 def measure(algorithm: str, seed: int, away: int, size: int) -> dict[str, list[float]]:
     """The figures of the returns by way, and of the same round of a run without faults."""
     common: dict[str, Any] = {
-        "task": "digits", "algorithm": algorithm, "topology": "ring", "size": size, "rounds": away + 8 + _AFTER,
-        "seed": seed, "workers": 1, "finish": "none", "alone": "never", "log_level": "error",
+        "task": "digits", "algorithm": algorithm, "topology": "ring", "size": size, "rounds": away + _AFTER,
+        "seed": seed, "workers": 1, "partition": "iid", "finish": "none", "alone": "never", "log_level": "error",
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "faults.toml"

@@ -452,6 +452,8 @@ class Waiting:
         if now >= self._collected_at:
             self._wait = None
             bodies = self._bodies(wait.number)
+            if self._entry.keeps_its_own(wait.number):
+                bodies = {}
             last = wait.number + 1 == self._exchange.schedule.rounds
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]
