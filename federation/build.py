@@ -25,6 +25,7 @@ from dpeer.federation.checks import (
     check_first_weights,
     check_hostile,
     check_quorum,
+    check_replayable,
     check_server,
     first_weights_notes,
 )
@@ -38,7 +39,7 @@ from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import ClientSession, PeerData, SampleSession
-from dpeer.privacy.history import FOLDER
+from dpeer.privacy.history import FOLDER, empty
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
@@ -125,6 +126,8 @@ def build(
     check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
         check_server(how)
+    if run.checkpoint_minutes is not None:
+        check_replayable(facts_of_algorithm, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
@@ -155,6 +158,7 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
+    unrecorded = private and not new_data and empty(own_folder / FOLDER)
     followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
@@ -223,6 +227,7 @@ def build(
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
         checkpoint_every=run.checkpoint_every,
+        checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         quorum=network.quorum,
@@ -231,6 +236,7 @@ def build(
         epochs=epoch_setup(config, graph, compared),
         out=own_folder,
         resume=resume,
+        unrecorded=unrecorded,
     )
     return PeerParts(
         learner=learner,

@@ -1,4 +1,4 @@
-"""Checks across settings: robust mixing, `--max-norm`, sampled participation, first weights of private runs."""
+"""Checks across settings: robust mixing, sampled participation, unfinished rounds, first weights of private runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
+from dpeer.training.algorithms.base import Facts
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
@@ -80,6 +81,19 @@ def _lacks(row: Row, robust: Robust) -> str | None:
                 "use clip, or a graph on which all have two neighbors or more and equally many"
             )
     return None
+
+
+def check_replayable(algorithm: Facts, minutes: float) -> None:
+    """Refuse to save inside rounds that an algorithm's own code could not run again.
+
+    Raises:
+        ConfigurationError: Names the setting, and what the class must state.
+    """
+    if not algorithm.replayable:
+        raise ConfigurationError(
+            f"--checkpoint-minutes {minutes:g}: {algorithm.name} does not state `replayable = True`, by which a class "
+            "of your own says that its rounds can be resumed inside (docs/algorithms.md): leave it out, or state it"
+        )
 
 
 def check_server(training: TrainingPart) -> None:

@@ -60,6 +60,11 @@ class PeerConfig:
     """Write a checkpoint after the first round and after every n-th one; after the last one and when stopped always.
     More than 1 writes less; a process that is killed loses up to n rounds."""
 
+    checkpoint_seconds: float | None = None
+    """Seconds of a round's training after which what was trained is written, too, again and again, and when the peer is
+    stopped: it is resumed inside the round then. None writes nothing of an unfinished round. Costs a copy of the model
+    in memory for each call of `Trainer.fit` in a round, and one while it is written."""
+
     wait: float = 300.0
     """Seconds to wait for all ranks, or as many as `quorum` says, before the first round; and for which a pause may
     bring no news."""
@@ -101,6 +106,10 @@ class PeerConfig:
 
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
+
+    unrecorded: bool = False
+    """Whether this peer protects its data, and its folder has no record of a release: where others remember rounds of
+    its rank, the record was lost with its disk, and no further release may be made."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""

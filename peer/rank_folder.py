@@ -70,6 +70,7 @@ class RunCounts:
         pauses: The pauses without a quorum.
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
+        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class RunCounts:
     pauses: Pauses = field(default_factory=Pauses)
     late_bodies: int = 0
     log_dropped: int = 0
+    returns: int = 0
 
     def as_results(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -86,6 +88,7 @@ class RunCounts:
             "dropped": dict(self.dropped),
             "warnings": list(self.warnings),
             "left_behind": self.left_behind,
+            "returns": self.returns,
             "pauses": self.pauses.count,
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,
@@ -103,6 +106,7 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
+        warn_of_progress: Likewise about the progress of an unfinished round, if that cannot be used.
         incarnations: How often each neighbor has returned; kept over a resume.
 
     Attributes:
@@ -110,6 +114,7 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
+        inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
@@ -122,6 +127,7 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
+        warn_of_progress: Callable[[str], None] = lambda message: None,
         *,
         incarnations: dict[int, int] | None = None,
     ) -> None:
@@ -132,10 +138,12 @@ class RankFolder:
         self._incarnations = {} if incarnations is None else incarnations
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
+        self._warn_of_progress = warn_of_progress
         self.diverged = False
         self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
         self.released = -1
+        self.inside = ""
         self.incarnation = 0
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
@@ -189,6 +197,8 @@ class RankFolder:
             found = whole(read_object(out / RELEASED).get("round"))
             self.released = -1 if found is None else found
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
+        if self._config.resume:
+            self._take_up_unfinished(start)
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -312,6 +322,15 @@ class RankFolder:
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
             self.saved_at = time.time()
         self._completed = None
+
+    def save_unfinished(self, number: int, save_progress: SaveCopy) -> None:
+        """Put on disk how far round `number`, the one after the last completed, is trained.
+
+        The checkpoint of the round before goes first, also where none is due: the progress is of use with that alone.
+        """
+        if self._checkpoints is not None:
+            self.save(now=True)
+            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_progress)
 
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
@@ -446,9 +465,22 @@ class RankFolder:
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
+        self._check_run(found, state.fingerprint)
+        if state.next_round > self.rounds():
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
+            )
+        return state
+
+    def _check_run(self, found: Path, theirs: Mapping[str, Any]) -> None:
+        """Refuse what was written by a run with other settings.
+
+        Raises:
+            CheckpointError: It was.
+        """
         ours = self._config.fingerprint
-        for name in [*ours, *(one for one in state.fingerprint if one not in ours)]:
-            there, here = state.fingerprint.get(name), ours.get(name)
+        for name in [*ours, *(one for one in theirs if one not in ours)]:
+            there, here = theirs.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
                 names = self._config.names.get(name)
@@ -458,11 +490,19 @@ class RankFolder:
                     f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
-        if state.next_round > self.rounds():
-            raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
-            )
-        return state
+
+    def _take_up_unfinished(self, start: int) -> None:
+        """Have the first round go on inside its training, if its progress is there and can be used."""
+        found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
+        if found is None or (progress := self._learner.unfinished) is None:
+            return
+        try:
+            number, fingerprint, folder = checkpoint.read_unfinished(found)
+            self._check_run(found, fingerprint)
+            if number == start:  # else the checkpoint of the round before is not the one that it was written after
+                self.inside = progress.go_on(number, folder, self._warn_of_progress)
+        except CheckpointError as error:
+            self._warn_of_progress(f"{error}; round {start + 1} is trained from its start")
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -80,7 +80,8 @@ async def run_rounds(
         watch = Stopwatch()
 
         trains = train_and_release if active else sit_out
-        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
+        async with saver.training(number):
+            train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
         saver.once_saved(partial(driver.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
@@ -149,9 +150,9 @@ async def run_rounds(
 def train_and_release(
     learner: Learner, number: int, watch: Stopwatch, saver: Saver
 ) -> tuple[float | None, Payload | None, float]:
-    """Train and release; returns the training loss, the released body, and the seconds that training took."""
+    """Train and release; returns the training loss, the released body, and the seconds that training took in all."""
     loss = learner.train(number)
-    seconds = watch.lap()
+    seconds = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
     payload = learner.release(number)
     if payload is not None:
         saver.note_released(number)

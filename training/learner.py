@@ -27,6 +27,7 @@ from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.unfinished import UnfinishedRound
 from dpeer.training.trainer import Trainer
 
 
@@ -81,6 +82,13 @@ class TorchLearner:
         with self._generators.kept(purpose, number), self.compute.reporting():
             yield
 
+    @contextmanager
+    def _training(self, purpose: Purpose, number: int, method: str) -> Iterator[None]:
+        """Context of the algorithm's and the task's code that may train."""
+        during = nullcontext() if self.unfinished is None else self.unfinished.during(method)
+        with self._calling(purpose, number), blamed(self.algorithm, method), during:
+            yield
+
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
         """Context in which the algorithm's code may run, not the task's: what it draws can be repeated."""
         return self._generators.kept(purpose, number) if self._facts.draws else nullcontext()
@@ -104,11 +112,13 @@ class TorchLearner:
             TaskError: The task's model, loss or data raised.
         """
         self.trainer.begin(number)
+        if self.unfinished is not None:
+            self.unfinished.begin(number)
         self._mixed = False
         self.finishing.forget()
         if self._patience is not None and self.selection.worse >= self._patience:
             return None
-        with self._calling(Purpose.TRAIN, number), blamed(self.algorithm, "train"):
+        with self._training(Purpose.TRAIN, number, "train"):
             self._fit_head()
             self.algorithm.train(self.trainer)
         return self.trainer.figures.loss
@@ -201,7 +211,7 @@ class TorchLearner:
         self._mixed = True
         if type(self.algorithm).mixed is Algorithm.mixed:
             return
-        with self._calling(Purpose.MIXED, self.trainer.number), blamed(self.algorithm, "mixed"):
+        with self._training(Purpose.MIXED, self.trainer.number, "mixed"):
             self.algorithm.mixed(self.trainer)
         if not self._facts.mixed_uses_data:
             self.gossip.rebase()
@@ -209,6 +219,8 @@ class TorchLearner:
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self.trainer.begin(number)
+        if self.unfinished is not None:
+            self.unfinished.begin(number)
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()
@@ -267,7 +279,7 @@ class TorchLearner:
         self.trainer.begin(number)
         # A class from outside may train the model itself, so its last steps are protected like others.
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
-        with self._calling(Purpose.FINISH, number), blamed(self.algorithm, "finish"), freely:
+        with self._training(Purpose.FINISH, number, "finish"), freely:
             self.algorithm.finish(self.trainer)
         return self.trainer.figures.loss
 
@@ -284,7 +296,8 @@ class TorchLearner:
         if not self.finishing.asked:
             return None
         self.trainer.begin(number)
-        with self._calling(Purpose.FINE_TUNE, number), self._at_home():
+        during = nullcontext() if self.unfinished is None else self.unfinished.during("fine_tune")
+        with self._calling(Purpose.FINE_TUNE, number), self._at_home(), during:
             self.finishing.train()
         return self.evaluate()
 
@@ -391,6 +404,11 @@ class TorchLearner:
         thread may call this.
         """
         return self.gossip.codec.receive_buffer()
+
+    @property
+    def unfinished(self) -> UnfinishedRound | None:
+        """The progress of the round that is trained; None where a round can only be trained from its start."""
+        return self.trainer.unfinished
 
     @property
     def shares(self) -> bool:

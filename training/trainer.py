@@ -31,6 +31,7 @@ from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
     from dpeer.training.dpsgd.gradient import Met
+    from dpeer.training.state.unfinished import UnfinishedRound
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Figures:
     Attributes:
         samples: The number of training samples.
         units: How many units of protection, samples or groups of them.
-        gradients: For how many samples a gradient of the loss has been computed so far in this process.
+        gradients: For how many samples a gradient of the loss has been computed so far in this process, with those of
+            the part of a round that an earlier process has trained.
         loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none.
         met: What clipping met in the round so far; None where nothing is clipped.
     """
@@ -70,6 +72,7 @@ class Trainer:
         head: The parameters that stay on the peer.
         model: All trainable parameters, body first; the same memory.
         extras: What travels and is mixed beside the body, by name; vectors of zeros at first, to be changed in place.
+        everything: Extras, body and head; the same memory.
         shared: What travels and is mixed: extras and body; the same memory.
         module: The task's model.
         untrained: What else of the model may change: buffers and frozen parameters.
@@ -81,6 +84,7 @@ class Trainer:
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
+        unfinished: Keeps the progress of a round, where that is asked for; None where it could not be used again.
     """
 
     def __init__(
@@ -101,13 +105,13 @@ class Trainer:
         total = shared + sum(parameter.numel() for _, parameter in split.head)
         beside = sum(extras.values())
         # Extras, body and head, so that what travels is one vector, and so is what is trained.
-        everything, grad = new_vector(beside + total, compute.device), new_vector(total, compute.device)
-        data = everything[beside:]
+        self.everything, grad = new_vector(beside + total, compute.device), new_vector(total, compute.device)
+        data = self.everything[beside:]
         self.body = Flat("body" if split.head else "model", split.body, data[:shared], grad[:shared])
         self.head = Flat("head" if split.body else "model", split.head, data[shared:], grad[shared:])
         self.model = Flat("model", [*split.body, *split.head], data, grad)
-        self.extras = Extras(extras, everything[:beside])
-        together = everything[: beside + shared]
+        self.extras = Extras(extras, self.everything[:beside])
+        together = self.everything[: beside + shared]
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
@@ -115,6 +119,7 @@ class Trainer:
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0
+        self.unfinished: UnfinishedRound | None = None
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
@@ -206,7 +211,13 @@ class Trainer:
         """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
-        for batch in self.minibatches(phase or part.phase, epochs):
+        phase, unfinished = phase or part.phase, self.unfinished
+        if unfinished is None or not unfinished.kept:
+            batches = self.minibatches(phase, epochs)
+        else:
+            made = [(flat, optimizer) for flat, optimizer, _ in stepped]
+            batches = unfinished.call(part, phase, epochs, made, gradient, self._minibatches)
+        for batch in batches:
             loss = gradient(self, part, batch)
             for flat, optimizer, rate in stepped:
                 if clip is not None:

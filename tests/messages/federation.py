@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile, check_quorum
+from dpeer.federation.checks import check_hostile, check_quorum, check_replayable
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
@@ -22,6 +22,8 @@ from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.peer.transports.proxies import proxies
 from dpeer.topology.settings import build_graph
+from dpeer.training import Algorithm
+from dpeer.training.algorithms.base import Facts
 from tests.messages.message import Message, file
 
 HERE = {"address": "tcp://127.0.0.1:1"}
@@ -277,21 +279,21 @@ MESSAGES = {
         "rank.1.bulk = 70000: input should be less than or equal to 65535",
         Settings.model_validate, {"size": 3, "rank": {1: {"bulk": 70000}}}),
     # The federation file, flags and settings.
+    "inside the rounds of an algorithm that does not say it can": refused(
+        "--checkpoint-minutes 10: mine does not state `replayable = True`, by which a class of your own says that its "
+        "rounds can be resumed inside (docs/algorithms.md): leave it out, or state it",
+        check_replayable, Facts(Algorithm, "mine", "body", True, True, False), 10.0),
     "unknown key of a rank": written(
         "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, bind, "
-        "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, local_steps, "
-        "finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, privacy_unit, "
-        "microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, out, alone, "
-        "alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, deadline, secret, "
-        "proxy",
+        "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
+        "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
+        "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
+        "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_max, device, amp, "
+        "channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
-        "bind, key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
-        "local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, "
-        "privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, "
-        "out, alone, alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, "
-        "deadline, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "…, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(

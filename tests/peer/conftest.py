@@ -42,6 +42,7 @@ class VectorLearner:
     finite = True
     privacy = None
     gradients = 0
+    unfinished = None
 
     def __init__(self, rank, width=5, manifest=None, digest="same"):
         self.rank = rank
@@ -188,7 +189,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1, say_waiting=30.0, deadline=None,
+        checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -218,6 +219,7 @@ class Federation:
             out=folder,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
             say_waiting=say_waiting,
             deadline=deadline,
         )

@@ -45,6 +45,7 @@ class Files:
     diverged = False
     kept = True
     released = -1
+    inside = ""
     incarnation = 0
 
     def __init__(self, disk, config, learner):

@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import Interrupted
+from tests.world import returns
 
 _BODY = struct.Struct("<qqqdd")
 
@@ -39,6 +40,7 @@ class WorldLearner:
     privacy = None
     digest = "same"
     gradients = 0
+    unfinished = None
     payload_bytes = _BODY.size
     manifest = {"parameters": [{"name": "w", "shape": [2], "offset": 0}]}  # noqa: RUF012
 
@@ -75,6 +77,7 @@ class WorldLearner:
         payload = _BODY.pack(self.rank, number, incarnation, *self.body)
         self._world.disks[self.rank].ledger.append((number, incarnation))
         self._world.released[self.rank, number, incarnation] = payload
+        returns.releases(self._world, self._life, number, self.body)
         self._own = self.body
         self.releasing = number
         return [memoryview(payload)]
