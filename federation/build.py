@@ -41,7 +41,7 @@ from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import ClientSession, PeerData, SampleSession
-from dpeer.privacy.history import FOLDER
+from dpeer.privacy.history import FOLDER, empty
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
@@ -166,6 +166,7 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
+    unrecorded = private and not new_data and empty(own_folder / FOLDER)
     followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
@@ -245,6 +246,7 @@ def build(
         epochs=epoch_setup(config, graph, compared),
         out=own_folder,
         resume=resume,
+        unrecorded=unrecorded,
     )
     return PeerParts(
         learner=learner,

@@ -115,6 +115,10 @@ class PeerConfig:
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
 
+    unrecorded: bool = False
+    """Whether this peer protects its data, and its folder has no record of a release: where others remember rounds of
+    its rank, the record was lost with its disk, and no further release may be made."""
+
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
 

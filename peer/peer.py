@@ -426,6 +426,7 @@ class Peer:
                 self.core.waiting.pauses,
                 self.core.late_bodies,
                 self._log.dropped,
+                self.core.entry.incarnation,
             ),
         )
         return self._outcome(status)
@@ -447,7 +448,7 @@ _SHOWN = (
 def _line(entry: Mapping[str, Any], rounds: int) -> str:
     parts = [f"round {entry['round'] + 1}/{rounds}"]
     if not entry["active"]:
-        parts.append("sat out")
+        parts.append(f"sat out, adopted the mean of {entry['heard']}" if entry["adopted"] else "sat out")
     for name, key in _SHOWN:
         if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")

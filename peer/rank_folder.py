@@ -71,6 +71,7 @@ class RunCounts:
         pauses: The pauses without a quorum.
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
+        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class RunCounts:
     pauses: Pauses = field(default_factory=Pauses)
     late_bodies: int = 0
     log_dropped: int = 0
+    returns: int = 0
 
     def as_results(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -87,6 +89,7 @@ class RunCounts:
             "dropped": dict(self.dropped),
             "warnings": list(self.warnings),
             "left_behind": self.left_behind,
+            "returns": self.returns,
             "pauses": self.pauses.count,
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,

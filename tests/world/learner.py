@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import Interrupted
+from tests.world import returns
 
 _BODY = struct.Struct("<qqqdd")
 
@@ -92,6 +93,7 @@ class WorldLearner:
         payload = _BODY.pack(self.rank, number, incarnation, *self.body)
         self._world.disks[self.rank].ledger.append((number, incarnation))
         self._world.releases(self._life, number, payload, self._base, self.body)
+        returns.releases(self._world, self._life, number, self.body)
         self._own = self.body
         self.releasing = number
         return [memoryview(payload)]

@@ -17,7 +17,7 @@ from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants
+from tests.world import invariants, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -93,6 +93,8 @@ class World:
         self.came: dict[int, float] = {}
         self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
+        self.returns: list[returns.Return] = []
+        self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.drained_once = False
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
@@ -145,6 +147,7 @@ class World:
     def at_the_end(self):
         """What the whole run must have shown."""
         invariants.at_the_end(self)
+        returns.at_the_end(self)
 
     def listed(self, rank):
         """The addresses that a rank's federation file has."""
@@ -268,6 +271,12 @@ class World:
         elif life.stopped:
             life.task.add_done_callback(lambda _: self._go_on(life))
 
+    def begin_anew(self, rank):
+        """Begin again with an empty disk."""
+        if self.lives[rank][-1].process.dead:
+            self.disks[rank] = Disk()
+            self._begin(rank, resume=False)
+
     def _go_on(self, life):
         if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
             self._begin(life.rank, resume=True)
@@ -306,6 +315,7 @@ class World:
             invariants.not_alone(self, life, number)
         if trains and invariants.in_vain(self, life, number):
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
+        returns.begins(self, life, number, trains=trains)
         self.director.begun(life.rank, number)
 
     def releases(self, life, number, payload, base, body):
@@ -336,7 +346,7 @@ class World:
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
-        self.check((life.rank, number) in self.sat_out, f"rank {life.rank} adopts in round {number}, and takes part")
+        returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
 
     def sits_out(self, life, number):
@@ -349,6 +359,8 @@ class World:
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         header = bytes(frames[0])
+        if header[:1] != b"\xc1":
+            returns.announces(self, source, msgpack.unpackb(header))
         if b"body" in header and header[:1] != b"\xc1":  # the first byte of a chunk
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}
