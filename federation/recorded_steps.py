@@ -40,7 +40,7 @@ def recorded_steps(
     if lacking is not None:
         raise ConfigurationError(
             f"--steps-from {run}: rank {rank} has not recorded round {lacking + 1}, and --rounds is {rounds}: give as "
-            "many rounds as there are"
+            "many rounds as it has"
         )
     other = [number for number in range(rounds) if entries[number].get("missed")]
     other += [number for number in range(rounds) if takes_part(number) and not found[number]]
