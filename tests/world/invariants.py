@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 
-from dpeer.exceptions import PeersMissing
+from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
 from tests.world.learner import mixed, trained
 from tests.world.scenario import TIME_VARYING
@@ -210,7 +210,8 @@ def at_the_end(world):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
     _began_in_time(world)
     if scenario.mistaken:
-        world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
+        found = any(isinstance(life.outcome, Refused) for lives in world.lives for life in lives)
+        world.check(found, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
         and len(world.present) == scenario.size
@@ -267,7 +268,7 @@ def _began_in_time(world):
         return
     agreed = max(scenario.over_at, *(life.since for life in world.present))
     for life in world.present:
-        if _too_late(world, life):
+        if _too_late(world, life) or isinstance(life.outcome, Refused):
             continue
         begun = min((at for (rank, _), at in world.began.items() if rank == life.rank), default=math.inf)
         world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
@@ -277,6 +278,8 @@ def _ended_well(world, life, ended):
     if life.rank in ended:
         return
     outcome = life.outcome
+    if isinstance(outcome, Refused) and world.scenario.mistaken and not world.corrected:
+        return  # the others, who were enough, have ended before it was corrected
     if isinstance(outcome, PeersMissing) and world.scenario.arrivals:
         few = len(world.came) < world.scenario.needed
         world.check(
