@@ -152,7 +152,7 @@ class Waiting:
 
     @property
     def assembling(self) -> bool:
-        """Whether the start is waited for: news of who has been there is then passed on at once."""
+        """Whether the start is waited for: word of a rank that has come then goes on at once."""
         return self._wait is not None and self._wait.kind == "meet"
 
     # -- kinds of waits ----------------------------------------------------------------------------------------

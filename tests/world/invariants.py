@@ -211,7 +211,8 @@ def at_the_end(world):
     _began_in_time(world)
     if scenario.mistaken:
         found = any(isinstance(life.outcome, Refused) for lives in world.lives for life in lives)
-        world.check(found, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
+        late = _too_late(world, world.lives[scenario.mistaken[0]][0])
+        world.check(found or late, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
         and len(world.present) == scenario.size
