@@ -1,4 +1,4 @@
-"""`dpeer keygen`: the keys of one rank."""
+"""`dpeer keygen`: the keys of one rank, or of an operator."""
 
 from __future__ import annotations
 
@@ -9,21 +9,34 @@ import click
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.keys import write_secret
+from dpeer.federation.operators import write_operator
 
 
 @click.command()
-@click.option("--rank", required=True, type=int, metavar="R", help="The rank whose keys they are.")
+@click.option("--rank", type=int, metavar="R", help="The rank whose keys they are.")
+@click.option("--operator", is_flag=True, help="Make the keys of an operator, who may change the federation.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), show_default="this folder",
-    help="Folder for the secret key, rank-R.secret; made where it is missing.",
+    help="Folder for the secret key, rank-R.secret or operator.secret; made where it is missing.",
 )  # fmt: skip
-def keygen(rank: int, out: Path) -> None:
+def keygen(rank: int | None, operator: bool, out: Path) -> None:
     """Make a secret key and the public key that belongs to it.
 
     The secret is written to DIR/rank-R.secret, which only its owner can read; it stays on the host that runs the rank,
     whose peer is started with --secret. The public key is printed as the line that goes to [rank.R] of the federation
     file. Once every rank has its key there, all connections are encrypted, and no other host gets in.
+
+    With --operator it is the key that signs changes of a running federation (dpeer join, leave, extend, evict). Its
+    public key goes into `operators` of every peer's federation file before the start.
     """
+    if operator == (rank is not None):
+        raise ConfigurationError("keygen: give either --rank R or --operator")
+    if rank is None:
+        place, key = write_operator(out)
+        say(f"dpeer: wrote {place}: keep it off the hosts that train; dpeer join and the like take it as --operator")
+        say("dpeer: this line goes to the top of every peer's federation file, before the start:")
+        click.echo(f'operators = ["{key}"]')
+        return
     if rank < 0:
         raise ConfigurationError(f"--rank {rank}: expected a rank, from 0")
     path, public = write_secret(rank, out)

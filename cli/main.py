@@ -15,7 +15,12 @@ from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
-    "keygen": "Make a peer's keys, by which the others know it.",
+    "keygen": "Make a peer's keys, by which the others know it, or an operator's.",
+    "join": "Let a new member into a running federation.",
+    "leave": "Let members of a running federation go.",
+    "extend": "Give a running federation more rounds.",
+    "evict": "Take members out of a running federation.",
+    "epoch": "Look at changes of membership, sign them and hand them over.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",

@@ -15,9 +15,10 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
-from dpeer.exceptions import Diverged
+from dpeer.exceptions import ConfigurationError, Diverged
 from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.folders import refuse_faults
+from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.settings import Settings, as_run, option_names
@@ -39,10 +40,22 @@ if TYPE_CHECKING:
     "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )  # fmt: skip
+@click.option(
+    "--join", "joins", is_flag=True, cls=GroupedOption, group="The run",
+    help="Enter a running federation as a rank that an operator has let in (dpeer join); the federation file is that "
+    "of its start.",
+)  # fmt: skip
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_summary_option
 def start(
-    rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, as_json: bool, **flags: Any
+    rank: str,
+    joins: bool,
+    federation: Path | None,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool,
+    as_json: bool,
+    **flags: Any,
 ) -> int:
     """Run one peer of a federation on this host.
 
@@ -55,17 +68,21 @@ def start(
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
     refuse_faults(settings, resume=resume)
-    own = settings.of_rank(number)
+    operators = check_operators(settings)
+    if joins and not operators:
+        raise ConfigurationError(f"--join: {CANNOT_CHANGE}")
+    own = settings.of_rank(number, joins=joins)
+    size = max(settings.size, number + 1)  # a joiner has an address like the others
     if own.deadline is None:
         own = own.model_copy(update={"deadline": "auto"})
     keyring = keys.keyring(own, own.size, number)
-    listen = addresses.listen_address(settings, settings.size, number, encrypted=keyring is not None)
+    listen = addresses.listen_address(settings, size, number, encrypted=keyring is not None)
     if keyring is not None:
-        addresses.bulk_port(settings, settings.size, number)  # for its errors
-    everyone = addresses.addresses(settings, settings.size)
+        addresses.bulk_port(settings, size, number)  # for its errors
+    everyone = addresses.addresses(settings, size)
     # Mistakes show before anything is written, and before the task reads its data.
     to_dial = {}
-    if own.algorithm != "local":
+    if own.algorithm != "local" and not joins:
         to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
     if own.threads is None and addresses.all_on_this_host(settings, settings.size):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
@@ -74,6 +91,8 @@ def start(
 
     with Terminal() as terminal:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
+        if not joins and own.algorithm != "local":
+            terminal.say(f"dpeer: {changes(len(operators), own.signers)}")
         if rank == ENVIRONMENT:
             terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
         if keyring is not None and (line := keys.accepted(own.secret)):
@@ -132,7 +151,9 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
 
 def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:
     where = f"listening at {listen}" if listen else "dialling out only"
-    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
+    joins = f"joins a federation that began with {settings.size}"
+    members = joins if rank >= settings.size else f"of {settings.size}"
+    place = f"dpeer: rank {rank} {members}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
     if addresses.from_file(settings):
         return f"{place} (settings from {file})"
     which = f"no address in {file}" if file else "no federation file"

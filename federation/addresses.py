@@ -136,6 +136,20 @@ def is_ipc(address: str, key: str) -> bool:
     return match is not None
 
 
+def check_address(address: str, key: str) -> None:
+    """Refuse an address that no peer could be dialled at.
+
+    Args:
+        address: The address.
+        key: What it is an address of, for the error.
+
+    Raises:
+        AddressError: It is none.
+    """
+    if not (is_ipc(address, key) or has_own_transport(address)):
+        _parse(address, key)
+
+
 def has_own_transport(address: str) -> bool:
     """Whether the address is of a scheme that code from outside has registered a transport for."""
     scheme, found, _ = address.partition("://")

@@ -30,6 +30,7 @@ from dpeer.federation.checks import (
 )
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
+from dpeer.federation.epochs import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds, privacy_config
@@ -67,6 +68,8 @@ class PeerParts:
 
     learner: TorchLearner
     topology: Graphs
+    followed: FollowedGraphs
+    """What privacy and the local baseline know of the graph; follows the peer's schedule once it has one."""
     peer: PeerConfig
     """Its place in the federation and how it runs its rounds; it listens nowhere yet."""
     fingerprint: dict[str, Any]
@@ -152,9 +155,10 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
+    followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
-        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+        receivers=lambda number: followed.at(number).out_neighbors,
     )  # fmt: skip
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
@@ -197,7 +201,7 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, run, rank,
+        copied, learner, config.hyperparameters, lambda number: followed.at(number).active, run, rank,
         keep=kept, seed=how.batch_seed, folder=own_folder,
         free=has_own_core(config.network, config.graph.size, workers),
         part=1.0 if workers is None else min(1.0, workers / config.graph.size),
@@ -223,6 +227,7 @@ def build(
         deadline=None if network.deadline == "never" else network.deadline,
         quorum=network.quorum,
         liveness=LivenessConfig.after(network.dead_after),
+        epochs=epoch_setup(config, graph, compared),
         out=own_folder,
         resume=resume,
     )
@@ -231,6 +236,7 @@ def build(
         topology=meeting
         if learner.shares
         else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
+        followed=followed,
         peer=peer,
         fingerprint=compared,
         facts=facts,
@@ -259,9 +265,14 @@ def task_of(config: RunConfig) -> Task:
     given = {name: getattr(data, name) for name in DataSettings.model_fields}
     choices = Choices(**given, apart=privacy == "sample", only_if_enough=config.held_out_if_enough)
     task = load_task(
-        data.task, config.rank, config.graph.size, how.partition_seed, data.task_options, choices,
+        data.task, config.rank, data.shares or config.graph.size, how.partition_seed, data.task_options, choices,
         init_seed=how.init_seed,
     )  # fmt: skip
+    if data.shares is not None and data.task in BUILTIN_TASKS and task.division is None:
+        raise ConfigurationError(
+            f"--shares {data.shares}: every peer has data of its own (--partition own), and nothing is divided: leave "
+            "it out"
+        )
     check_first_weights(task, data.init_from, privacy)
     return task
 

@@ -19,7 +19,10 @@ from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
-_ONLY_IF_SET = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode")
+_ONLY_IF_SET = (
+    "lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
+    "shares",
+)  # fmt: skip
 """Settings that the fingerprint has only where they differ from their defaults."""
 
 _OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}

@@ -101,8 +101,8 @@ def _check_size(folders: list[Path], size: int) -> None:
         there = (content.get("fingerprint") or {}).get("size")
         if there is not None and there != size:
             raise CheckpointError(
-                f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: a federation "
-                "cannot grow or shrink; use the same size, or start over with --overwrite"
+                f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: it is that "
+                "of the start; use the same size, or start over with --overwrite"
             )
 
 

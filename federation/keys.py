@@ -63,7 +63,7 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     Raises:
         ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
     """
-    listed = {rank: _keys(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
+    listed = {rank: _keys(rank, own.key) for rank, own in network.rank.items() if own.key is not None and rank < size}
     if not listed:
         return {}
     missing = [str(rank) for rank in range(size) if rank not in listed]
@@ -89,7 +89,7 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     Args:
         network: The listed keys and the secret.
         size: The number of peers.
-        rank: The peer.
+        rank: The peer; beyond the size one that joins later, for which the file need not list a key.
 
     Raises:
         ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
@@ -121,6 +121,8 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
         )
     secret, source = found
     mine = public_of(secret)
+    if rank >= size:  # it joins a running federation: an epoch lists its key
+        listed |= {rank: (mine,) if own is None or own.key is None else _keys(rank, own.key)}
     if mine not in listed[rank]:
         owner = next((other for other, keys in listed.items() if mine in keys), None)
         whose = "no rank" if owner is None else f"rank {owner}"
@@ -214,11 +216,25 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
         ConfigurationError: The file exists and is left as it is, or it cannot be written.
     """
     secret = new_secret()
-    path = folder / f"rank-{rank}.secret"
-    text = (
-        f"# The secret key of rank {rank} of a dpeer federation. Whoever has it can take part as rank {rank}:\n"
-        f"# keep it on the host that runs this rank, and never send it.\n{secret.hex()}\n"
+    words = (
+        f"The secret key of rank {rank} of a dpeer federation. Whoever has it can take part as rank {rank}:\n"
+        "# keep it on the host that runs this rank, and never send it."
     )
+    return write_key(folder / f"rank-{rank}.secret", words, secret), public_of(secret)
+
+
+def write_key(path: Path, words: str, secret: bytes) -> Path:
+    """Write a secret key to a new file that only its owner can read; makes its folder where that is missing.
+
+    Args:
+        path: The file.
+        words: A comment that goes before the key.
+        secret: The key.
+
+    Raises:
+        ConfigurationError: The file exists and is left as it is, or it cannot be written.
+    """
+    folder = path.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -230,10 +246,10 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
     except OSError as error:
         raise ConfigurationError(f"--out {str(folder)!r}: {error.strerror}") from error
     with os.fdopen(handle, "w") as file:
-        file.write(text)
+        file.write(f"# {words}\n{secret.hex()}\n")
         file.flush()
         os.fsync(handle)
-    return path, public_of(secret)
+    return path
 
 
 def keyrings(size: int) -> list[Keyring]:

@@ -28,8 +28,16 @@ DURATION = BeforeValidator(_seconds)
 """Marks a number of seconds that may also be written with a unit."""
 
 Duration = Annotated[float, DURATION, Field(gt=0)]
+
+
+def _listed(value: Any) -> Any:
+    """Texts that commas part, as they come from the command line, as a list."""
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
+OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
@@ -157,6 +165,19 @@ class QuorumSettings(Section):
     )
 
 
+class MembershipSettings(Section):
+    """Who may change a federation while it runs."""
+
+    operators: OperatorKeys | None = setting(
+        None,
+        "public keys of those who may change the federation while it runs (dpeer keygen --operator); without any its "
+        "members and rounds stay as they are",
+        mark=Mark.SHARED,
+        group=_RUN,
+    )
+    signers: int = setting(1, "how many operators must sign a change", mark=Mark.SHARED, group=_RUN, ge=1)
+
+
 class ThreadSettings(Section):
     """The threads of one peer."""
 
@@ -282,7 +303,7 @@ class Addresses(Section):
     )
 
 
-class NetworkPart(LauncherSettings, NetworkSettings, QuorumSettings):
+class NetworkPart(LauncherSettings, NetworkSettings, MembershipSettings, QuorumSettings):
     """How a peer reaches its neighbors, and what becomes of the federation when connections drop."""
 
     rank: Mapping[int, Addresses] = Field(default_factory=dict)

@@ -234,6 +234,7 @@ async def _serve(
         background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
+    parts.followed.schedule = peer.core.schedule
     requests |= peer.requests
     stopper.watch(peer)
     if parts.baseline is not None:

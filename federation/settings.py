@@ -22,6 +22,7 @@ from dpeer.federation.run_settings import (
     Addresses,
     HostPart,
     LauncherSettings,
+    MembershipSettings,
     NetworkPart,
     NetworkSettings,
     QuorumSettings,
@@ -37,6 +38,7 @@ from dpeer.training.settings import DataPart, TrainingPart
 class _AllSettings(
     LauncherSettings,
     NetworkSettings,
+    MembershipSettings,
     QuorumSettings,
     HostPart,
     RunPart,
@@ -119,15 +121,25 @@ class Settings(NetworkPart, _AllSettings):
         given = "algorithm" in self.model_fields_set
         return preset.values_for(self.algorithm if given else preset.values.get("algorithm", self.algorithm))
 
-    def of_rank(self, rank: int) -> Settings:
+    def of_rank(self, rank: int, *, joins: bool = False) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.
 
+        Args:
+            rank: The peer.
+            joins: Whether it joins a running federation, so that it is beyond the size.
+
         Raises:
-            ConfigurationError: The rank does not exist.
+            ConfigurationError: The rank does not exist, or is one of the first members and joins.
         """
-        if not 0 <= rank < self.size:
+        if joins and 0 <= rank < self.size:
             raise ConfigurationError(
-                f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}"
+                f"--join: rank {rank} is one of the first {self.size} members, which the federation file names: start "
+                "it without --join"
+            )
+        if rank < 0 or (rank >= self.size and not joins):
+            advice = "; one that an operator has let in since starts with --join" if self.operators else ""
+            raise ConfigurationError(
+                f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}{advice}"
             )
         own = self.rank.get(rank)
         if own is None:
@@ -143,7 +155,7 @@ def as_run(settings: Settings) -> Settings:
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings of a rank that does not exist.
+    """Refuse settings of a rank that does not exist; with operators, one beyond the size may join later.
 
     Args:
         settings: The federation's.
@@ -153,7 +165,7 @@ def check_ranks(settings: Settings, where: str = "") -> None:
         ConfigurationError: Names the rank.
     """
     for rank in settings.rank:
-        if not 0 <= rank < settings.size:
+        if rank < 0 or (rank >= settings.size and not settings.operators):
             raise ConfigurationError(
                 f"rank.{rank}{where}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
             )

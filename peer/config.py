@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from dpeer.peer.core.epoch import EpochSetup
 from dpeer.peer.core.round_clock import Quorum
+from dpeer.peer.core.versions import Protocol
+from dpeer.peer.core.wire import CURRENT
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,9 @@ class PeerConfig:
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
+
+    protocol: Protocol = CURRENT
+    """The versions of the protocol that this peer speaks."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, these names: for messages to this peer's user.

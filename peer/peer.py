@@ -185,7 +185,7 @@ class Peer:
             await self._worker.write(self._files.begin)
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
-            elif self._start and self._start == self.config.rounds:
+            elif self._start and self._start == self._rounds:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
@@ -214,6 +214,11 @@ class Peer:
         """Where this peer is in its run, at this moment."""
         return take_snapshot(self.config, self.core, self.driver.now(), self._files, ended=self._ended)
 
+    @property
+    def _rounds(self) -> int:
+        """How many rounds this peer has to run, as far as is known."""
+        return self.core.schedule.rounds
+
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
@@ -230,12 +235,11 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
+            then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
             self._start,
-            self.config.rounds,
             self._learner,
             self.driver,
             self._worker,
@@ -273,17 +277,17 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        return "done" if self._files.completed == self.config.rounds else "stopped"
+        return "done" if self._files.completed == self._rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
-        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
+        self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
             self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
-        summary = self._files.concluded if self._start == self.config.rounds else {}
+        summary = self._files.concluded if self._start == self._rounds else {}
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
@@ -300,7 +304,7 @@ class Peer:
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:
-            rounds = f"{completed} of {self.config.rounds} rounds"
+            rounds = f"{completed} of {self._rounds} rounds"
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:

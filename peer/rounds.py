@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -30,7 +31,6 @@ class Stopwatch:
 
 async def run_rounds(
     start: int,
-    rounds: int,
     learner: Learner,
     driver: Driver,
     worker: Worker,
@@ -39,21 +39,24 @@ async def run_rounds(
     *,
     evaluate_every: int = 1,
 ) -> None:
-    """Run rounds `start` to `rounds - 1`; "A round" in docs/design.md gives the purpose of each step.
+    """Run all rounds from `start` on; "A round" in docs/design.md gives the purpose of each step.
 
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
 
     A round is saved while the next one trains. Until then no message mentions the next round.
     """
-    for number in range(start, rounds):
+    schedule = driver.core.schedule
+    for number in itertools.count(start):
+        if number >= schedule.rounds:
+            break
         saver.once_saved(partial(driver.begin, number))
         if driver.core.waiting.holds(number):
             await background.during(saver.saved())
             await background.during(driver.pause(number))
-        graph, behind = driver.core.schedule.at(number), driver.behind(number)
+        graph, behind = schedule.at(number), driver.behind(number)
         active = graph.active and not behind
-        last = number == rounds - 1
+        last = number == schedule.rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()

@@ -31,6 +31,7 @@ class NeighborSnapshot:
         completed: Rounds that it has completed, as far as is known; None before the first hello.
         silent_seconds: Since its last message; None before the first one.
         why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
+        version: The version of the protocol on its link; None before the first hello.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class NeighborSnapshot:
     completed: int | None
     silent_seconds: float | None
     why: str = ""
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,5 +124,6 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
     met = one.status is not Status.UNSEEN
     why = one.trouble or (one.why_away if one.away else one.overdue) or ("" if met else one.trouble_dialling)
     return NeighborSnapshot(
-        one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why
-    )
+        one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
+        one.version or None,
+    )  # fmt: skip

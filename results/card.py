@@ -42,9 +42,14 @@ def make_card(facts: Mapping[str, Any], about: Mapping[str, Any], results: Mappi
         | {name: results.get(name) for name in _HOW_IT_ENDED},
         "privacy": results.get("privacy"),
         # The arguments of a user's own factory; a built-in task's model needs no more than "model".
-        "factory": None if about.get("model") else {name: settings.get(name) for name in _FACTORY},
+        "factory": None if about.get("model") else {name: settings.get(name) for name in _FACTORY} | _parts(settings),
     }
     return _of_private_records(card, facts.get("stated")) if settings.get("privacy") == "sample" else card
+
+
+def _parts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of parts into which the factory divides its data, as it was given instead of the size."""
+    return {} if settings.get("shares") is None else {"size": settings["shares"]}
 
 
 def _of_private_records(card: dict[str, Any], stated: Mapping[str, Any] | None) -> dict[str, Any]:

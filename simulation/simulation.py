@@ -184,7 +184,7 @@ class Simulation:
             await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         listen = f"inproc://rank-{rank}"
-        return Peer(
+        peer = Peer(
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
@@ -195,6 +195,8 @@ class Simulation:
             on_alert=lambda alert: self._view.alert(rank, alert), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
         )  # fmt: skip
+        parts.followed.schedule = peer.core.schedule
+        return peer
 
     def _measure(self, rank: int, number: int) -> None:
         assert self._disagreement is not None, "made before the peers begin"

@@ -18,7 +18,8 @@ import pytest
 from dpeer.cli import main
 
 PROGRESS = re.compile(
-    r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
+    r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: this federation can"
+    r"|\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
     r"|rank 0: ([\w-]+ on \S+: \d+ training samples|body-lr |nothing is held out |the model with the least loss )"
 )
 """Lines on stderr that say how it goes, not that something is wrong."""

@@ -8,13 +8,21 @@
 32
 """
 
-from dpeer.topology.connectivity import temporal_diameter
+from dpeer.topology.connectivity import parts, temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
 from dpeer.topology.renamed import Renamed
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
-from dpeer.topology.topologies import TOPOLOGIES, WEIGHTS, AnyTopology, TimeVaryingTopology, Topology, build
+from dpeer.topology.topologies import (
+    TOPOLOGIES,
+    WEIGHTS,
+    AnyTopology,
+    TimeVaryingTopology,
+    Topology,
+    build,
+    build_listed,
+)
 from dpeer.topology.user_graphs import function_source, is_function, size_of
 
 __all__ = [
@@ -35,10 +43,12 @@ __all__ = [
     "Topology",
     "analyse",
     "build",
+    "build_listed",
     "disagreement",
     "function_source",
     "is_function",
     "paper_formula",
+    "parts",
     "size_of",
     "spectral_gap",
     "spectrum",

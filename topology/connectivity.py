@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 import networkx as nx
@@ -50,6 +51,14 @@ def temporal_diameter(graphs: Graphs, rounds: int) -> int:
         return rounds
 
     return max(1, *(steps(start) for start in starts))
+
+
+def parts(ranks: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The groups of ranks that edges join, each sorted, that of the lowest rank first; one if all are connected."""
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(ranks)
+    graph.add_edges_from(edges)
+    return sorted(sorted(group) for group in nx.connected_components(graph))
 
 
 def survivable_losses(graphs: Graphs, rounds: int) -> int | None:

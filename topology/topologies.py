@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from dpeer.topology.graphs import GRAPHS
 from dpeer.topology.mixing_matrix import CirculantMatrix, MixingMatrix, check_mixing, check_stochastic, component_count
 from dpeer.topology.neighborhood import Neighborhood, check_rank
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
-from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
+from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, listed_graph, plugin_graph, shown
 from dpeer.topology.weights import WEIGHT_RULES, mixing_matrix
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
@@ -262,13 +263,34 @@ def build(
         graph = file_graph(name, size)
     else:
         graph = plugin_graph(name, size, graph_seed)
-    label = shown(name) if users else name
+    return _fixed(shown(name) if users else name, graph, weights)
+
+
+def build_listed(edges: Sequence[tuple[int, int]], size: int, *, weights: str = "metropolis") -> Topology:
+    """Build the topology of these edges, as `build` does of a file with them.
+
+    Args:
+        edges: Pairs of ranks from 0 to size - 1; every rank has one.
+        size: The number of peers.
+        weights: As for `build`.
+
+    Raises:
+        UnknownName: `weights` is not a valid name.
+        TopologyError: The edges do not join all peers, or the weights do not suit them.
+    """
+    if weights not in WEIGHT_RULES:
+        raise UnknownName("weights rule", weights, WEIGHTS)
+    return _fixed("file:", listed_graph(edges, size), weights)
+
+
+def _fixed(label: str, graph: Graph, weights: str) -> Topology:
     mixing = mixing_matrix(graph, weights, label)
     if not isinstance(mixing, CirculantMatrix):  # whose rows are all one row, right by construction
         check_mixing(mixing.sparse, symmetric=not graph.directed)
     if isinstance(graph, EdgeList) and graph.weights is not None:
         weights = _OWN
-    return Topology(label, size, "uniform" if graph.directed else weights, graph.parameters, graph.directed, mixing)
+    rule = "uniform" if graph.directed else weights
+    return Topology(label, graph.size, rule, graph.parameters, graph.directed, mixing)
 
 
 def _time_varying(name: str, options: GraphOptions, weights: str) -> TimeVaryingTopology:

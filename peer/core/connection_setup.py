@@ -157,7 +157,7 @@ class ConnectionSetup:
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there)
         )
-        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
+        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -193,7 +193,8 @@ class ConnectionSetup:
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
-        self._note(neighbor, min(hello.next_round, self._config.rounds), hello.presence, now)
+        neighbor.version = self._handshake.version(hello)
+        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now)
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
@@ -298,7 +299,7 @@ class ConnectionSetup:
         for rank in late:
             link, _, _ = self._contenders.pop(rank)
             reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self._send_queues[link].add("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
+            self._answer(link, wire.Refusal(rank=self._config.rank, reason=reason))
             self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
 
     def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
@@ -334,8 +335,13 @@ class ConnectionSetup:
         """Ask a sender for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
-            self._send_queues[link].add("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+            self._answer(link, wire.Unknown(rank=self._config.rank))
         return ProtocolError("stranger", f"{what} before the handshake")
+
+    def _answer(self, link: Link, message: wire.Refusal | wire.Unknown) -> None:
+        """Answer on a link whose version is not agreed on: in the oldest, which every possible neighbor reads."""
+        protocol = self._config.protocol
+        self._send_queues[link].add(message.kind, wire.encode(message, protocol.oldest, protocol))
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
         """Send the hello again to a peer that has forgotten this one, or took another process for it."""

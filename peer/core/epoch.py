@@ -45,6 +45,7 @@ _Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 _Rank = Annotated[int, Field(ge=0, le=HIGHEST_RANK)]
 _RankAsText = Annotated[int, Field(strict=False, ge=0, le=HIGHEST_RANK)]
 """As a key of a JSON table is."""
+Edge = tuple[_Rank, _Rank]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Number = Annotated[int, Field(ge=0, lt=2**31)]
 _Words = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
@@ -72,6 +73,14 @@ class EpochGraph(_Part):
     """The settings of the graph by name, without the size, which is the number of members."""
     edges: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     """The digest of its edges and weights, of which a peer that builds the graph must find the same."""
+    listed: Annotated[tuple[Edge, ...], FailFast()] = ()
+    """The edges themselves, sorted, by rank, the lower one first, where no rule makes them; else empty."""
+
+    @model_validator(mode="after")
+    def _sorted(self) -> Self:
+        if list(self.listed) != sorted(set(self.listed)) or any(one >= other for one, other in self.listed):
+            raise ValueError("the edges are not sorted, or one stands twice or joins a rank to itself")
+        return self
 
 
 class Void(NamedTuple):
@@ -119,6 +128,8 @@ class Epoch(_Part):
             raise ValueError(f"{self.signers} signers of {len(self.operators)} operators")
         if not self.members.keys().isdisjoint(self.former):
             raise ValueError("a former rank is a member")
+        if self.graph.listed and {rank for edge in self.graph.listed for rank in edge} != self.members.keys():
+            raise ValueError("the edges do not join the members")
         keys = [key for member in self.members.values() for key in member.keys]
         addresses = [member.address for member in self.members.values() if member.address is not None]
         if len(set(keys)) < len(keys) or len(set(addresses)) < len(addresses):
@@ -148,6 +159,9 @@ class Epoch(_Part):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Epoch:
         """The epoch with other fields, checked like a new one; pydantic's own would keep the old hash."""
         return Epoch(**{name: getattr(self, name) for name in Epoch.model_fields} | dict(update or {}))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epoch) and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash(self.digest)

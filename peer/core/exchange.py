@@ -15,6 +15,8 @@ from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.versions import Protocol
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
 
@@ -24,6 +26,7 @@ class Exchange:
 
     Args:
         round_clock: Its table travels in every body and heartbeat.
+        protocol: The versions that this peer speaks.
         second: Called with rank and round when a second, different body of a round comes.
 
     Attributes:
@@ -42,6 +45,7 @@ class Exchange:
         members: Membership,
         send_queues: SendQueues,
         round_clock: RoundClock,
+        protocol: Protocol,
         second: Callable[[int, int], None],
     ) -> None:
         self.inbox = Inbox(second)
@@ -52,6 +56,7 @@ class Exchange:
         self._members = members
         self._send_queues = send_queues
         self._round_clock = round_clock
+        self._protocol = protocol
         self.paused = False
         self.hops = 0
 
@@ -82,7 +87,7 @@ class Exchange:
             self.send_heartbeats(receivers)
             return
         body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
-        self.outbox.add(number, wire.encode(body), receivers)
+        self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
 
@@ -101,7 +106,8 @@ class Exchange:
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
-                self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
+                frames = wire.in_version(self.outbox.frames[number], neighbor.version, self._protocol)
+                self._send_queues.add_body(neighbor.link, number, frames)
 
     def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
@@ -115,7 +121,12 @@ class Exchange:
 
     def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._send_queues[link].add_heartbeat(lambda: wire.encode(self._heartbeat(link)))
+        self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
+
+    def _encoded(self, link: Link) -> Frames:
+        """A heartbeat as it is when it is written."""
+        neighbor = self._members.by_link(link)
+        return wire.encode(self.heartbeat(link), neighbor.version if neighbor else None, self._protocol)
 
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
@@ -207,7 +218,8 @@ class Exchange:
             self.schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
         )
 
-    def _heartbeat(self, link: Link) -> wire.Heartbeat:
+    def heartbeat(self, link: Link) -> wire.Heartbeat:
+        """The heartbeat for a link, at this moment."""
         return wire.Heartbeat(
             rank=self._rank,
             federation=self._federation,

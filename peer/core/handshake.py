@@ -10,6 +10,7 @@ from typing import Any
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wire import Hello, printable
 from dpeer.peer.learner import Learner
 
@@ -38,8 +39,9 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
         names: As in `PeerConfig`.
     """
     them = f"rank {theirs.rank}"
-    if ours.protocol != theirs.protocol:
-        return f"protocol version: {ours.protocol} here, {theirs.protocol} at {them}: install the same dpeer on both"
+    if agreed(ours, theirs) is None:
+        older = "here" if ours.protocol < theirs.protocol else f"at {them}"
+        return f"protocol version: {_span(ours)} here, {_span(theirs)} at {them}: install a later dpeer {older}"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         here, there = ours.fingerprint.get(field, ABSENT), theirs.fingerprint.get(field, ABSENT)
@@ -61,9 +63,24 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     return None
 
 
+def agreed(ours: Hello, theirs: Hello) -> int | None:
+    """The version of the protocol for the link of two peers; None if they have none."""
+    newest = min(ours.protocol, theirs.protocol)
+    return newest if newest >= max(_oldest(ours), _oldest(theirs)) else None
+
+
+def _oldest(hello: Hello) -> int:
+    return hello.protocol if hello.oldest is None else hello.oldest
+
+
+def _span(hello: Hello) -> str:
+    oldest = _oldest(hello)
+    return str(hello.protocol) if oldest == hello.protocol else f"{oldest} to {hello.protocol}"
+
+
 def in_short(ours: Hello, theirs: Hello) -> str:
     """Difference of two peers that do not fit, for other neighbors: names that this peer has itself, no values."""
-    if ours.protocol != theirs.protocol:
+    if agreed(ours, theirs) is None:
         return "protocol version differs"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
@@ -104,7 +121,7 @@ class Handshake:
         config: What must be equal on both sides.
         learner: Asked for manifest and digest.
         members: The neighbors, and which of them are there.
-        size: Number of peers in the federation.
+        round_clock: Knows how many ranks and rounds the federation has.
 
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
@@ -112,20 +129,22 @@ class Handshake:
         waited: For how many seconds this process has waited for the start.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
+    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
         self.apart: tuple[int, str] | None = None
         self.start: int | None = None
         self.waited = 0
         self._config = config
         self._learner = learner
         self._members = members
-        self._size = size
+        self._round_clock = round_clock
 
     def hello(self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0) -> Hello:
         """This peer's hello while it works on round `current_round` and `there` ranks have been there."""
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
+            protocol=self._config.protocol.newest,
+            oldest=self._config.protocol.oldest,
             next_round=current_round,
             reply=reply,
             fingerprint=dict(self._config.fingerprint),
@@ -138,6 +157,10 @@ class Handshake:
             waited=self.waited,
             running=self.start is not None and current_round >= self.start + 2,
         )
+
+    def version(self, hello: Hello) -> int:
+        """The version of the protocol for the link on which a hello came that `judge` has let in."""
+        return min(self._config.protocol.newest, hello.protocol)
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
         """Let a neighbor in, or raise.
@@ -155,7 +178,7 @@ class Handshake:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
             ours = self.hello(current_round, reply=False)
-            problem = mismatch(ours, hello, self._config.rounds, self._config.names) or ""
+            problem = mismatch(ours, hello, self._round_clock.bound, self._config.names) or ""
         problem = printable(problem)
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
@@ -177,7 +200,7 @@ class Handshake:
         It does only before the first round, and only if the rank is one of the federation. Once neighbors train
         together, a peer that comes with other settings is turned away; strangers always are.
         """
-        one_of_us = dialled is not None or rank < self._size
+        one_of_us = dialled is not None or rank < len(self._round_clock)
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
         return one_of_us and not trains_with_us and bool(self._members.missing())
 

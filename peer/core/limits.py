@@ -57,6 +57,9 @@ MOST_MEMBERS = 2**10
 HIGHEST_RANK = 2**16 - 1
 """Of a member of an epoch: tables of presence have an entry for every rank up to the highest."""
 
+MOST_EPOCHS = 2**12
+"""That a peer keeps: it has all of them, and a federation that changes every day has one a day."""
+
 MOST_OPERATORS = 64
 """Of a federation: each signature takes a tenth of a millisecond to check."""
 

@@ -47,7 +47,9 @@ class Neighbor:
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
+        expected: Whether it is a neighbor already; else only of rounds to come.
         replaced: How often it has connected anew although its earlier connection was there.
+        version: The version of the protocol that both ends of its link speak; 0 before the handshake.
     """
 
     rank: int
@@ -65,7 +67,9 @@ class Neighbor:
     hops: int = 0
     overdue: str = ""
     overdue_in: int = -1
+    expected: bool = True
     replaced: int = 0
+    version: int = 0
 
     @property
     def away(self) -> bool:
@@ -99,6 +103,37 @@ class Membership:
     def __contains__(self, rank: int) -> bool:
         return rank in self._neighbors
 
+    def add(self, ranks: Iterable[int]) -> None:
+        """Take in neighbors of rounds to come: until `expect` none of them is waited for."""
+        for rank in ranks:
+            if rank not in self._neighbors:
+                self._neighbors[rank] = Neighbor(rank, expected=False)
+        self._neighbors = dict(sorted(self._neighbors.items()))
+
+    def expect(self, rank: int, now: float, *, joins: bool) -> None:
+        """Begin to wait for a neighbor of the rounds that begin now, which may not have shaken hands yet.
+
+        Args:
+            rank: The neighbor.
+            now: Clock time, from which on its silence counts.
+            joins: Whether it is new in the federation: no round is held up for a joiner that has not appeared.
+        """
+        neighbor = self._neighbors[rank]
+        neighbor.expected = True
+        if neighbor.status is not Status.UNSEEN:
+            return
+        if joins:
+            self.give_up(rank)
+        else:
+            neighbor.status, neighbor.heard_at = Status.SUSPECT, now
+
+    def remove(self, rank: int) -> Link | None:
+        """Forget a neighbor that is none any more; returns its link."""
+        neighbor = self._neighbors.pop(rank)
+        if neighbor.link is not None:
+            self._links.pop(neighbor.link, None)
+        return neighbor.link
+
     def all(self) -> list[Neighbor]:
         """Every neighbor, by rank."""
         return list(self._neighbors.values())
@@ -108,7 +143,7 @@ class Membership:
         return [
             neighbor.rank
             for neighbor in self.all()
-            if neighbor.status is Status.UNSEEN
+            if (neighbor.status is Status.UNSEEN and neighbor.expected)
             or neighbor.trouble
             or (neighbor.status is Status.GONE and neighbor.why_away != "done")
         ]

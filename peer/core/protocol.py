@@ -84,7 +84,7 @@ class Core:
         self.drops = DropCounter(self._log)
         self._config = config
         self.schedule = Schedule(topology, config.rank, config.rounds)
-        self.handshake = Handshake(config, learner, self.members, topology.size)
+        self.handshake = Handshake(config, learner, self.members, self.round_clock)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
         self.send_queues = SendQueues(chunk_bytes)
@@ -95,6 +95,7 @@ class Core:
             self.members,
             self.send_queues,
             self.round_clock,
+            config.protocol,
             self._second_body,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
@@ -250,8 +251,8 @@ class Core:
 
     def linger(self, now: float) -> list[Effect]:
         """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
-        self.members.current_round = self._config.rounds
-        self.round_clock.reached(self._config.rank, self._config.rounds)
+        self.members.current_round = self.schedule.rounds
+        self.round_clock.reached(self._config.rank, self.schedule.rounds)
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self.waiting.linger(now)
         return self.look(now)
@@ -262,7 +263,8 @@ class Core:
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
+                frames = wire.encode(goodbye, neighbor.version, self._config.protocol)
+                self.send_queues[neighbor.link].goodbye = frames
         return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -309,7 +311,8 @@ class Core:
         if neighbor is None and self.drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now)
-        message = wire.decode(frames, self._limits)
+        version = None if neighbor is None else neighbor.version
+        message = wire.decode(frames, self._limits, version, self._config.protocol)
         match message:
             case wire.Chunk():
                 self._on_chunk(link, neighbor, message, now)
@@ -328,8 +331,8 @@ class Core:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
-                if not isinstance(message, wire.Goodbye) and message.round > self._config.rounds:
-                    raise ProtocolError("malformed", f"round {message.round} of {self._config.rounds}")
+                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.bound:
+                    raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
@@ -349,7 +352,7 @@ class Core:
         now: float,
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
-        if not isinstance(message, wire.Goodbye):
+        if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now)
             neighbor.paused, neighbor.hops = False, 0
         match message:
@@ -430,7 +433,7 @@ class Core:
         self.members.goodbye(neighbor, reason, now)
         self.reassembly.forget(neighbor.link)
         if reason == "done":
-            neighbor.current_round = max(neighbor.current_round, self._config.rounds)
+            neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             return
         grace = self._config.liveness.stop_grace
         why = {

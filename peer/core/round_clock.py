@@ -5,11 +5,15 @@ Before the first round the same table shows who has been there at all, so that a
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, all
 others take the maximum of the tables that come. An old entry is merely low, so one-way loss, delays and islands cannot
 make it wrong, and no timer enters it.
+
+Where membership changes, an entry has a second part, the epoch that the rank has accepted. The two parts ride together:
+of two entries of a rank the one with more rounds counts, and of as many rounds the one with the higher revision.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +25,28 @@ _ENTRY = np.dtype("<i4")
 
 _ABSENT = -1
 """The entry of a rank that has never been there, as far as is known."""
+
+_FILL = b"\xff"
+"""Each byte of such an entry."""
+
+DIGEST_BYTES = 8
+"""Bytes of an epoch's hash in presence and in the header of a body: its first ones."""
+
+_MOST = 2**31 - 1
+
+_ACCEPTED = np.dtype([("revision", "<u4"), ("epoch", f"V{DIGEST_BYTES}")])
+
+
+class Accepted(NamedTuple):
+    """The second part of an entry: the epoch that a rank has accepted last.
+
+    Attributes:
+        revision: How often the rank has changed its mind so far; 0: it has accepted no epoch beyond the first.
+        epoch: The first bytes of the epoch's hash; zeros for the first one.
+    """
+
+    revision: int
+    epoch: bytes
 
 
 class RoundClock:
@@ -34,32 +60,49 @@ class RoundClock:
             rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
 
     Attributes:
+        size: How many ranks the federation starts with.
         quorum: The most rounds that a quorum is known to have completed.
     """
 
     def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority") -> None:
         self.silent = False
         """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
+        self.counted: Callable[[], Sequence[int]] | None = None
+        """The completed rounds of each rank that counts; None: those of all ranks."""
+        self.lenient = False
+        """Whether tables of other lengths fit: ranks come and go, and not all peers know of it yet."""
         self._rank = rank
+        self.size = size
         self.rounds = rounds
         self._completed = np.full(size, _ABSENT, _ENTRY)
+        self._accepted = np.zeros(size, _ACCEPTED)
         self._any = quorum == "any"
         self._least = quorum if isinstance(quorum, int) else None
         self.quorum = rounds if self._any else self.find_quorum()
+
+    @property
+    def anyone(self) -> bool:
+        """Whether every peer by itself is a quorum."""
+        return self._any
+
+    @property
+    def bound(self) -> int:
+        """The most rounds that another rank may have completed: all, or, where epochs add some, any number."""
+        return _MOST if self.lenient else self.rounds
 
     @property
     def table(self) -> bytes:
         """All entries by rank, as they travel: signed, four bytes each, the lowest first."""
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
+    @property
+    def epochs(self) -> bytes:
+        """The second parts by rank, as they travel: twelve bytes each; empty while no rank has accepted an epoch."""
+        return self._accepted.tobytes() if self._accepted["revision"].any() and not self.silent else b""
+
     def __getitem__(self, rank: int) -> int:
         """Rounds that the rank has completed, at least."""
         return max(0, int(self._completed[rank]))
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return len(self._completed)
 
     @property
     def there(self) -> list[int]:
@@ -68,8 +111,8 @@ class RoundClock:
 
     @property
     def absent(self) -> list[int]:
-        """The ranks that have never been there, as far as is known."""
-        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
+        """The ranks of the start that have never been there, as far as is known."""
+        return [int(rank) for rank in np.flatnonzero(self._completed[: self.size] == _ABSENT)]
 
     @property
     def needed(self) -> int:
@@ -79,12 +122,28 @@ class RoundClock:
     @property
     def assembled(self) -> bool:
         """Whether enough ranks have been there for the first round."""
-        return self.silent or int((self._completed > _ABSENT).sum()) >= self.needed
+        return self.silent or self.size - len(self.absent) >= self.needed
 
     @property
     def started(self) -> bool:
         """Whether the start is agreed: enough ranks have been there, or a rank has completed a round."""
         return self.assembled or bool((self._completed > 0).any())
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self._completed)
+
+    def accepted(self, rank: int) -> Accepted:
+        """The epoch that the rank has accepted last, as far as is known."""
+        found = self._accepted[rank]
+        return Accepted(int(found["revision"]), bytes(found["epoch"]))
+
+    def grow(self, size: int) -> None:
+        """Make room for ranks below `size`."""
+        more = size - len(self._completed)
+        if more > 0:
+            self._completed = np.concatenate([self._completed, np.full(more, _ABSENT, _ENTRY)])
+            self._accepted = np.concatenate([self._accepted, np.zeros(more, _ACCEPTED)])
 
     def passed(self, number: int) -> bool:
         """Whether a quorum has completed round `number`."""
@@ -95,53 +154,104 @@ class RoundClock:
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number
-        self._update()
+        self.update()
         return True
 
-    def merge(self, table: bytes) -> bool:
+    def accept(self, accepted: Accepted) -> None:
+        """Note that this peer has accepted an epoch, or changed its mind; that is on disk."""
+        self._accepted[self._rank] = accepted
+        self.update()
+
+    def merge(self, table: bytes, epochs: bytes = b"") -> bool:
         """Take the maximum of this table and another peer's; returns whether that has brought news.
 
         Entries of others for this rank are ignored: it knows better.
+
+        Args:
+            table: As `table`.
+            epochs: As `epochs`.
 
         Raises:
             ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run.
         """
         heard = self.parse(table)
-        if heard is None or not (heard > self._completed).any():
+        if heard is None:
             return False
-        np.maximum(self._completed, heard, out=self._completed)
-        self._update()
+        accepted = self._parse_epochs(epochs)
+        newer = _newer(heard, accepted["revision"], self._completed, self._accepted["revision"])
+        newer[self._rank] = False
+        if not newer.any():
+            return False
+        self._completed[newer] = heard[newer]
+        self._accepted[newer] = accepted[newer]
+        self.update()
         return True
 
-    def adds_to(self, table: bytes) -> bool:
+    def adds_to(self, table: bytes, epochs: bytes = b"") -> bool:
         """Whether this peer knows something that another peer's (valid) table lacks."""
         heard = self.parse(table)
-        return heard is None or bool((self._completed > heard).any())
+        if heard is None:
+            return True
+        revisions = self._parse_epochs(epochs)["revision"]
+        return bool(_newer(self._completed, self._accepted["revision"], heard, revisions).any())
 
     def parse(self, table: bytes) -> np.ndarray | None:
         """The entries with this peer's own in its place; None for an empty table."""
         if not table:
             return None
-        if len(table) != self._completed.nbytes:
+        if self.lenient and len(table) % _ENTRY.itemsize == 0:
+            table = _fitted(table, self._completed.nbytes, _FILL)
+        elif len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
-        for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.rounds):
+        for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.bound):
             raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
         heard[self._rank] = self._completed[self._rank]
         return heard
 
-    def _update(self) -> None:
-        if not self._any:
-            self.quorum = self.find_quorum()
+    def _parse_epochs(self, epochs: bytes) -> np.ndarray:
+        """The second parts, as many as this peer has entries."""
+        if epochs and (not self.lenient or len(epochs) % _ACCEPTED.itemsize):
+            raise ProtocolError("malformed", f"presence: {len(epochs)} bytes of epochs")
+        return np.frombuffer(_fitted(epochs, self._accepted.nbytes), _ACCEPTED)
+
+    def update(self) -> None:
+        """Find the quorum again, because an entry or the members have changed."""
+        self.quorum = self.rounds if self._any else self.find_quorum()
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        completed = np.maximum(self._completed, 0).tolist()
+        counted = self._completed.tolist() if self.counted is None else self.counted()
+        completed = [max(0, one) for one in counted]
         if self._least is not None:
-            return int(sorted(completed, reverse=True)[self._least - 1])
+            return int(sorted(completed, reverse=True)[self._enough(len(completed)) - 1])
         best, half = sorted(completed, reverse=True), len(completed) // 2
         found = best[half]
         if len(completed) % 2 == 0:
             lowest = next((one for one in completed if one < self.rounds), self.rounds)
             found = max(found, min(best[half - 1], lowest))
         return int(found)
+
+    def _enough(self, members: int) -> int:
+        """As many ranks as the quorum asks for; where members came or left, still more than half and at most all."""
+        return min(max(self._least or 0, members // 2 + 1), members)
+
+    def is_quorum(self, members: Sequence[int], ranks: Collection[int]) -> bool:
+        """Whether these ranks are a quorum of the members: more than half, half with the lowest, or `--quorum K`."""
+        if self._any:
+            return True
+        found = sum(rank in ranks for rank in members)
+        if self._least is not None:
+            return found >= self._enough(len(members))
+        return 2 * found > len(members) or (2 * found == len(members) and min(members) in ranks)
+
+
+def _newer(rounds: np.ndarray, revisions: np.ndarray, before: np.ndarray, revisions_before: np.ndarray) -> np.ndarray:
+    """Where an entry is newer than the one before."""
+    found: np.ndarray = (rounds > before) | ((rounds == before) & (revisions > revisions_before))
+    return found
+
+
+def _fitted(table: bytes, length: int, fill: bytes = b"\0") -> bytes:
+    """A table of this length: cut, or filled at its end."""
+    return table[:length].ljust(length, fill)

@@ -159,7 +159,7 @@ class Waiting:
 
     def meet(self, now: float) -> None:
         """Wait until enough ranks have been there and all neighbors are; with no round left only for neighbors."""
-        if self._members.current_round >= self._config.rounds:
+        if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
 
@@ -189,7 +189,7 @@ class Waiting:
 
     def linger(self, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
-        self._wait = self._patient("linger", self._config.rounds, now)
+        self._wait = self._patient("linger", self._exchange.schedule.rounds, now)
 
     def join(self, now: float) -> None:
         """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
@@ -320,7 +320,7 @@ class Waiting:
 
     def _progress(self, wait: _Wait, rank: int, now: float) -> str:
         number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
-        return f"in round {min(number, self._config.rounds - 1) + 1}{f'; {transfer}' if transfer else ''}"
+        return f"in round {self._shown(number)}{f'; {transfer}' if transfer else ''}"
 
     def next_look(self, now: float) -> float:
         """The clock time at which `look` may give something although nothing has happened; infinity for never."""
@@ -500,7 +500,7 @@ class Waiting:
         self._log(
             "info",
             "waiting",
-            f"round {min(wait.number, self._config.rounds - 1) + 1} has been waiting for {', '.join(where)} for "
+            f"round {self._shown(wait.number)} has been waiting for {', '.join(where)} for "
             f"{now - wait.since:.0f} s{f', {one} there, and slow or hanging ({advice})' if still else ''}",
             neighbors=ranks,
             round=wait.number,
@@ -508,6 +508,10 @@ class Waiting:
 
     def _where(self, wait: _Wait, rank: int, now: float) -> str:
         return f"rank {rank} ({self._progress(wait, rank, now)})"
+
+    def _shown(self, number: int) -> int:
+        """A round as messages name it: counted from 1, and none after the last one."""
+        return min(number, self._round_clock.rounds - 1) + 1
 
     def _transfer(self, wait: _Wait, rank: int, now: float) -> Transfer | None:
         """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""

@@ -24,18 +24,19 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgpack
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_CONTAINERS, HEADER_DEPTH, HEADER_FIELDS, HEADER_UNIT
 from dpeer.peer.core.limits import Limits as Limits
+from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
-PROTOCOL = 4
-"""Version of everything in this module; peers of different versions refuse each other."""
+ADDED: Mapping[int, tuple[str, ...]] = {5: ()}
+"""By version that is spoken, what it added (`Protocol`). Version 4 refuses every other one, so 5 is the oldest."""
 
 Frames = Sequence[Buffer]
 Fingerprint = Mapping[str, Any]
@@ -53,22 +54,27 @@ _Presence = Annotated[bytes, Field(max_length=2**24)]
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
-class _Message(BaseModel):
+class Header(BaseModel):
+    """The fields of every message."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     rank: _Rank
 
 
-class Hello(_Message):
+class Hello(Header):
     """Opens a connection in both directions: the sender's rank, its current round, and its federation.
 
-    Fields that a later version adds are ignored here, so that the handshake can name the difference in version.
+    Fields that a later version adds are ignored here, and here alone: which version the link uses is not known yet.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     kind: Literal["hello"] = "hello"
-    protocol: int = PROTOCOL
+    protocol: int = max(ADDED)
+    """The newest version that the sender speaks."""
+    oldest: int | None = None
+    """The oldest one; None for no other."""
     next_round: _Round
     """The sender's current round: bodies of earlier rounds are of no use to it."""
     reply: bool = False
@@ -90,7 +96,7 @@ class Hello(_Message):
     that joins it need not wait for neighbors that the others do without."""
 
 
-class Body(_Message):
+class Body(Header):
     """One released body."""
 
     kind: Literal["body"] = "body"
@@ -109,7 +115,7 @@ class Body(_Message):
         return sum(self.sizes)
 
 
-class Heartbeat(_Message):
+class Heartbeat(Header):
     """Shows that the sender is alive and works on this round."""
 
     kind: Literal["heartbeat"] = "heartbeat"
@@ -127,7 +133,7 @@ class Heartbeat(_Message):
     none came yet."""
 
 
-class Goodbye(_Message):
+class Goodbye(Header):
     """Announces that the sender leaves: its rounds are done, it was stopped, failed, or was cut off from a quorum."""
 
     kind: Literal["goodbye"] = "goodbye"
@@ -135,14 +141,14 @@ class Goodbye(_Message):
     reason: Literal["done", "stopped", "failed", "isolated"]
 
 
-class Refusal(_Message):
+class Refusal(Header):
     """Gives the reason for which a hello was turned away, where the other side cannot find the reason by comparing."""
 
     kind: Literal["refusal"] = "refusal"
     reason: _Words
 
 
-class Unknown(_Message):
+class Unknown(Header):
     """Answers a message on a link without a hello, so that the receiver sends one again."""
 
     kind: Literal["unknown"] = "unknown"
@@ -164,7 +170,8 @@ class Chunk(NamedTuple):
 
 
 Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
-_HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+CURRENT = Protocol(ADDED, get_args(Message))
+"""The versions that this dpeer speaks."""
 _CHUNK = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
 
@@ -175,10 +182,23 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
     return hashlib.sha256(canonical).digest()[:16]
 
 
-def encode(message: Message) -> list[Buffer]:
-    """The frames of a message. Buffers are passed on, not copied."""
-    header = msgpack.packb(message.model_dump(), use_bin_type=True)
+def encode(message: Message, version: int | None = None, protocol: Protocol = CURRENT) -> list[Buffer]:
+    """The frames of a message in a version, None for the newest. Buffers are passed on, not copied."""
+    later = set() if version is None else protocol.left_out(message.kind, version)
+    header = msgpack.packb(message.model_dump(exclude=later), use_bin_type=True)
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
+
+
+def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Frames:
+    """An encoded message without the fields that a version does not have."""
+    if version >= protocol.newest:
+        return frames
+    fields = unpack(frames[0])
+    later = protocol.left_out(str(fields.get("kind")), version)
+    if later.isdisjoint(fields):
+        return frames
+    kept = {name: value for name, value in fields.items() if name not in later}
+    return [msgpack.packb(kept, use_bin_type=True), *frames[1:]]
 
 
 def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
@@ -197,8 +217,14 @@ def tag(header: Buffer) -> bytes:
     return hashlib.sha256(header).digest()[:8]
 
 
-def decode(frames: Frames, limits: Limits) -> Message | Chunk:
+def decode(frames: Frames, limits: Limits, version: int | None = None, protocol: Protocol = CURRENT) -> Message | Chunk:
     """The message that the frames hold. A body that comes in chunks has no buffers yet.
+
+    Args:
+        frames: As they came.
+        limits: Checked before anything is made of them.
+        version: That of the link; None before it is known.
+        protocol: The versions that this peer speaks.
 
     Raises:
         ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
@@ -219,7 +245,9 @@ def decode(frames: Frames, limits: Limits) -> Message | Chunk:
         raise ProtocolError("malformed", "header is not a message's")
     if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
-    message = _validated(fields)
+    message = _validated(fields, protocol)
+    if version is not None and not isinstance(message, Hello):
+        protocol.check(message, version)
     if not isinstance(message, Body):
         if len(frames) > 1:
             raise ProtocolError("malformed", f"a {message.kind} has no buffers")
@@ -262,9 +290,10 @@ def cost(frames: Frames) -> float:
     return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
 
 
-def _validated(fields: dict[str, Any]) -> Message:
+def _validated(fields: dict[str, Any], protocol: Protocol) -> Message:
     try:
-        return _HEADER.validate_python(fields)
+        found: Message = protocol.header.validate_python(fields)
+        return found
     except (ValidationError, RecursionError) as error:
         where, fault = "", "too deep"
         if isinstance(error, ValidationError):

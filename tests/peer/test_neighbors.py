@@ -90,14 +90,14 @@ def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
 def test_a_later_version_says_so_and_is_named():
     table = Table(dialled=[1])
     table.established(1)
-    later = table.hello(1).model_copy(update={"protocol": wire.PROTOCOL + 1})
+    later = table.hello(1).model_copy(update={"protocol": wire.CURRENT.newest + 1})
     expected = {**later.model_dump(), "what a later version adds": 1}
     table.hear(table.links[1], [wire.msgpack.packb(expected)])
     table.do(table.core.meet(table.now))
     table.wait(10)
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
-    assert f"protocol version: {wire.PROTOCOL} here, {wire.PROTOCOL + 1} at rank 1" in str(failed[0])
+    assert f"protocol version: {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
 
 
 def test_a_neighbor_whose_answer_comes_after_a_refusal_learns_of_it_and_hears_the_goodbye():

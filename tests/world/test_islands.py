@@ -154,7 +154,7 @@ def each_half_is_a_quorum(patch):
 
 def only_neighbors_count(patch):
     """News of other peers' neighbors is not taken in."""
-    patch.setattr(RoundClock, "merge", lambda self, table: False)
+    patch.setattr(RoundClock, "merge", lambda self, *tables: False)
 
 
 def a_peer_without_progress_is_no_member(patch):

@@ -116,3 +116,40 @@ def test_one_that_was_away_is_waited_for_when_it_has_caught_up(members, leave):
     assert members.awaited(2, 9, 12.0)
     members.current_round = 20
     assert members.awaited(2, 20, 12.0)  # one like any other
+
+
+# -- neighbors that come and go ----------------------------------------------------------------------------------------
+
+
+def test_a_neighbor_of_rounds_to_come_is_not_missed_before():
+    members = Membership([2], CONFIG)
+    members.add([1, 2])
+    assert [one.rank for one in members.all()] == [1, 2]
+    assert members.missing() == [2]
+
+
+def test_a_new_neighbor_has_some_time_to_appear_and_a_joiner_none():
+    members = Membership([2], CONFIG)
+    members.add([1, 4])
+    members.expect(1, 100.0, joins=False)
+    members.expect(4, 100.0, joins=True)
+    assert members.awaited(1, 0, 100.0)
+    assert not members.awaited(4, 0, 100.0)
+    assert run_clock(members, 100, 115) == [(109, 1)]
+    assert not members.awaited(1, 0, 200.0)
+
+
+def test_one_that_has_shaken_hands_before_is_there():
+    members = Membership([2], CONFIG)
+    members.add([4])
+    members.greet(4, "link", 3, 99.0)
+    members.expect(4, 100.0, joins=True)
+    assert members.reachable(4)
+
+
+def test_a_neighbor_that_is_none_any_more_is_a_stranger():
+    members = Membership([2, 3], CONFIG)
+    members.greet(3, "link", 0, 0.0)
+    assert members.remove(3) == "link"
+    assert members.by_link("link") is None
+    assert 3 not in members

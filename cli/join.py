@@ -1,0 +1,55 @@
+"""`dpeer join`: let a new member into a running federation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.membership import change_options, given_graph, graph_options, submit
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.changes import Change
+from dpeer.peer.core.epoch import Edge, Member
+from dpeer.peer.transports.curve import KEY_BYTES
+
+
+@click.command()
+@change_options
+@click.option("--rank", type=int, required=True, metavar="R", help="The new member's rank, which none has ever had.")
+@click.option("--address", metavar="ADDRESS", help="Where its neighbors reach it; without one it only dials out.")
+@click.option("--key", metavar="HEX", help="Its public key (dpeer keygen), where the federation uses keys.")
+@graph_options
+def join(
+    run: Path,
+    operator: Path | None,
+    out: Path | None,
+    dry_run: bool,
+    rank: int,
+    address: str | None,
+    key: str | None,
+    edges: tuple[Edge, ...],
+    **graph: Any,
+) -> None:
+    """Let a new member into the federation of the peer that runs in RUN.
+
+    The change is an epoch, which an operator signs; all members learn of it and switch to it in one round. The new
+    member starts with `dpeer start --rank R --join` and the federation file of the start, before that round or after
+    it. It takes the mean of its neighbors' bodies and fits its own head.
+    """
+    keys = () if key is None else (_key(key),)
+    member = Member.model_construct(address=address, keys=keys, since=0)
+    submit(run, Change({rank: member}, graph=given_graph(graph), edges=edges, word="join"), operator, out,
+           dry_run=dry_run)  # fmt: skip
+
+
+def _key(text: str) -> str:
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != KEY_BYTES or not any(found):
+        raise ConfigurationError(
+            f"--key {text!r}: expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen` prints them"
+        )
+    return found.hex()

@@ -1,0 +1,34 @@
+"""`dpeer leave`: let members of a running federation go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.membership import change_options, given_graph, graph_options, ranks_option, submit
+from dpeer.federation.changes import Change
+from dpeer.peer.core.epoch import Edge
+
+
+@click.command()
+@change_options
+@ranks_option("A member that leaves; repeatable.")
+@graph_options
+def leave(
+    run: Path,
+    operator: Path | None,
+    out: Path | None,
+    dry_run: bool,
+    ranks: tuple[int, ...],
+    edges: tuple[Edge, ...],
+    **graph: Any,
+) -> None:
+    """Let members of the federation of the peer that runs in RUN go.
+
+    A member that leaves sends its last body in the round before the change, and ends with its model. Its rank is never
+    used again. For a member that does not answer any more use dpeer evict.
+    """
+    submit(run, Change(leave=ranks, graph=given_graph(graph), edges=edges, word="leave"), operator, out,
+           dry_run=dry_run)  # fmt: skip

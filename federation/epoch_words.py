@@ -1,0 +1,85 @@
+"""Epochs in words: what one says and what it changes, in lines for its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.epoch_graph import FUNCTION, LISTED, built_graph
+from dpeer.peer.core.epoch import Epoch, Member
+from dpeer.topology import spectral_gap
+
+
+def differences(before: Epoch, after: Epoch) -> list[str]:
+    """What an epoch changes, in lines for its operator; ends with the round in which it begins."""
+    joined, gone = sorted(after.members.keys() - before.members.keys()), sorted(set(after.former) - set(before.former))
+    lines = [f"joins: rank {rank}{_at(after.members[rank])}" for rank in joined]
+    lines += [f"leaves: rank {rank}" for rank in gone]
+    lines.append(f"members: {in_words(after.ranks)} ({len(after.members)}, before {len(before.members)})")
+    lines.append(f"graph: {graph_line(after)}; before: {graph_line(before)}")
+    if after.rounds != before.rounds:
+        lines.append(f"rounds: {after.rounds}, before {before.rounds}")
+    if after.operators != before.operators or after.signers != before.signers:
+        lines.append(f"operators: {len(after.operators)}, of whom {after.signers} must sign the next change")
+    lines += [f"void: epoch {one.number} ({one.digest[:16]})" for one in after.void]
+    if after.forced:
+        lines.append("forced: it begins without a quorum of the members so far")
+    lines.append(f"epoch {after.number} begins with round {after.begins + 1} of {after.rounds}")
+    return lines
+
+
+def described(epoch: Epoch) -> list[str]:
+    """An epoch in lines."""
+    lines = [
+        f"epoch {epoch.number} ({epoch.digest[:16]}) of the federation {epoch.genesis[:16]}",
+        f"members: {in_words(epoch.ranks)} ({len(epoch.members)})",
+    ]
+    lines += [
+        f"rank {rank}: since round {member.since + 1}{_at(member)}"
+        for rank, member in sorted(epoch.members.items())
+        if member.since or member.address
+    ]
+    if epoch.former:
+        lines.append(f"former members: {in_words(epoch.former)}")
+    lines.append(f"graph: {graph_line(epoch)}")
+    lines.append(f"operators: {len(epoch.operators)}, of whom {epoch.signers} must sign the next change")
+    lines += [f"void: epoch {one.number} ({one.digest[:16]})" for one in epoch.void]
+    if epoch.forced:
+        lines.append("forced: it begins without a quorum of the members before it")
+    lines.append(f"begins with round {epoch.begins + 1} of {epoch.rounds}")
+    return lines
+
+
+def graph_line(epoch: Epoch) -> str:
+    """The graph of an epoch and its spectral gap."""
+    name = epoch.graph.settings.get("topology")
+    what = {LISTED: f"{len(epoch.graph.listed)} listed edges", FUNCTION: "a function's"}.get(str(name), str(name))
+    gap = gap_of(epoch)
+    known = "" if gap is None else f", spectral gap {gap:.4f}"
+    return f"{what} of {len(epoch.members)}{known}"
+
+
+def gap_of(epoch: Epoch) -> float | None:
+    """The spectral gap of an epoch's graph; None where only the hosts of its peers can make it, or it is too large."""
+    try:
+        return spectral_gap(built_graph(epoch.graph, epoch.ranks))
+    except ConfigurationError:
+        return None
+
+
+def in_words(ranks: Iterable[int]) -> str:
+    """Ranks as text, runs of them shortened: 0..3, 7."""
+    found: list[list[int]] = []
+    for rank in sorted(ranks):
+        if found and found[-1][1] == rank - 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    return ", ".join(
+        f"{first}" if first == last else f"{first}, {last}" if last == first + 1 else f"{first}..{last}"
+        for first, last in found
+    )
+
+
+def _at(member: Member) -> str:
+    return ", dials out only" if member.address is None else f" at {member.address}"
