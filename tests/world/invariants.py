@@ -246,10 +246,8 @@ def _must_have_heard(world, rank, number, sender):
         return False  # it had ended: this rank was left behind, and goes on with others that were
     if isinstance(world.lives[sender][-1].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
-    if world.scenario.arrivals and max(world.came[sender], world.came[rank]) > world.began[rank, number]:
-        return False  # it came when this rank had begun the round without it
-    if world.scenario.arrivals and world.began[sender, number] + _KNOWN < world.came[rank]:
-        return False  # this rank came when it had run the round without this rank
+    if world.scenario.arrivals and min(world.began.values()) < max(world.came[sender], world.came[rank]):
+        return False  # one came after the start, and was behind
     if mild(world.scenario, sender, rank):
         return True
     # A peer that was away is waited for again once it is known to have reached the round before.
