@@ -24,21 +24,25 @@ the repetitions, and a ratio's own median: of two contestants of the same repeti
     encrypted       dpeer over tcp:// with keys and second connections for bodies; `encrypted_ratio` is its time over
                     dpeer's, `encrypted_cpu_ratio` its processor time
     curve           the same without second connections: all is encrypted by CurveZMQ; `curve_ratio`, `curve_cpu_ratio`
+    relay           the same through a relay in a process of its own; `relay_ratio`, `relay_cpu_ratio` are over curve's
+                    (the processor time is that of the peers, with their halves of the tunnels)
 
-Of `trained` to `curve` only what `--only` names is measured, and of `saving`, too.
+Of `trained` to `relay` only what `--only` names is measured, and of `saving`, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
@@ -54,6 +58,9 @@ from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
+from dpeer.peer.relay.limits import RelayLimits
+from dpeer.peer.relay.server import Listed, Relay
+from dpeer.peer.transports import Keyring
 from dpeer.topology import build
 from dpeer.training import Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
@@ -107,10 +114,10 @@ class Landing(Idle):
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
-    Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
-    `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
-    `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
-    `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
+    Options: `listen`, "tcp", "ipc" or a relay's address; `topology` and `degree`, of the graph from which the case's
+    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed;
+    `sleeps` and `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to
+    use keys; `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
@@ -120,9 +127,9 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
 
 @contextmanager
 def _address(kind: str) -> Iterator[str]:
-    """Where to listen: any free port, or a socket in a folder of its own."""
-    if kind == "tcp":
-        yield "tcp://127.0.0.1:0"
+    """Where to listen: any free port, a relay, or a socket in a folder of its own."""
+    if kind != "ipc":
+        yield "tcp://127.0.0.1:0" if kind == "tcp" else kind
         return
     with tempfile.TemporaryDirectory(prefix="dpeer-bench-") as folder:
         yield f"ipc://{folder}/socket"
@@ -216,10 +223,34 @@ def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
     }
 
 
-def encrypted(size: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
-    """So many peers with keys, which are made anew; measured only where they are named."""
-    rings = keyrings(size)
-    return {"encrypted": (peers, {"keyrings": rings, "bulk": 0}), "curve": (peers, {"keyrings": rings})}
+def encrypted(keys: Sequence[Keyring], relay: str = "") -> dict[str, tuple[Worker, dict[str, Any]]]:
+    """Peers with these keys, and a relay's address; measured only where they are named."""
+    return {
+        "encrypted": (peers, {"keyrings": keys, "bulk": 0}),
+        "curve": (peers, {"keyrings": keys}),
+        "relay": (peers, {"keyrings": keys, "listen": relay}),
+    }
+
+
+@contextmanager
+def relayed(keys: Sequence[Keyring]) -> Iterator[str]:
+    """The address of a relay for peers with these keys, in a process of its own."""
+    found, port = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(target=_relay, args=(keys[0].listed, port), daemon=True)
+    process.start()
+    yield f"relay://127.0.0.1:{found.recv()}"
+    process.kill()
+    process.join()
+
+
+def _relay(keys: Mapping[int, tuple[bytes, ...]], port: Connection) -> None:
+    async def serve() -> None:
+        listed = {key: Listed("benchmark", f"rank {rank}") for rank, own in keys.items() for key in own}
+        relay = Relay(listed, RelayLimits(rate=1e12), lambda line: None)
+        port.send(relay.listen("127.0.0.1", 0)[1])
+        await relay.run()
+
+    asyncio.run(serve())
 
 
 def measure(
@@ -255,11 +286,13 @@ _RATIOS = {
     "computed_saving_ratio": ("computed_saving", "computed"),
     "encrypted_ratio": ("encrypted", "dpeer"),
     "curve_ratio": ("curve", "dpeer"),
+    "relay_ratio": ("relay", "curve"),
 }
 _CPU_RATIOS = {
     "cpu_ratio": ("dpeer", "raw"),
     "encrypted_cpu_ratio": ("encrypted", "dpeer"),
     "curve_cpu_ratio": ("curve", "dpeer"),
+    "relay_cpu_ratio": ("relay", "curve"),
 }
 
 
@@ -271,7 +304,13 @@ def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
     for key, (name, other) in _RATIOS.items():
         if {name, other} <= found.keys():
             result[key] = ratio(times[name], times[other])
-    for name, before in (("dpeer", ""), ("raw", "raw_"), ("encrypted", "encrypted_"), ("curve", "curve_")):
+    for name, before in (
+        ("dpeer", ""),
+        ("raw", "raw_"),
+        ("encrypted", "encrypted_"),
+        ("curve", "curve_"),
+        ("relay", "relay_"),
+    ):
         if name in cpu:
             result[f"{before}cpu_s_per_gb"] = median(cpu[name])
     for key, (name, other) in _CPU_RATIOS.items():
@@ -297,7 +336,7 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    named = CONTESTANTS | VARIANTS | encrypted(0)
+    named = CONTESTANTS | VARIANTS | encrypted([])
     parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, if it has any")
     parser.add_argument("--out", type=Path, help="a folder on the disk that files are kept on (default: the system's)")
     parser.add_argument("--only", nargs="*", choices=[*named, *trained(0)], default=list(CONTESTANTS))
@@ -305,8 +344,10 @@ def main() -> None:
     arguments = parser.parse_args()
     options = {"out": arguments.out}
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
-    named |= trained(arguments.train) | encrypted(arguments.peers)
-    found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
+    keys = keyrings(arguments.peers)
+    with relayed(keys) if "relay" in arguments.only else nullcontext("") as relay:
+        named |= trained(arguments.train) | encrypted(keys, relay)
+        found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:
         print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)

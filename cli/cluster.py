@@ -14,7 +14,10 @@ from dpeer.federation.settings import option_names
 
 @click.command(cls=GroupedCommand)
 @run_options(
-    *option_names(ThreadSettings, NetworkSettings, SimulationSettings, FaultSettings), "dead_after", "deadline"
+    *option_names(ThreadSettings, NetworkSettings, SimulationSettings, FaultSettings),
+    "dead_after",
+    "deadline",
+    "rejoin_after",
 )
 @baseline_option
 @json_summary_option

@@ -21,6 +21,7 @@ _COMMANDS = {
     "extend": "Give a running federation more rounds.",
     "evict": "Take members out of a running federation.",
     "epoch": "Look at changes of membership, sign them and hand them over.",
+    "relay": "Join peers that can only dial out.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",

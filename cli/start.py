@@ -23,6 +23,7 @@ from dpeer.federation.run_settings import FaultSettings, LauncherSettings, Simul
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
+from dpeer.peer.transports.proxies import proxies
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
@@ -79,6 +80,7 @@ def start(
     listen = addresses.listen_address(settings, size, number, encrypted=keyring is not None)
     if keyring is not None:
         addresses.bulk_port(settings, size, number)  # for its errors
+    through = proxies(own.proxy)  # for its errors, too
     everyone = addresses.addresses(settings, size)
     # Mistakes show before anything is written, and before the task reads its data.
     to_dial = {}
@@ -100,7 +102,7 @@ def start(
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
         for neighbor, address in to_dial.items():
-            if host := addresses.unresolvable(address):
+            if through.proxy is None and (host := addresses.unresolvable(address)):
                 terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
         with ended_at_once():

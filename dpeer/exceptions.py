@@ -12,6 +12,7 @@
         * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Isolated` (exit 3): a peer was cut off from a quorum for longer than it waits; handled inside peer/
+        * :exc:`LeftBehind` (exit 3): all its neighbors have completed the run without it; handled inside peer/
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
     * :exc:`BudgetTooSmall` (exit 5): the privacy budget does not allow a single release
     * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
@@ -101,6 +102,10 @@ class Isolated(DpeerError):  # noqa: N818 - reads as what happened
     """A peer was cut off from a quorum, or from all its neighbors, for longer than it waits; its model is kept."""
 
     exit_code = 3
+
+
+class LeftBehind(Isolated):
+    """All neighbors of a peer have completed the run without it; its model is kept, and finished at home."""
 
 
 class Refused(DpeerError):  # noqa: N818

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dpeer.exceptions import AddressError
 from dpeer.federation.run_settings import NetworkPart
+from dpeer.peer.transport import RELAY
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
@@ -19,14 +20,15 @@ _LOCALHOST = re.compile(
     r"(localhost[46]?|localhost[46]?\.localdomain[46]?|ip6-localhost|ip6-loopback|.+\.localhost)\.?", re.IGNORECASE
 )
 """Names that stand for loopback by convention, as Debian and Red Hat list them, and below RFC 6761's `localhost`."""
-_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
+_PLACE = r"(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:/\s\[\]]+):(?P<port>\d{1,5})"
+_TCP, _RELAY = re.compile(f"tcp://{_PLACE}"), re.compile(f"relay://{_PLACE}")
 
 
 def addresses(network: NetworkPart, size: int) -> dict[int, str]:
     """Address by rank: from the federation file, or this host's ports when it names none.
 
     Raises:
-        AddressError: an address is not tcp://HOST:PORT or ipc:///PATH; names the rank.
+        AddressError: an address is not tcp://HOST:PORT, relay://HOST:PORT or ipc:///PATH; names the rank.
     """
     if not from_file(network):
         if network.base_port + size - 1 > 65535:
@@ -38,12 +40,53 @@ def addresses(network: NetworkPart, size: int) -> dict[int, str]:
     given = {rank: own.address for rank, own in network.rank.items() if own.address is not None}
     owners: dict[str, int] = {}
     for rank, address in list(given.items()):
+        if is_relay(address):
+            _check_relay(network, rank, address)
+            continue
         if not (is_ipc(address, f"rank.{rank}.address") or has_own_transport(address)):
             host, port = _parse(address, f"rank.{rank}.address")
             address = given[rank] = f"tcp://{_unmapped(host)}:{port}" if _unmapped(host) != host else address
         if owners.setdefault(address, rank) != rank:
             raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
     return given
+
+
+def is_relay(address: str) -> bool:
+    """Whether a rank with this address is reached through a relay."""
+    return address.startswith(RELAY)
+
+
+def _as_tcp(address: str) -> str:
+    """The address, with that of a relay as a TCP address."""
+    return address.replace(RELAY, "tcp://", 1) if is_relay(address) else address
+
+
+def _check_relay(network: NetworkPart, rank: int, address: str) -> None:
+    """Refuse a relay's address that is none, or that could not be used."""
+    key, own = f"rank.{rank}.address", network.rank[rank]
+    if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
+        raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, for example relay://relay.example:7790")
+    if all(one.key is None for one in network.rank.values()):
+        raise AddressError(
+            f"{key} = {address!r}: a relay joins those alone who prove a listed key: list the key of every rank in the "
+            "federation file (dpeer keygen)"
+        )
+    if own.bind is not None:
+        raise AddressError(
+            f"rank.{rank}.bind = {own.bind!r}: a rank that is reached through a relay listens nowhere: leave `bind` out"
+        )
+
+
+def relay_listen_address(text: str) -> tuple[str, int]:
+    """Host and port at which a relay listens; the host is an IP address, or "*" for all.
+
+    Raises:
+        AddressError: the text is none, or this host does not have the address.
+    """
+    match = _TCP.fullmatch(text if "://" in text else f"tcp://{text}")
+    if not match or int(match["port"]) > 65535:
+        raise AddressError(f"--listen {text!r}: expected tcp://HOST:PORT, for example tcp://*:7790")
+    return _bindable(_unmapped(match["host"]), "--listen", int(match["port"])).strip("[]"), int(match["port"])
 
 
 def from_file(network: NetworkPart) -> bool:
@@ -55,7 +98,7 @@ def all_on_this_host(network: NetworkPart, size: int) -> bool:
     """Whether every address is a loopback one, so that all peers share this machine's cores."""
     return all(
         is_ipc(address, f"rank.{rank}")
-        or (not has_own_transport(address) and _is_loopback(_parse(address, f"rank.{rank}")[0]))
+        or (not has_own_transport(address) and _is_loopback(_parse(_as_tcp(address), f"rank.{rank}")[0]))
         for rank, address in addresses(network, size).items()
     )
 
@@ -64,7 +107,7 @@ def unresolvable(address: str) -> str | None:
     """The address's host if no name server knows it (yet); None if it can be dialled."""
     if is_ipc(address, "address") or has_own_transport(address):
         return None
-    host, _ = _parse(address, "address")
+    host, _ = _parse(_as_tcp(address), "address")
     try:
         socket.getaddrinfo(host.strip("[]"), None)
     except OSError:
@@ -89,6 +132,8 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
     if address is None:
         return None
     key = f"rank.{rank}.{'bind' if own and own.bind is not None else 'address'}"
+    if is_relay(address) and key.endswith("address"):
+        return address
     if is_ipc(address, key):
         _check_free(address, key)
         return address
@@ -105,7 +150,7 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
 
 
 def bulk_port(network: NetworkPart, size: int, rank: int) -> int | None:
-    """With keys, the port at which this rank accepts second connections for bodies; None for none.
+    """With keys, the port at which this rank accepts second connections for bodies; None for none, as behind a relay.
 
     Raises:
         AddressError: A rank that is not dialled at a port has one.
@@ -116,6 +161,8 @@ def bulk_port(network: NetworkPart, size: int, rank: int) -> int | None:
     if own is None or own.bulk is None:
         return None
     address = own.bind if own.bind is not None else addresses(network, size).get(rank)
+    if address is not None and is_relay(address):
+        return None
     if address is None or is_ipc(address, f"rank.{rank}.address") or has_own_transport(address):
         raise AddressError(
             f"rank.{rank}.bulk = {own.bulk}: a second port goes with an address tcp://HOST:PORT, and rank {rank} "
@@ -153,7 +200,7 @@ def check_address(address: str, key: str) -> None:
 def has_own_transport(address: str) -> bool:
     """Whether the address is of a scheme that code from outside has registered a transport for."""
     scheme, found, _ = address.partition("://")
-    if not found or scheme in ("tcp", "ipc"):
+    if not found or scheme in ("tcp", "ipc", "relay"):
         return False
     from dpeer.peer.transports import schemes  # zmq; most addresses do without
 

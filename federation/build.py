@@ -226,6 +226,7 @@ def build(
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         quorum=network.quorum,
+        rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
         epochs=epoch_setup(config, graph, compared),
         out=own_folder,

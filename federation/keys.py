@@ -63,7 +63,7 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     Raises:
         ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
     """
-    listed = {rank: _keys(rank, own.key) for rank, own in network.rank.items() if own.key is not None and rank < size}
+    listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None and rank < size}
     if not listed:
         return {}
     missing = [str(rank) for rank in range(size) if rank not in listed]
@@ -122,7 +122,7 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     secret, source = found
     mine = public_of(secret)
     if rank >= size:  # it joins a running federation: an epoch lists its key
-        listed |= {rank: (mine,) if own is None or own.key is None else _keys(rank, own.key)}
+        listed |= {rank: (mine,) if own is None or own.key is None else keys_of(rank, own.key)}
     if mine not in listed[rank]:
         owner = next((other for other, keys in listed.items() if mine in keys), None)
         whose = "no rank" if owner is None else f"rank {owner}"
@@ -259,8 +259,13 @@ def keyrings(size: int) -> list[Keyring]:
     return [Keyring(secret, listed) for secret in secrets]
 
 
-def _keys(rank: int, given: str | list[str]) -> tuple[bytes, ...]:
-    texts = [given] if isinstance(given, str) else given
+def keys_of(rank: int | str, given: object) -> tuple[bytes, ...]:
+    """The keys that a federation file gives for a rank: one, or two while it changes.
+
+    Raises:
+        ConfigurationError: they are more, fewer or no keys.
+    """
+    texts = given if isinstance(given, list) else [given]
     if not 1 <= len(texts) <= 2:
         raise ConfigurationError(
             f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
@@ -268,9 +273,9 @@ def _keys(rank: int, given: str | list[str]) -> tuple[bytes, ...]:
     return tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
 
 
-def _key(text: str, where: str) -> bytes:
+def _key(text: object, where: str) -> bytes:
     try:
-        key = bytes.fromhex(text)
+        key = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES or not any(key):

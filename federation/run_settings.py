@@ -214,6 +214,14 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
+    rejoin_after: int = setting(
+        1,
+        "rounds that a peer may have sat out, because the others went on without it, and still go on with its own "
+        "body; after more it takes the mean of its neighbors'",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        ge=0,
+    )
     base_port: int = setting(
         7700,
         "where no rank has an address, rank R listens on this host at this port + R",
@@ -229,6 +237,13 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
         strict=False,
+    )
+    proxy: str | None = setting(
+        None,
+        "proxy to dial out through, but for hosts in no_proxy: http://HOST:PORT, socks5://HOST:PORT, or environment "
+        "(https_proxy or all_proxy; a password belongs there)",
+        mark=Mark.ASIDE,
+        group=_HOST,
     )
     insecure: bool = setting(
         False,
@@ -290,7 +305,9 @@ class Addresses(Section):
 
     model_config = ConfigDict(frozen=False)
 
-    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
+    address: str | None = Field(
+        None, description="where its neighbors reach it, or the relay where they do; without one it only dials out"
+    )
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
     key: str | list[str] | None = Field(
         None, description="its public key (dpeer keygen); two while it changes from one to the other"

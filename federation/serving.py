@@ -17,7 +17,7 @@ import torch
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
-from dpeer.federation.addresses import bulk_port
+from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
@@ -32,6 +32,7 @@ from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
+from dpeer.peer.transports.proxies import proxies
 from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import forget
@@ -220,6 +221,7 @@ async def _serve(
             network.dead_after,
             keyring,
             bulk_port(network, size, rank),
+            proxies(network.proxy),
         ),
     )
     peer = Peer(
@@ -239,6 +241,9 @@ async def _serve(
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)
+    if listen is not None and is_relay(listen) and (own := network.rank.get(rank)) is not None and own.bulk is not None:
+        message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
+        log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
@@ -248,11 +253,10 @@ async def _serve(
         return None
     outcome = await peer.serve(addresses)
     await asyncio.gather(*looking)
-    if outcome.status == "isolated":
-        raise Isolated(
-            f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}; --resume goes "
-            f"on; the model is in {rank_folder(config.run.out, rank)}"
-        )
+    if outcome.status in ("isolated", "left-behind"):
+        after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"
+        then = "; --resume goes on" if outcome.status == "isolated" else ""
+        raise Isolated(f"{after}{then}; the model is in {rank_folder(config.run.out, rank)}")
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
     return outcome

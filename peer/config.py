@@ -87,6 +87,10 @@ class PeerConfig:
     epochs: EpochSetup | None = None
     """How the federation changes while it runs; None where no operator's key is listed, so that it never does."""
 
+    rejoin_after: int = 1
+    """A peer that has sat out at most so many rounds, because the others went on without it, goes on with its own body;
+    after more it adopts the mean of its neighbors'. Many keep what an own body has learned, and disturb neighbors."""
+
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 

@@ -21,6 +21,7 @@ from dpeer.peer.transport import (
     Event,
     Link,
     Opened,
+    Relayed,
     Sent,
     Slower,
     Transport,
@@ -131,6 +132,20 @@ class Driver:
         found: Deliver = await self._until(lambda now: self.core.collect(number, now))
         return dict(found.bodies)
 
+    def adopted(self) -> None:
+        """This peer, which was left behind, has adopted its neighbors' bodies."""
+        self.core.entry.adopt()
+
+    def renew(self, incarnation: int) -> None:
+        """Take an incarnation that is on disk."""
+        self._do(self.core.renew(incarnation, self.now()))
+
+    def to_forget(self) -> list[int]:
+        """The neighbors, by rank, that have come back since this was last asked."""
+        found = sorted(self.core.forgotten)
+        self.core.forgotten.clear()
+        return found
+
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
         found: Wake = await self._until(lambda now: self.core.settle(number, now))
@@ -184,6 +199,8 @@ class Driver:
                 return self.core.turned_away(place, reason, times, now)
             case Endless(link, place):
                 return self.core.endless(link, place, now)
+            case Relayed(trouble):
+                return self.core.relayed(trouble, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""

@@ -103,6 +103,30 @@ class Learner(Protocol):
     def sit_out(self, number: int) -> None:
         """Let round `number` go by, in which the learner neither trains nor releases."""
 
+    def adopt(
+        self, number: int, received: Mapping[int, Payload], weigh: Callable[[Collection[int]], Mapping[int, float]]
+    ) -> Mapping[int, str]:
+        """Replace the body by the weighted mean of those received that may be mixed, without this peer's own.
+
+        Called in a round that the peer sits out because the others went on without it. The head stays to the bit.
+        Nothing is released and charged: all that goes in has been released. With no body that may be mixed nothing
+        changes.
+
+        Args:
+            number: The round.
+            received: The neighbors' payloads by rank, as they came; at least one.
+            weigh: Gives the weights of the ranks that are left; they sum to one.
+
+        Returns:
+            The ranks whose payload was left out, and why.
+        """
+
+    def forget(self, ranks: Collection[int]) -> None:
+        """Drop what is kept of these neighbors' earlier releases: they have come back, or this peer has.
+
+        The next release is one that they can use without what they got before.
+        """
+
     def finish(self, number: int) -> float | None:
         """Do the algorithm's final work, after round `number`, the last, has been mixed; nothing is sent.
 

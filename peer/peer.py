@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
+from dpeer.exceptions import AddressError, Interrupted, Isolated, LeftBehind, PeersMissing
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
@@ -19,7 +19,7 @@ from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import Transport
+from dpeer.peer.transport import RELAY, Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -31,8 +31,8 @@ _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
-"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": with completed
-rounds, and its neighbors did not appear. "failed": by an error.
+"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
+did not appear again, or have completed the run without it. "failed": by an error.
 """
 
 
@@ -49,7 +49,7 @@ class Outcome:
     diverged: bool = False
     """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
     why: str = ""
-    """Why a peer that ended "isolated" did."""
+    """Why a peer that ended "isolated" or "left-behind" did."""
     concluded_before: bool = False
     """Whether the whole result was there before neighbors were met, verdict included: no round was left."""
 
@@ -57,21 +57,30 @@ class Outcome:
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
     """The neighbors that this rank dials, and their addresses.
 
-    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does.
+    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does. An address
+    behind a relay counts only where the other end has no direct one.
 
     Raises:
         AddressError: neither end of an edge has an address.
     """
     chosen = {}
     for neighbor in neighbors:
-        if neighbor in addresses and (rank < neighbor or rank not in addresses):
-            chosen[neighbor] = addresses[neighbor]
-        elif neighbor not in addresses and rank not in addresses:
+        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
+        if here == there == 0:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
-                "give one of them `address` in the federation file"
+                "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
+        if there > here or (there == here and rank < neighbor):
+            chosen[neighbor] = addresses[neighbor]
     return chosen
+
+
+def _directness(address: str | None) -> int:
+    """Of two ends the one with the higher number is dialled."""
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:
@@ -145,8 +154,10 @@ class Peer:
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
 
-        outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, warn)
+        outbox, members = self.core.exchange.outbox, self.core.members
+        self._files = files or RankFolder(
+            config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
+        )
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -163,6 +174,7 @@ class Peer:
         try:
             self._start = await self._worker.run(self._files.take_up)
             self.saver.begin(self._start)
+            self.core.entry.incarnation = self._files.incarnation
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
@@ -190,7 +202,8 @@ class Peer:
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
             self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
-            status = leaving = await self._until_stopped(self._run())
+            status = await self._until_stopped(self._run())
+            leaving = "isolated" if status == "left-behind" else status
             if early is not None:
                 await early
             if before or early is not None:
@@ -249,7 +262,9 @@ class Peer:
         )
         await self._background.during(self.driver.linger())
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped", "isolated"]:
+    async def _until_stopped(
+        self, run: Coroutine[Any, Any, None]
+    ) -> Literal["done", "stopped", "isolated", "left-behind"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -270,6 +285,10 @@ class Peer:
             expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:
                 raise error
+        if isinstance(outcome, LeftBehind) and not stopped:
+            self._why = str(outcome)
+            self._log.warning("left-behind", message=f"ends, {self._why}: its model is kept", reason=self._why)
+            return "left-behind"
         if isinstance(outcome, Isolated) and not stopped:
             self._why = str(outcome)
             self._log.warning(

@@ -26,6 +26,7 @@ from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
     CARD_PAGE,
+    INCARNATION,
     METRICS,
     MODEL,
     RELEASED,
@@ -101,12 +102,14 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
+        incarnations: How often each neighbor has returned; kept over a resume.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
+        incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
 
@@ -118,15 +121,19 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
+        *,
+        incarnations: dict[int, int] | None = None,
     ) -> None:
         self._config = config
         self._learner = learner
         self.outbox = outbox
         self._lost = lost
+        self._incarnations = {} if incarnations is None else incarnations
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
         self.released = -1
+        self.incarnation = 0
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
@@ -178,6 +185,7 @@ class RankFolder:
         if out is not None and self._config.resume:
             found = whole(read_object(out / RELEASED).get("round"))
             self.released = -1 if found is None else found
+            self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -188,6 +196,8 @@ class RankFolder:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
+            known = state.extra.get("incarnations", {})
+            self._incarnations.update({int(rank): number for rank, number in known.items()})
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
@@ -215,7 +225,7 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED):
+            for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED, INCARNATION):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
@@ -224,6 +234,16 @@ class RankFolder:
         """Note that a round was trained and released. Not flushed: after a power loss an earlier round may stand."""
         if self._config.out is not None:
             (self._config.out / RELEASED).write_text(json.dumps({"round": number}))
+
+    def note_incarnation(self, incarnation: int) -> None:
+        """Put this peer's incarnation on disk, before a neighbor hears of it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.incarnation = incarnation
+        if self._config.out is not None:
+            write_json(self._config.out / INCARNATION, {"incarnation": incarnation})
 
     def complete(self, entry: dict[str, Any]) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
@@ -237,6 +257,7 @@ class RankFolder:
             released=self.outbox.frames.get(number),
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
+                "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)),
             },
         )  # fmt: skip

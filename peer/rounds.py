@@ -9,7 +9,7 @@ from functools import partial
 
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.driver import Driver
-from dpeer.peer.learner import Learner, Payload
+from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import BackgroundRunner, Worker
 from dpeer.results.records import RoundRecord
@@ -46,6 +46,7 @@ async def run_rounds(
 
     A round is saved while the next one trains. Until then no message mentions the next round.
     """
+    measured: Evaluation | None = None
     schedule = driver.core.schedule
     for number in itertools.count(start):
         if number >= schedule.rounds:
@@ -59,6 +60,11 @@ async def run_rounds(
         last = number == schedule.rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
+        if (incarnation := driver.core.entry.renewal) is not None:
+            await worker.write(saver.note_incarnation, incarnation)
+            driver.renew(incarnation)
+        if returned := driver.to_forget():
+            await worker.run(learner.forget, returned)
         watch = Stopwatch()
 
         trains = train_and_release if active else sit_out
@@ -66,20 +72,27 @@ async def run_rounds(
         saver.once_saved(partial(driver.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
-        trained = await worker.run(learner.evaluate) if evaluating else None
+        # A model that is as it was when it was last measured is not measured again: a peer that catches up is quick.
+        trained = None
+        if evaluating:
+            trained = measured if behind and measured is not None else await worker.run(learner.evaluate)
         watch.lap()
         await background.during(saver.saved())
-        # Two that both sit the round out would wait for each other's bodies.
-        received = {} if behind else await background.during(driver.collect(number))
+        received = await background.during(driver.collect(number))
         exchange_seconds += watch.lap()
 
         # A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
         # hears others all the same (`ServerSampling`) takes their mean.
         mixes = payload is not None or (not active and bool(received))
-        refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
+        if behind and received:
+            refused = await worker.run(adopt_received, learner, number, received, graph.row)
+        else:
+            refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
         for neighbor, reason in refused.items():
             driver.left_out(neighbor, reason)
             del received[neighbor]
+        if behind and received:
+            driver.adopted()
         if not mixes:
             received.clear()
         heard, bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
@@ -89,6 +102,8 @@ async def run_rounds(
         finished = await worker.run(learner.finish, number) if last else None
         unchanged = not mixes and finished is None
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
+        if active or mixes or after is not None:
+            measured = after
         tuned = await worker.run(learner.fine_tune, number) if last else None
         watch.lap()
         sent = await background.during(driver.settle(number))
@@ -110,6 +125,7 @@ async def run_rounds(
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
                 active=active or saver.released(number),
+                adopted=behind and bool(heard),
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
@@ -141,3 +157,8 @@ def mix_received(learner: Learner, received: Mapping[int, Received], row: Row | 
     if row is None:
         return {}
     return learner.mix_sound({rank: body.payload for rank, body in received.items()}, row.restricted_to)
+
+
+def adopt_received(learner: Learner, number: int, received: Mapping[int, Received], row: Row) -> Mapping[int, str]:
+    """Take the mean of the neighbors' bodies for the own one; returns as `mix_received` does."""
+    return learner.adopt(number, {rank: body.payload for rank, body in received.items()}, row.without_own)

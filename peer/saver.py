@@ -43,6 +43,10 @@ class Saver:
         """Note on disk that a round was trained and released; called on the thread that trains."""
         self._files.note_released(number)
 
+    def note_incarnation(self, incarnation: int) -> None:
+        """Put this peer's incarnation on disk; called on the thread for the disk."""
+        self._files.note_incarnation(incarnation)
+
     def released(self, number: int) -> bool:
         """Whether an earlier process of the run has trained and released round `number`."""
         return number <= self._files.released

@@ -14,6 +14,9 @@ from dpeer.peer.core.wire import Frames
 Identity = int
 """The owner of a key that was proved; above transports this is a rank."""
 
+RELAY = "relay://"
+"""How the address of a rank begins that is reached through a relay at HOST:PORT."""
+
 Link = Hashable
 """One direction-less connection to a peer. A dialled one stays the same when it is established again; for the listener
 that is a new link."""
@@ -83,7 +86,13 @@ class Endless(NamedTuple):
     place: str
 
 
-Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway | Endless
+class Relayed(NamedTuple):
+    """This peer's relay cannot be used at present, for this reason, or can again (None)."""
+
+    trouble: str | None
+
+
+Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway | Endless | Relayed
 
 
 class Sent(enum.Enum):

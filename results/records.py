@@ -65,6 +65,8 @@ class RoundRecord:
     delta: float | None = None
     active: bool = True
     """False in a round that the peer sat out."""
+    adopted: bool = False
+    """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
     privacy: Mapping[str, Any] | None = None
     """The costs of the releases so far, and the clipping of this one."""
     accuracy_finished: float | None = None

@@ -72,6 +72,16 @@ class Row(Mapping[int, float]):
         kept[self._rank] = math.fsum([self[self._rank], *(self[rank] for rank in missing)])
         return Row(self._rank, kept)
 
+    def without_own(self, received: Collection[int]) -> Mapping[int, float]:
+        """The weights of the ranks heard alone, scaled to sum to one; equal ones where all of them are zero.
+
+        Args:
+            received: As in `restricted_to`; without the receiver at least one of the row's ranks.
+        """
+        kept = {rank: weight for rank, weight in self.items() if rank != self._rank and rank in received}
+        total = math.fsum(kept.values())
+        return {rank: weight / total if total else 1 / len(kept) for rank, weight in kept.items()}
+
 
 @dataclass(frozen=True)
 class Neighborhood:

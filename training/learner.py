@@ -109,8 +109,25 @@ class TorchLearner:
         if self._patience is not None and self.selection.worse >= self._patience:
             return None
         with self._calling(Purpose.TRAIN, number), blamed(self.algorithm, "train"):
+            self._fit_head()
             self.algorithm.train(self.trainer)
         return self.trainer.figures.loss
+
+    def _fit_head(self) -> None:
+        """Fit the head to a body that was adopted, before both are trained: it is one of another body.
+
+        Where the algorithm has a head phase of its own, only by what that lacks. The steps of privacy at sample level
+        are planned for every round alike, so that no others are made.
+        """
+        trainer, h = self.trainer, self.trainer.hyperparameters
+        adopted, trainer.adopted = trainer.adopted, False
+        if not adopted or not self.algorithm.fits_head or isinstance(trainer, DPSGDTrainer):
+            return
+        settings = type(self.algorithm).settings()
+        epochs = h.rejoin_head_epochs - (h.head_epochs if "head_epochs" in settings else 0)
+        if epochs > 0 and self._facts.shares == "body":
+            lr = h.head_lr if "head_lr" in settings else h.body_lr
+            trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
@@ -195,6 +212,47 @@ class TorchLearner:
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()
+
+    def adopt(self, number: int, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """Replace the body by the weighted mean of the payloads that `check` lets pass, in a round that is sat out.
+
+        The head stays to the bit, and so do the extras that the algorithm keeps. Nothing is released and charged. Under
+        privacy at client level the mean, which has been made of releases, is what the next update is counted from.
+
+        Args:
+            number: The round.
+            received: Payloads by rank, without the own.
+            weigh: Gives the weights of the ranks that are left; they sum to one.
+
+        Returns:
+            The ranks whose payload was left out, and why. An algorithm whose bodies have no mean takes none.
+        """
+        if not (self.shares and self.algorithm.adopts):
+            return {}
+        refused = self.gossip.adopt(received, weigh, self._kept_extras())
+        if len(refused) < len(received):
+            self._mixed = self.trainer.adopted = True
+            if type(self.algorithm).adopted is not Algorithm.adopted:
+                with self._drawing(Purpose.MIXED, number), blamed(self.algorithm, "adopted"):
+                    self.algorithm.adopted(self.trainer)
+                if not self._facts.mixed_uses_data:
+                    self.gossip.rebase()
+        return refused
+
+    def _kept_extras(self) -> list[slice]:
+        """Where the extras that are not adopted lie in what travels."""
+        found, offset = [], 0
+        for name, size in self.trainer.extras.sizes.items():
+            if name in self.algorithm.keeps:
+                found.append(slice(offset, offset + size))
+            offset += size
+        return found
+
+    def forget(self, ranks: Collection[int]) -> None:
+        """Drop what codec and algorithm keep of these neighbors' releases, because they have come back or this has."""
+        self.gossip.codec.forget(ranks)
+        with self._drawing(Purpose.SIT_OUT, self.trainer.number), blamed(self.algorithm, "forget"):
+            self.algorithm.forget(ranks)
 
     def finish(self, number: int) -> float | None:
         """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.

@@ -76,6 +76,7 @@ class Trainer:
         task: The task.
         data: The training data.
         number: The round, from 0; the learner sets it.
+        adopted: Whether the body is the mean of neighbors' bodies, and has not been trained since.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
@@ -110,6 +111,7 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
+        self.adopted = False
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0

@@ -151,6 +151,12 @@ class Inbox:
             for old in sorted(firsts)[:-PAYLOAD_FINGERPRINTS]:
                 del firsts[old]
 
+    def forget(self, rank: int) -> None:
+        """Forget a rank's bodies, and that they came: it has come back, and releases others."""
+        self._firsts.pop(rank, None)
+        for bodies in self._rounds.values():
+            bodies.pop(rank, None)
+
     def knows(self, rank: int, number: int) -> bool:
         """Whether a body of this rank for round `number` has come, as far as is remembered."""
         return self._first(rank, number) is not None

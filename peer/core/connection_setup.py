@@ -100,6 +100,7 @@ class ConnectionSetup:
     Args:
         round_clock: Its table travels in hellos.
         note: Takes in a neighbor's round and table, at a clock time.
+        renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
@@ -119,6 +120,7 @@ class ConnectionSetup:
         handshake: Handshake,
         round_clock: RoundClock,
         note: Callable[[Neighbor, int, bytes, float], None],
+        renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
@@ -133,6 +135,7 @@ class ConnectionSetup:
         self._handshake = handshake
         self._round_clock = round_clock
         self._note = note
+        self._renewed = renewed
         self._log = log
         self._drop = drop
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
@@ -153,10 +156,13 @@ class ConnectionSetup:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        clock = self._round_clock
+        dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
+        to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
+        entry, clock = self._exchange.entry, self._round_clock
         hello = self._handshake.hello(
-            self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there)
-        )
+            self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
+            enters=entry.enters, incarnation=entry.incarnation, to=to,
+        )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
@@ -198,9 +204,17 @@ class ConnectionSetup:
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
+        neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
+        self._renewed(neighbor, hello.incarnation)
         if self._handshake.apart and hello.reply:
             # It took part before this peer met one that it cannot train with: it is informed, and hears the goodbye.
             self._hello(link, reply=True)
+
+    def ask(self, rank: int, number: int) -> None:
+        """Ask a neighbor by a hello for round `number`'s body, which it has and does not know to be of use."""
+        neighbor = self._members[rank]
+        neighbor.asked = number
+        self._hello(neighbor.link, reply=False)
 
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
         """Train with a neighbor, which works on round `number`."""

@@ -7,11 +7,12 @@ body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.entry import Entry
+from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -27,14 +28,14 @@ class Exchange:
     Args:
         round_clock: Its table travels in every body and heartbeat.
         protocol: The versions that this peer speaks.
-        second: Called with rank and round when a second, different body of a round comes.
+        entry: This peer's way back, if it was left behind.
+        inbox: The bodies that came.
 
     Attributes:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
-        hops: While this peer sits rounds out because it was left behind: how many hops it is from those who went on;
-            its heartbeats carry it. 0 otherwise.
+        entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class Exchange:
         send_queues: SendQueues,
         round_clock: RoundClock,
         protocol: Protocol,
-        second: Callable[[int, int], None],
+        entry: Entry,
+        inbox: Inbox,
     ) -> None:
-        self.inbox = Inbox(second)
+        self.entry = entry
+        self.inbox = inbox
         self.outbox = Outbox()
         self._rank = rank
         self._federation = federation
@@ -58,7 +61,6 @@ class Exchange:
         self._round_clock = round_clock
         self._protocol = protocol
         self.paused = False
-        self.hops = 0
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -176,47 +178,20 @@ class Exchange:
             if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
-    def behind(self, number: int) -> bool:
-        """Whether the others went on without this peer, so that it should sit round `number` out; sets `hops`.
-
-        It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
-        has completed the round. In every other case this peer runs the round, and neighbors ahead wait. (A neighbor
-        that is merely one round ahead may have used this round's body before both were stopped, and its own still
-        comes.) Once it has begun, it goes on until no neighbor has gone past the round, so that it comes back in the
-        round in which the others are.
-
-        Inside a group that was cut off no peer sees the others: it follows a neighbor that sits rounds out, if
-        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
-
-        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
-        """
-        graph = self.schedule.at(number)
-        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
-        near = [one for one in near if one.current_round < self.schedule.rounds] or near
-        found = [one.hops + 1 for one in near if self._is_past(number, one) or self.leads(number, one)]
-        if not found or not (self.hops or self._members.passed(number)):
-            self.hops = 0
-        else:
-            self.hops = min(found) if not self.hops else min(self.hops, *found)
-        return self.hops > 0
-
-    def _is_past(self, number: int, neighbor: Neighbor) -> bool:
-        there = neighbor.current_round
-        return there > number and (self.hops > 0 or not self.schedule.fits(number, neighbor.rank, there))
-
-    def leads(self, number: int, neighbor: Neighbor) -> bool:
-        """Whether the neighbor sits this round out, too, and is nearer to the others."""
-        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
-        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
-
     def over(self, number: int) -> bool:
-        """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
-        if not self._members.all() or any(one.current_round < self.schedule.rounds for one in self._members.all()):
+        """Whether all neighbors have completed all rounds, and none has a body left that this peer can use.
+
+        Those that are still there have the last ones, which this peer can adopt, and wait for it once it says so.
+        """
+        every = self._members.all()
+        if not every or any(one.current_round < self.schedule.rounds for one in every):
             return False
-        bodies = any(self.inbox.has(one.rank, number) for one in self._members.all())
-        return not bodies and not any(
-            self.schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
-        )
+        if any(self.inbox.has(one.rank, number) for one in every):
+            return False
+        if any(self._members.is_there(one.rank) for one in every):
+            return False
+        returns = self.entry.since is not None
+        return returns or not any(self.schedule.fits(number, one.rank, one.current_round) for one in every)
 
     def heartbeat(self, link: Link) -> wire.Heartbeat:
         """The heartbeat for a link, at this moment."""
@@ -226,7 +201,9 @@ class Exchange:
             round=self._members.current_round,
             presence=self._round_clock.table,
             paused=self.paused,
-            hops=self.hops,
+            hops=self.entry.hops,
+            enters=self.entry.enters,
+            incarnation=self.entry.incarnation,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
         )

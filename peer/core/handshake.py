@@ -138,8 +138,11 @@ class Handshake:
         self._members = members
         self._round_clock = round_clock
 
-    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0) -> Hello:
-        """This peer's hello while it works on round `current_round` and `there` ranks have been there."""
+    def hello(
+        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, enters: int = 0,
+        incarnation: int = 0, to: int | None = None,
+    ) -> Hello:  # fmt: skip
+        """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
@@ -156,6 +159,9 @@ class Handshake:
             there=there,
             waited=self.waited,
             running=self.start is not None and current_round >= self.start + 2,
+            enters=enters,
+            incarnation=incarnation,
+            remembers=0 if to is None else self._members.incarnations.get(to, 0),
         )
 
     def version(self, hello: Hello) -> int:

@@ -44,6 +44,9 @@ class Neighbor:
             waited for.)
         paused: Whether it pauses, by its last message.
         hops: While it sits rounds out, how many hops it is from those who went on without it; else 0.
+        enters: While it sits rounds out, the round from which on it is waited for again, by its own word; else 0.
+        remembers: What it remembers as this peer's incarnation.
+        asked: The round whose body this peer has asked it for by a hello, until it answers; else -1.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
@@ -65,6 +68,9 @@ class Neighbor:
     left_behind: bool = False
     paused: bool = False
     hops: int = 0
+    enters: int = 0
+    remembers: int = 0
+    asked: int = -1
     overdue: str = ""
     overdue_in: int = -1
     expected: bool = True
@@ -84,6 +90,7 @@ class Membership:
         current_round: The round that this peer works on.
         passed: Whether a quorum of the federation is known to have completed a round.
         lost: Ranks that a round has gone on without because they were away, and why; for good, even if they came back.
+        incarnations: How often each neighbor has returned: the highest number that it has named, if it has any.
     """
 
     def __init__(
@@ -96,6 +103,7 @@ class Membership:
         self._last_tick: float | None = None
         self.current_round = 0
         self.lost: dict[int, str] = {}
+        self.incarnations: dict[int, int] = {}
 
     def __getitem__(self, rank: int) -> Neighbor:
         return self._neighbors[rank]
@@ -172,7 +180,7 @@ class Membership:
         neighbor.heard_at = now
         # It still has the bodies of its current round and of the one before, and no others.
         neighbor.mentioned = max(number - 1, -1)
-        neighbor.trouble = ""
+        neighbor.trouble, neighbor.enters, neighbor.asked = "", 0, -1
         # It may be a process that was restarted and has lost rounds: its hello counts, not its past.
         neighbor.current_round = number
         self._reached(neighbor, number)
@@ -182,7 +190,7 @@ class Membership:
         """Note that a link is broken; return the neighbor that spoke on it, which has none until it is back."""
         neighbor = self._links.pop(link, None)
         if neighbor is not None:
-            neighbor.link = None
+            neighbor.link, neighbor.asked = None, -1
         return neighbor
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
@@ -259,7 +267,7 @@ class Membership:
 
         A neighbor that was away and is more than one round back is not waited for if a quorum has passed its round: it
         sits out the rounds in between, whose bodies are of no use any more. If no quorum has, it runs them, and
-        neighbors ahead wait.
+        neighbors ahead wait. One that has announced in which round it enters is waited for from then on.
 
         A neighbor that was stopped is waited for a moment longer. When a whole federation is being stopped, each peer's
         own stop must come before the peer concludes anything from its neighbors' stops.
@@ -269,6 +277,8 @@ class Membership:
             return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
         if neighbor.status is Status.DEAD or neighbor.overdue:
             return False
+        if neighbor.enters:
+            return number >= neighbor.enters
         if not neighbor.left_behind or neighbor.current_round + 1 >= number:
             return True
         return not self.passed(neighbor.current_round)

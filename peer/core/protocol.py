@@ -23,11 +23,12 @@ from typing import Any, Literal
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import chunking, limits, wire
-from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.bodies import Inbox, Received
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
+from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
@@ -68,6 +69,9 @@ class Core:
         members: The neighbors: which are there, and in which round.
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
+        entry: This peer's way back to the others, if it was left behind.
+        forgotten: The neighbors that have come back, so that what the learner keeps of them is worthless; to be emptied
+            by its reader.
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
@@ -88,6 +92,12 @@ class Core:
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
         self.send_queues = SendQueues(chunk_bytes)
+        inbox = Inbox(self._second_body)
+        self.entry = Entry(
+            self.schedule, self.members, inbox, config.rejoin_after, learner.payload_bytes > 0,
+            config.liveness.suspect_after / 5,
+        )  # fmt: skip
+        self.forgotten: set[int] = set()
         self.exchange = Exchange(
             config.rank,
             self._federation,
@@ -96,7 +106,8 @@ class Core:
             self.send_queues,
             self.round_clock,
             config.protocol,
-            self._second_body,
+            self.entry,
+            inbox,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
@@ -111,10 +122,11 @@ class Core:
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
-            self.handshake, self.round_clock, self.note, self._log, self._drop,
+            self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
+        self._relay_trouble: str | None = None
         self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
@@ -198,6 +210,17 @@ class Core:
             )  # fmt: skip
         return self.look(now)
 
+    def relayed(self, trouble: str | None, now: float) -> list[Effect]:
+        """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
+        if trouble != self._relay_trouble:
+            self._relay_trouble = trouble
+            if trouble is None:
+                self._log("info", "relay-back", "this peer is connected to its relay again")
+            else:
+                message = f"no neighbor reaches this peer by its relay: {trouble}; trying again"
+                self._log("warning", "relay-unreachable", message, reason=trouble)
+        return self.look(now)
+
     # -- wishes of the round loop ------------------------------------------------------------------------------
 
     def meet(self, now: float) -> list[Effect]:
@@ -241,7 +264,15 @@ class Core:
 
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
+        self.entry.collect()
         self.waiting.collect(number, now)
+        return self.look(now)
+
+    def renew(self, incarnation: int, now: float) -> list[Effect]:
+        """Take an incarnation that is on disk: neighbors forget what they keep of this peer, and it of them."""
+        self.entry.renew(incarnation)
+        self.forgotten.update(one.rank for one in self.members.all())
+        self.exchange.send_heartbeats(one.rank for one in self.members.all())
         return self.look(now)
 
     def settle(self, number: int, now: float) -> list[Effect]:
@@ -354,7 +385,7 @@ class Core:
         inbox = self.exchange.inbox
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now)
-            neighbor.paused, neighbor.hops = False, 0
+            neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
         match message:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)
@@ -371,7 +402,8 @@ class Core:
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
-                neighbor.paused, neighbor.hops = message.paused, message.hops
+                neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
+                self._renewed(neighbor, message.incarnation)
                 if neighbor.paused and self.round_clock.adds_to(message.presence):
                     self.exchange.send_heartbeat(link)
             case wire.Goodbye():
@@ -395,6 +427,13 @@ class Core:
         self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
         if not self.waiting.began:
             self.exchange.send_heartbeats(ranks)
+
+    def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
+        """Note a neighbor's incarnation: if it is a new one, what is kept of the one before is of no use."""
+        if incarnation > self.members.incarnations.get(neighbor.rank, 0):
+            self.members.incarnations[neighbor.rank] = incarnation
+            self.forgotten.add(neighbor.rank)
+            self.exchange.inbox.forget(neighbor.rank)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
@@ -513,6 +552,9 @@ class Core:
     def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
+        if (number := self.waiting.collecting) is not None:
+            for rank in self.entry.to_ask(number):
+                self.connection_setup.ask(rank, number)
         self._effects += self.waiting.look(now)
         self._effects += [Write(link) for link in self.send_queues.fresh]
         self.send_queues.fresh.clear()

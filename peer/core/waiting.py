@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import Isolated, PeersMissing, Refused
+from dpeer.exceptions import Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
@@ -24,6 +24,8 @@ _SOON = 0.001
 NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
 NO_NEIGHBOR = "cut off from all neighbors"
 """Why a round may not begin."""
+
+_WITHOUT_IT = "all neighbors have completed the run without this peer"
 
 LONG = 3600.0
 """Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
@@ -133,6 +135,7 @@ class Waiting:
         self._config = config
         self._members = members
         self._exchange = exchange
+        self._entry = exchange.entry
         self._handshake = handshake
         self._round_clock = round_clock
         self._slack = slack
@@ -148,6 +151,7 @@ class Waiting:
         self._leave_at = 0.0
         self._give_up_at = math.inf
         self._running = False
+        self._collected_at = math.inf
         self._since: int | None = None
 
     @property
@@ -230,8 +234,12 @@ class Waiting:
         return True
 
     def behind(self, number: int) -> bool:
-        """Whether the others have gone past round `number` without this peer; logs it."""
-        if self._exchange.behind(number):
+        """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
+        announced = self._entry.enters
+        found = self._entry.behind(number)
+        if self._entry.enters != announced:
+            self._exchange.send_heartbeats(one.rank for one in self._members.all())
+        if found:
             if self._since is None:
                 self._since = number
                 self._log(
@@ -245,7 +253,11 @@ class Waiting:
             return True
         if self._since is not None:
             rounds = "round" if number == self._since + 1 else f"rounds {self._since + 1} to"
-            self._log("info", "caught-up", f"sat out {rounds} {number}, and goes on with the others", round=number)
+            body = "the mean of its neighbors' bodies" if self._entry.has_adopted else "its own body"
+            self._log(
+                "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
+                round=number,
+            )  # fmt: skip
             self._since = None
         return False
 
@@ -285,6 +297,8 @@ class Waiting:
         if now >= wait.since + self._round_deadline.seconds:
             self._go_on_without(self._ranks(wait, now), wait, now)
         ranks = self._ranks(wait, now)
+        if wait.kind == "collect" and self._entry.since is not None:
+            return self._look_for_bodies_to_adopt(wait, ranks, now)
         if ranks:
             self._log_for_whom(wait, ranks, now)
             return []
@@ -293,6 +307,11 @@ class Waiting:
             self._round_deadline.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
+
+    @property
+    def collecting(self) -> int | None:
+        """The round whose bodies the round loop waits for; None if it waits for nothing or for something else."""
+        return self._wait.number if self._wait is not None and self._wait.kind == "collect" else None
 
     def ranks(self, now: float) -> list[int]:
         """The ranks that the round loop waits for at present."""
@@ -335,6 +354,8 @@ class Waiting:
             return min(*times, wait.since + self._config.wait)
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
+        if wait.kind == "collect" and self._entry.since is not None:
+            times += [self._collected_at, max(self._news_at, wait.since) + self._config.wait]
         due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
         grace = self._config.liveness.stop_grace + _SOON
@@ -377,6 +398,24 @@ class Waiting:
                     reason=reason,
                 )
         return Deliver(number, bodies)
+
+    def _look_for_bodies_to_adopt(self, wait: _Wait, ranks: list[int], now: float) -> list[Effect]:
+        """End the wait of a returner, which gives none: it is over with the round, or nothing has come for long."""
+        self._collected_at = self._entry.over_at(wait.number, bool(ranks), wait.since, now)
+        if now >= self._collected_at:
+            self._wait = None
+            bodies = self._exchange.inbox.take(wait.number, self._exchange.schedule.at(wait.number).in_neighbors)
+            last = wait.number + 1 == self._exchange.schedule.rounds
+            if last and not bodies and self._entry.lacks_a_body:
+                return [Fail(LeftBehind(_WITHOUT_IT))]
+            return [Deliver(wait.number, bodies)]
+        waited = now - max(self._news_at, wait.since)
+        if not ranks and waited >= self._config.wait:
+            self._wait = None
+            return [Fail(Isolated(f"no neighbor had a body for its return for {waited:.0f} s (--wait)"))]
+        if ranks:
+            self._log_for_whom(wait, ranks, now)
+        return []
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
         every = {neighbor.rank for neighbor in self._members.all()}
@@ -445,7 +484,7 @@ class Waiting:
         self._wait, self._exchange.paused = None, False
         self.pauses.add(wait.number, now - wait.since)
         if over:
-            return [Fail(Isolated("all neighbors have completed the run without this peer"))]
+            return [Fail(LeftBehind(_WITHOUT_IT))]
         if why is not None:
             return [Fail(Isolated(f"{why} for {now - self._news_at:.0f} s (--wait)"))]
         if wait.logged:

@@ -1,4 +1,4 @@
-"""Transports by address scheme: tcp and ipc (ZeroMQ), inproc (peers of one process), and those of other code."""
+"""Transports by address scheme: tcp, ipc and relay (ZeroMQ), inproc (peers of one process), and those of other code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dpeer.peer.core.limits import Limits
 from dpeer.peer.transport import Transport
 from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.inprocess import InProcessTransport, Network
+from dpeer.peer.transports.proxies import NO_PROXIES, Proxies
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 
 __all__ = [
@@ -33,12 +34,14 @@ class TransportOptions:
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: The keys of the peers; None for connections without encryption.
         bulk: The port for second connections, where a transport has them.
+        proxies: Through which hosts are dialled.
     """
 
     limits: Limits
     give_up: float = 15.0
     keyring: Keyring | None = None
     bulk: int | None = None
+    proxies: Proxies = NO_PROXIES
 
 
 _MAKERS: dict[str, Callable[[TransportOptions], Transport]] = {}
@@ -68,9 +71,10 @@ def make_transport(address: str, options: TransportOptions) -> Transport:
 
 
 def _zeromq(options: TransportOptions) -> Transport:
-    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.bulk)
+    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.bulk, options.proxies)
 
 
 register("tcp", _zeromq)
 register("ipc", _zeromq)
+register("relay", _zeromq)
 register("inproc", lambda options: _PROCESS.transport())

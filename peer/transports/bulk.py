@@ -33,6 +33,7 @@ from dpeer.peer.learner import Buffer
 from dpeer.peer.transport import Arrival, Event, Identity, Link, Sent, Slower, Writable
 from dpeer.peer.transports.aead_records import KEY_BYTES, new_key
 from dpeer.peer.transports.bulk_channel import TOKEN_BYTES, BulkChannel, BulkConnector, Incoming, Offer, Proved
+from dpeer.peer.transports.dial_out import DialOut
 
 _ASK, _OFFER, _MARK = b"\x00A", b"\x00O", b"\x00M"
 """First bytes of this protocol's messages; no message of a peer begins with them."""
@@ -184,15 +185,16 @@ class Bulk:
         curve: The links themselves.
         limits: Of messages.
         longest: The most bytes of a message's buffers.
-        give_up: Seconds after which a connection breaks whose other end confirms nothing.
+        dial_out: Makes the connections.
+        give_up: Seconds after which an accepted connection breaks whose other end confirms nothing.
 
     Attributes:
         connector: Makes the connections.
         newest: The newest link of each peer that asked for a connection.
     """
 
-    def __init__(self, curve: CurveLinks, limits: Limits, longest: int, give_up: float) -> None:
-        self.connector = BulkConnector(self._use, give_up)
+    def __init__(self, curve: CurveLinks, limits: Limits, longest: int, dial_out: DialOut, give_up: float) -> None:
+        self.connector = BulkConnector(self._use, dial_out, give_up)
         self._curve, self._limits, self._longest = curve, limits, longest
         self._links: dict[Link, BulkLink] = {}
         self._asked: dict[Link, tuple[str, bytes]] = {}
@@ -208,11 +210,11 @@ class Bulk:
         return self._links.get(link)
 
     def ask(self, link: Link, host: str, end: Callable[[], object]) -> None:
-        """Ask the listener at this IP address, on a link that was just established, for a second connection.
+        """Ask the listener at this host, on a link that was just established, for a second connection.
 
         Args:
             link: The dialled link.
-            host: The IP address that was dialled.
+            host: The IP address that was dialled; the host of the address, where it is dialled through a proxy.
             end: Breaks the link, which is established again.
         """
         self._add(link, link, end)

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpeer.exceptions import AddressError, ProtocolError
-from dpeer.peer.core.limits import KEEPALIVE_IDLE, MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.core.limits import MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transport import Identity, Link
 from dpeer.peer.transports.aead_records import RECORD, TAG, Decryptor, Encryptor, new_key
+from dpeer.peer.transports.dial_out import DialOut, set_up
 
 TOKEN_BYTES = 16
 
@@ -65,7 +66,8 @@ class BulkConnector:
 
     Args:
         use: Called with a link and its connection; returns whether it is wanted still.
-        give_up: Seconds after which a connection breaks whose other end confirms nothing.
+        dial_out: Makes the connections.
+        give_up: Seconds after which an accepted connection breaks whose other end confirms nothing.
 
     Attributes:
         port: Where connections are accepted; None if nowhere.
@@ -73,10 +75,10 @@ class BulkConnector:
         unproved: Connections that have not shown a key yet, the oldest first.
     """
 
-    def __init__(self, use: Callable[[Link, Proved], bool], give_up: float) -> None:
+    def __init__(self, use: Callable[[Link, Proved], bool], dial_out: DialOut, give_up: float) -> None:
         self.port: int | None = None
         self.offers: dict[Identity, Offer] = {}
-        self._use, self._give_up = use, give_up
+        self._use, self._dial_out, self._give_up = use, dial_out, give_up
         self._loop = asyncio.get_running_loop()
         self._server: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +139,7 @@ class BulkConnector:
         """Read a token and the record 0 that goes with it, and answer with this side's."""
         used = False
         try:
-            _set_up(connection, self._give_up)
+            set_up(connection, self._give_up)
             async with asyncio.timeout(PROVE_WITHIN):
                 token = await self._receive(connection, TOKEN_BYTES)
                 identity, offer = self._offered(token)
@@ -166,11 +168,9 @@ class BulkConnector:
     async def _connect(self, host: str, port: int, offer: Offer, failed: Callable[[str], None]) -> None:
         connection, used = None, False
         try:
-            connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-            _set_up(connection, self._give_up)
+            connection = await self._dial_out.connect(host, port)
             encryptor, decryptor = Encryptor(offer.own), Decryptor(offer.theirs)
             async with asyncio.timeout(PROVE_WITHIN):
-                await self._loop.sock_connect(connection, (host, port))
                 await self._loop.sock_sendall(connection, offer.token + _record_0(encryptor, offer.token))
                 _check(decryptor, await self._receive(connection, TOKEN_BYTES + TAG), offer.token)
             used = self._use(offer.link, Proved(connection, encryptor, decryptor))
@@ -195,18 +195,6 @@ class BulkConnector:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _set_up(connection: socket.socket, give_up: float) -> None:
-    connection.setblocking(False)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A firewall on the way must not forget a connection that is idle during training (libzmq's has heartbeats).
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):  # not on macOS before Python 3.13
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_IDLE)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on macOS
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(give_up * 1000))
 
 
 def _record_0(encryptor: Encryptor, token: bytes) -> bytes:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import re
 import socket
-import threading
 from collections import Counter
 
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transport import Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
+from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
+from dpeer.peer.transports.hosts import endpoint, is_literal, resolve, split
 from dpeer.peer.transports.sockets import Parts, Sockets
+from dpeer.peer.transports.tunnels import Tunnel, Tunnels
 
 _FLUSHED = 0.05
 """Seconds between libzmq's event that a connection is broken and the reading of the last message that came on it: the
@@ -28,7 +27,8 @@ _SELDOM = 5.0
 """Seconds after which is tried again, at first and at most, to connect where that has just failed."""
 
 _NEXT = 1.0
-"""The same at most where a name stands for several addresses, of which the next one is tried."""
+"""The same at most for a name, which is resolved anew: it may stand for several addresses, of which the next one is
+tried, or for another one by now."""
 
 _FAILED = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not take the key of this peer: see that its federation file lists "
@@ -46,8 +46,9 @@ _WATCHED = sum(_FAILED) | EVENTS | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CON
 class DealerLink:
     """Connects, notices that the connection breaks, and connects again.
 
-    Without a listener libzmq tries again by itself; of a name that stands for several addresses the next one is
-    tried, because often only one of them is right.
+    Without a listener libzmq tries again by itself, but of a name only the address that it knows. So a name is resolved
+    anew each time, and of several addresses the next one is tried, because often only one of them is right. Behind a
+    relay or a proxy libzmq is given a tunnel in place of the address, a new one each time.
 
     Args:
         sockets: Of the transport; take the events, too.
@@ -57,6 +58,7 @@ class DealerLink:
         keyring: The keys; None for connections without encryption.
         identity: Whose key the listener has to prove.
         bulk: The second connections of links with keys.
+        tunnels: Of links through a relay or a proxy.
         failures: Counts the attempts in vain to connect, by address.
 
     Attributes:
@@ -76,12 +78,15 @@ class DealerLink:
         keyring: Keyring | None,
         identity: Identity | None,
         bulk: Bulk | None,
+        tunnels: Tunnels,
         failures: Counter[str],
     ) -> None:
         self.up = False
         self.socket: zmq.Socket[bytes] | None = None
         self._sockets, self._link, self._address, self._longest = sockets, link, address, longest
         self._keyring, self._identity, self._bulk, self._failures = keyring, identity, bulk, failures
+        self._tunnels, self._tunnelled = tunnels, tunnels.needed(address)
+        self._tunnel: Tunnel | None = None
         self._keys = () if keyring is None or identity is None else keyring.listed[identity]
         self._unproved = self._which = 0
         self._place = split(address)
@@ -92,11 +97,13 @@ class DealerLink:
         self._resolving: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._pause = _AGAIN
-        self._several = False
+        self._anew = self._tunnelled or (self._place is not None and not is_literal(self._place[0]))
 
     def connect(self) -> None:
         """Begin to connect; a name is resolved first."""
-        if self._place is None:
+        if self._tunnelled:
+            self._resolving = asyncio.create_task(self._dig())
+        elif self._place is None:
             self._open(self._address)
         elif is_literal(self._place[0]):
             self._open(endpoint(*self._place))
@@ -114,13 +121,26 @@ class DealerLink:
     async def _resolve(self, host: str, port: int) -> None:
         try:
             found = await resolve(host, port)
-            self._several = len(found) > 1
             self._failures[self._address] += 1  # until it has succeeded
-            self._open(found[(self._failures[self._address] - 1) % len(found)])
+            self._open(endpoint(found[(self._failures[self._address] - 1) % len(found)], port))
         except OSError as error:
             self._fail(f"its name {host!r} cannot be resolved ({error.strerror or error})")
         except AddressError as error:
             self._fail(str(error))
+
+    async def _dig(self) -> None:
+        try:
+            self._failures[self._address] += 1
+            self._tunnel = await self._tunnels.open(self._address, self._key)
+            self._open(self._tunnel.address)
+        except OSError as error:
+            self._which += 1
+            self._fail(str(error))
+
+    @property
+    def _key(self) -> bytes | None:
+        """The key that the listener has to prove. While it changes, two are listed: they are tried in turn."""
+        return self._keys[self._which % len(self._keys)] if self._keys else None
 
     def _fail(self, reason: str) -> None:
         self._sockets.push(self._link, Unreachable(self._link, reason))
@@ -139,7 +159,7 @@ class DealerLink:
             return
         if self._keyring is not None:
             dealer.curve_secretkey, dealer.curve_publickey = self._keyring.secret, self._keyring.public
-            dealer.curve_serverkey = self._keys[self._which % len(self._keys)]
+            dealer.curve_serverkey = self._key
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
         self.socket, self._monitor = dealer, monitor
@@ -172,20 +192,27 @@ class DealerLink:
             self._guard.happened(event, value)
         if self._later is not None:
             return
+        if event == zmq.EVENT_CONNECTED and self._tunnel is not None:
+            self._confirm(self._tunnel, value)
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up, self._unproved = True, 0
             self._failures[self._address] -= 1
             self._sockets.push(self._link, Opened(self._link))
-            place = split(self._at)
-            if self._bulk is not None and place is not None:
+            place = self._place if self._tunnelled else split(self._at)
+            if self._bulk is not None and place is not None and not self._address.startswith(RELAY):
                 self._bulk.ask(self._link, place[0], self.end)
         elif event in _FAILED and self._keys:
             self._refused(_FAILED[event])
         elif event == zmq.EVENT_DISCONNECTED:
             self._broken()
-        elif event == zmq.EVENT_CONNECT_RETRIED and self._several and not self.up:
+        elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)
+
+    def _confirm(self, tunnel: Tunnel, number: int) -> None:
+        """Show the tunnel which connection is libzmq's: a copy of its descriptor has the port."""
+        with contextlib.suppress(OSError), socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
+            tunnel.confirm(copy.getsockname()[1])
 
     def end(self) -> None:
         """Break the connection; a moment later a new one is made."""
@@ -229,6 +256,9 @@ class DealerLink:
 
     def _close(self, linger: float) -> None:
         self.up = False
+        if self._tunnel is not None:
+            self._tunnel.close()
+            self._tunnel = None
         if self._guard is not None:
             self._guard.close()
             self._guard = None
@@ -238,71 +268,3 @@ class DealerLink:
         self._sockets.close(self._monitor)
         self._sockets.close(self.socket, linger)
         self.socket = self._monitor = None
-
-
-# -- names of hosts
-
-_TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
-
-
-def split(address: str) -> tuple[str, int] | None:
-    """Host and port of an address; None if it is no TCP address and has nothing to resolve.
-
-    Raises:
-        AddressError: this is no address.
-    """
-    if re.match(r"(ipc|inproc)://.", address):
-        return None
-    found = _TCP.fullmatch(address)
-    if found is None or int(found[2]) > 65535:
-        raise AddressError(f"address {address!r} cannot be dialled: expected tcp://HOST:PORT or ipc:///PATH")
-    return found[1].strip("[]"), int(found[2])
-
-
-def is_literal(host: str) -> bool:
-    """Whether this is an IP address, and so nothing to resolve."""
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
-def endpoint(host: str, port: int) -> str:
-    """The address for libzmq."""
-    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """The endpoints that a name stands for, the one to be tried first in front.
-
-    The operating system's resolver can take minutes, and cannot be interrupted: it runs on a thread for which nothing
-    waits, not even the end of the process.
-
-    Raises:
-        OSError: the name cannot be resolved at present.
-    """
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[str]] = loop.create_future()
-
-    def look_up() -> None:
-        try:
-            hosts = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-            outcome: list[str] | OSError = list(dict.fromkeys(hosts))
-        except OSError as error:
-            outcome = error
-        except UnicodeError as error:
-            outcome = OSError(f"not a host name: {error}")
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, outcome)
-
-    def settle(outcome: list[str] | OSError) -> None:
-        if found.done():
-            return
-        if isinstance(outcome, OSError):
-            found.set_exception(outcome)
-        else:
-            found.set_result(outcome)
-
-    threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
-    return [endpoint(host, port) for host in await found]

@@ -1,8 +1,9 @@
-"""ZeroMQ over tcp:// and ipc://: a ROUTER that listens, a DEALER for each dialled address.
+"""ZeroMQ over tcp://, ipc:// and relay://: a ROUTER that listens, a DEALER for each dialled address.
 
 DEALERs are anonymous: the ROUTER names each connection itself, so no peer can take over another's name. The speaker is
 settled by the key that it has proved, or, without keys, by the handshake above. A connection that breaks gets a new
-DEALER: the old one would send messages queued for the old connection.
+DEALER: the old one would send messages queued for the old connection. Of a peer behind a relay the ROUTER listens on
+loopback, and both ends dial out.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from functools import partial
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.core.limits import CHUNK, Limits
+from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transport import Arrival, Broken, Endless, Event, Identity, Link, Sent, Writable
+from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
-from dpeer.peer.transports.dealer_link import DealerLink, split
+from dpeer.peer.transports.dealer_link import DealerLink
+from dpeer.peer.transports.dial_out import DialOut
+from dpeer.peer.transports.hosts import endpoint, split
+from dpeer.peer.transports.proxies import NO_PROXIES, Proxies
+from dpeer.peer.transports.relayed_listener import RelayedListener
 from dpeer.peer.transports.sockets import Parts, Sockets
+from dpeer.peer.transports.tunnels import LOOPBACK, Tunnels
 
 _ADVICE = {
     zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",
@@ -57,6 +63,7 @@ class ZeroMQTransport:
             encryption.
         bulk: With keys, the port at which a listener accepts second connections for long messages, 0 for a free one;
             None for all in one connection.
+        proxies: Through which hosts are dialled.
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
@@ -66,7 +73,12 @@ class ZeroMQTransport:
     chunk_bytes = CHUNK
 
     def __init__(
-        self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None, bulk: int | None = None
+        self,
+        limits: Limits,
+        give_up: float = 15.0,
+        keyring: Keyring | None = None,
+        bulk: int | None = None,
+        proxies: Proxies = NO_PROXIES,
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
@@ -76,7 +88,10 @@ class ZeroMQTransport:
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
-        self.bulk = None if keyring is None else Bulk(self, limits, longest, give_up)
+        dial_out = DialOut(proxies, give_up)
+        self._tunnels = Tunnels(dial_out, None if keyring is None else keyring.secret)
+        self._relayed: RelayedListener | None = None
+        self.bulk = None if keyring is None else Bulk(self, limits, longest, dial_out, give_up)
         if self.bulk is not None:
             self._sockets.drained = self.bulk.drained
         self._auth: CurveAuth | None = None
@@ -92,7 +107,21 @@ class ZeroMQTransport:
         self._pause = _RETRY
 
     async def listen(self, address: str) -> str:
-        """Bind a ROUTER. Port 0 takes a free port."""
+        """Bind a ROUTER; with a relay's address, on loopback. Port 0 takes a free port."""
+        if not address.startswith(RELAY):
+            return self._bind(address, bulk=True)
+        if self.keyring is None:
+            raise AddressError(f"address {address!r} needs keys: a relay joins those alone who prove a listed one")
+        split(address)  # for its error
+        bound = split(self._bind(endpoint(LOOPBACK, 0), bulk=False))
+        assert bound is not None, "a port of loopback"
+        most = 2 * len(self.keyring.owners) + MOST_UNPROVED
+        self._relayed = RelayedListener(
+            self._tunnels, address, bound[1], most, lambda why: self.push(self, Relayed(why))
+        )
+        return address
+
+    def _bind(self, address: str, *, bulk: bool) -> str:
         router = self._router = self._sockets.open(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -108,7 +137,7 @@ class ZeroMQTransport:
         self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
         place = split(bound)
-        if self.bulk is not None and self._bulk_port is not None and place is not None:
+        if bulk and self.bulk is not None and self._bulk_port is not None and place is not None:
             self.bulk.connector.listen(place[0], self._bulk_port)
         return bound
 
@@ -139,8 +168,9 @@ class ZeroMQTransport:
         link: Link = self._dialled
         self._dialled += 1
         self._dealers[link] = DealerLink(
-            self._sockets, link, address, self._longest_message, self.keyring, identity, self.bulk, self.failures
-        )
+            self._sockets, link, address, self._longest_message, self.keyring, identity, self.bulk, self._tunnels,
+            self.failures,
+        )  # fmt: skip
         self._dealers[link].connect()
         return link
 
@@ -211,6 +241,8 @@ class ZeroMQTransport:
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
+        if self._relayed is not None:
+            await self._relayed.close()
         if self.bulk is not None:
             await self.bulk.close(linger)
         for dealer in self._dealers.values():
@@ -225,6 +257,7 @@ class ZeroMQTransport:
                 self._auth.close()
             self._sockets.close(self._router, linger)
         await self._sockets.terminate()
+        await self._tunnels.close(linger)
 
     # -- links that are full or gone ---------------------------------------------------------------------------
 

@@ -10,15 +10,17 @@ from typing import Any
 from safetensors import SafetensorError
 
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
-from dpeer.federation.addresses import addresses, bulk_port, listen_address
+from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_hostile, check_quorum
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
 from dpeer.federation.privacy import privacy_config
+from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import Settings, revalidated
+from dpeer.peer.transports.proxies import proxies
 from dpeer.topology.settings import build_graph
 from tests.messages.message import Message, file
 
@@ -149,6 +151,14 @@ def a_taken_path(folder: Path) -> None:
     listen_address(Settings.model_validate({"rank": {0: {"address": f"ipc://{folder}/file"}}}), 8, 0)
 
 
+def no_proxy(folder: Path) -> None:
+    kept = {name: os.environ.pop(name) for name in [*os.environ] if name.lower().endswith("_proxy")}
+    try:
+        proxies("environment")
+    finally:
+        os.environ.update(kept)
+
+
 AGGREGATE = partial(private, noise_multiplier=1.0, dp_adversary="aggregate")
 
 # fmt: off
@@ -191,6 +201,34 @@ MESSAGES = {
     "a second port beside a path": address(
         "rank.1.bulk = 7701: a second port goes with an address tcp://HOST:PORT, and rank 1 listens at a path: leave "
         "`bulk` out", bulk_port, {0: HERE, 1: {"address": "ipc:///run/one", "bulk": 7701}}, 1),
+    "a relay's address without a port": address(
+        "rank.1.address = 'relay://relay.test': expected relay://HOST:PORT, for example relay://relay.example:7790",
+        addresses, {1: {"address": "relay://relay.test", "key": KEYS[1]}}),
+    "a relay without keys": address(
+        "rank.1.address = 'relay://relay.test:7790': a relay joins those alone who prove a listed key: list the key of "
+        "every rank in the federation file (dpeer keygen)", addresses, {1: {"address": "relay://relay.test:7790"}}),
+    "a relay and a port of its own": address(
+        "rank.1.bind = 'tcp://*:7700': a rank that is reached through a relay listens nowhere: leave `bind` out",
+        addresses, {1: {"address": "relay://relay.test:7790", "key": KEYS[1], "bind": "tcp://*:7700"}}),
+    "a relay that listens nowhere": Message(lambda folder: relay_listen_address("7790"), AddressError,
+        "--listen '7790': expected tcp://HOST:PORT, for example tcp://*:7790"),
+    "a relay without a list": Message(file("none.toml", "size = 3", lambda path: listed_keys([path])),
+        ConfigurationError, "--keys '{folder}/none.toml': it lists no keys: expected a federation file, or lines such "
+        'as rank.0.key = "…", as `dpeer keygen` prints them'),
+    "a relay whose files share a key": Message(file("one.toml", f'rank.0.key = "{KEYS[0]}"',
+        lambda path: listed_keys([path, path])), ConfigurationError,
+        "--keys '{folder}/one.toml': rank.0.key is one.toml rank 0's, too: each rank has keys of its own (dpeer "
+        "keygen)"),
+    "a relay's key of another type": Message(file("odd.toml", "rank.0.key = 7", lambda path: listed_keys([path])),
+        ConfigurationError, "rank.0.key = 7: expected 64 hexadecimal digits, as `dpeer keygen` prints them"),
+    "a proxy of another kind": Message(lambda folder: proxies("https://web.test:443"), AddressError,
+        "proxy = 'https://web.test:443': expected http://HOST:PORT or socks5://HOST:PORT"),
+    "a proxy with a password": Message(lambda folder: proxies("http://me:secret@web.test:80"), AddressError,
+        "proxy = 'http://…@web.test:80': a password does not belong in settings, which reports and other peers show: "
+        'set it in https_proxy, and proxy = "environment"'),
+    "a proxy of an empty environment": Message(no_proxy, AddressError,
+        'proxy = "environment": neither https_proxy nor all_proxy is set in the environment: set one, or leave '
+        "`proxy` out"),
     # Keys.
     "a secret that exists": Message(a_secret_twice, ConfigurationError,
         "--out '{folder}': {folder}/rank-2.secret exists: a secret is never overwritten; remove it first if nothing "
@@ -244,7 +282,8 @@ MESSAGES = {
         "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, local_steps, "
         "finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, privacy_unit, "
         "microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, out, alone, "
-        "alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, deadline, secret",
+        "alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, deadline, secret, "
+        "proxy",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
@@ -252,7 +291,7 @@ MESSAGES = {
         "local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, "
         "privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, "
         "out, alone, alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, "
-        "deadline, secret", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "deadline, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(

@@ -16,7 +16,7 @@ from dpeer.peer.peer import dialled
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.curve import new_secret, public_of
-from dpeer.peer.transports.dealer_link import split
+from dpeer.peer.transports.hosts import split
 from tests.messages.message import Message
 
 OURS = {"size": 2, "rounds": 4, "body_lr": 0.1}
@@ -176,7 +176,8 @@ MESSAGES = {
     ),
     "neighbors without addresses": Message(
         lambda folder: dialled(3, (1, 2), {1: "tcp://host:1"}), AddressError,
-        "ranks 2 and 3 are neighbors and neither has an address: give one of them `address` in the federation file",
+        "ranks 2 and 3 are neighbors and neither has an address: give one of them `address` in the federation file "
+        "(relay://HOST:PORT where none can be dialled)",
     ),
     "another setting": Message(
         resumed({"body_lr": 0.2}), CheckpointError, OTHER_RUN % "body_lr is 0.2 there and 0.1 here"

@@ -59,7 +59,7 @@ class VectorLearner:
         self.held = threading.Event()
         self.go = threading.Event()
         self.fail = None
-        self.sat_out = []
+        self.sat_out, self.adopted, self.forgot = [], [], []
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
@@ -122,6 +122,15 @@ class VectorLearner:
     def sit_out(self, number):
         self.sat_out.append(number)
         self._own = self.body.copy()
+
+    def adopt(self, number, received, weigh):
+        self.adopted.append(number)
+        row = weigh(received)
+        self.body = sum(row[rank] * np.frombuffer(received[rank][0]) for rank in sorted(row))
+        return {}
+
+    def forget(self, ranks):
+        self.forgot.append([*ranks])
 
     def finish(self, number):
         self.gradients += 5

@@ -117,17 +117,18 @@ class Table:
 
     # -- what others say ---------------------------------------------------------------------------------------
 
-    def hello(self, rank, number=0, *, reply=False, fingerprint=None):
+    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0):
         return wire.Hello(
             rank=rank, next_round=number, reply=reply, fingerprint=fingerprint or self.fingerprint,
-            manifest=self.learner.manifest, digest=self.learner.digest,
+            manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers,
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0):
+    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0):
         """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows; -1: absent."""
         table = np.asarray(presence, "<i4").tobytes()
         return wire.Heartbeat(
-            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got
+            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got,
+            enters=enters, incarnation=incarnation,
         )  # fmt: skip
 
     def goodbye(self, rank, reason):

@@ -41,19 +41,169 @@ def test_one_that_is_done_is_not_dialled_again():
 # -- a peer that was left behind ---------------------------------------------------------------------------------------
 
 
-def test_a_peer_that_was_left_behind_sits_out_until_it_has_caught_up():
-    table = ring(rounds=9)
+def left_behind(rounds=9, there=6, **config):
+    """A peer in round 0 whose neighbors are in another one."""
+    table = ring(rounds=rounds, **config)
     table.do(table.core.begin(0, table.now))
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 6))
-    behind = [table.core.waiting.behind(number) for number in range(8)]
-    assert behind == [True] * 6 + [False] * 2
-    assert table.core.waiting.left_behind == 6
+        table.hear(link, table.beat(rank, there))
+    return table
+
+
+def sits_out(table, number):
+    """The round loop lets a round go by; the bodies that it is given for adoption, or None if it waits."""
+    table.do(table.core.begin(number, table.now))
+    assert table.core.waiting.behind(number)
+    table.do(table.core.release(number, None, table.now))
+    before = len(table.ended)
+    table.do(table.core.collect(number, table.now))
+    return dict(table.ended[-1].bodies) if len(table.ended) > before else None
+
+
+def announced(table, link):
+    """The round in which the peer takes part again, by its last heartbeat on a link."""
+    return [message.enters for message in table.written(link) if message.kind == "heartbeat"][-1]
+
+
+def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_that_it_has_announced():
+    table = left_behind()
+    for number in range(6):
+        assert sits_out(table, number) == {}
+    assert announced(table, "from 2") == 7
+    assert sits_out(table, 6) is None, "its neighbors are in this round: it waits for their bodies"
+    table.hear(table.links[1], table.body(1, 6))
+    table.hear("from 2", table.body(2, 6))
+    assert [*table.ended[-1].bodies] == [1, 2]
+    table.core.entry.adopt()
+    table.do(table.core.begin(7, table.now))
+    assert not table.core.waiting.behind(7)
+    assert table.core.waiting.left_behind == 7
     table.do(table.core.look(table.now))
     assert [expected.level for expected in table.events("left-behind")] == ["warning"]
-    assert len(table.events("caught-up")) == 1
-    table.do(table.core.release(0, None, table.now))
+    (caught_up,) = table.events("caught-up")
+    assert "sat out rounds 1 to 7, and goes on with the others, with the mean of its neighbors' bodies" in (
+        caught_up.message
+    )
     assert "body" not in table.kinds(table.links[1])
+    assert announced_nothing(table)
+
+
+def announced_nothing(table):
+    table.do(table.core.tick(table.now + 1))
+    return announced(table, "from 2") == 0
+
+
+def test_a_peer_that_has_sat_out_few_rounds_goes_on_with_its_own_body():
+    table = left_behind(rejoin_after=6)
+    behind = [table.core.waiting.behind(number) for number in range(8)]
+    assert behind == [True] * 6 + [False] * 2
+    table.do(table.core.look(table.now))
+    assert (
+        "sat out rounds 1 to 6, and goes on with the others, with its own body" in table.events("caught-up")[0].message
+    )
+
+
+def test_a_returner_to_which_no_body_came_announces_a_later_entry():
+    table = left_behind()
+    for number in range(6):
+        sits_out(table, number)
+    assert sits_out(table, 6) is None
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 7), table.hello(rank, 7, reply=True), table.beat(rank, 7))
+    assert table.ended[-1].bodies == {}
+    assert sits_out(table, 7) is None
+    assert announced(table, "from 2") == 8
+    table.hear("from 2", table.body(2, 7), table.beat(2, 8))
+    assert table.core.next_tick(table.now) < table.now + 1.1, "the neighbor that has gone on is not held up for long"
+    table.wait(1, meanwhile=lambda: table.do(table.core.tick(table.now + 0.1)))
+    assert [*table.ended[-1].bodies] == [2]
+
+
+def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far_each_time():
+    table = left_behind(rounds=99)
+    found = []
+    for number, there in ((0, 6), (1, 7), (2, 8), (3, 10), (4, 14)):
+        for link, rank in ((table.links[1], 1), ("from 2", 2)):
+            table.hear(link, table.beat(rank, there))
+        assert table.core.waiting.behind(number)
+        found.append(table.core.entry.enters)
+    assert found == [7, 8, 10, 14, 22]
+
+
+def test_a_returner_asks_a_neighbor_that_has_just_named_the_next_round_for_the_body_that_it_still_has():
+    table = left_behind()
+    for number in range(6):
+        sits_out(table, number)
+    assert sits_out(table, 6) is None
+    assert "hello" not in table.kinds(table.links[1])
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 7))
+    assert "hello" in table.kinds(table.links[1])
+    table.hear(table.links[1], table.hello(1, 7, reply=True))
+    assert len(table.ended) == 6, "the body is awaited now"
+    table.hear(table.links[1], table.body(1, 6))
+    table.hear("from 2", table.hello(2, 7, reply=True), table.body(2, 6))
+    assert [*table.ended[-1].bodies] == [1, 2]
+
+
+def test_a_returner_without_a_neighbor_that_takes_part_waits_and_ends_isolated():
+    table = left_behind(wait=60.0)
+    for number in range(6):
+        sits_out(table, number)
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.goodbye(rank, "failed"))
+    assert sits_out(table, 6) is None
+    table.wait(59)
+    assert len(table.ended) == 6
+    table.wait(2)
+    assert isinstance(table.ended[-1], Fail)
+    assert "no neighbor had a body for its return for 60 s (--wait)" in str(table.ended[-1].error)
+
+
+def test_a_neighbor_that_has_announced_its_entry_is_waited_for_from_then_on_and_not_before():
+    table = ring(rounds=9)
+    table.hear("from 2", table.goodbye(2, "failed"), table.hello(2, 0))
+    table.hear("from 2", table.beat(2, 0, enters=2))
+    for number in range(2):
+        table.runs(number)
+        table.hear(table.links[1], table.body(1, number))
+        assert [*table.ended[-1].bodies] == [1]
+    table.runs(2)
+    table.hear(table.links[1], table.body(1, 2))
+    assert len(table.ended) == 2
+    table.hear("from 2", table.beat(2, 2), table.body(2, 2))
+    assert [*table.ended[-1].bodies] == [1, 2]
+
+
+def test_of_a_neighbor_with_a_new_incarnation_nothing_is_kept():
+    table = ring(rounds=9)
+    table.runs(0)
+    table.hear("from 2", table.body(2, 1))
+    table.hear("from 2", table.beat(2, 0, incarnation=3))
+    assert table.core.forgotten == {2}
+    assert not table.inbox.has(2, 1)
+    table.hear("from 2", table.body(2, 1, 2.0))
+    assert table.inbox.has(2, 1)
+    assert not table.events("second-body")
+    table.core.forgotten.clear()
+    table.hear("from 2", table.beat(2, 0, incarnation=3), table.beat(2, 0, incarnation=2))
+    assert table.core.forgotten == set()
+    table.hear("from 2", table.hello(2, 0))
+    (answer,) = [message for message in table.written("from 2") if isinstance(message, wire.Hello)]
+    assert answer.remembers == 3
+
+
+def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
+    table = left_behind()
+    assert table.core.entry.renewal is None
+    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=4))
+    assert table.core.entry.renewal == 5, "its disk was lost or is an older copy"
+    sits_out(table, 0)
+    assert table.core.entry.renewal == 5
+    table.do(table.core.renew(5, table.now))
+    assert table.core.entry.renewal is None
+    assert table.core.forgotten == {1, 2}
+    assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {5}
 
 
 def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bodies_wait_for_it():

@@ -419,6 +419,7 @@ NOT_RUN = {
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",
+    "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few

@@ -14,6 +14,7 @@ class Saved:
     receivers: tuple[int, ...]
     released: list[bytes] | None
     lost: dict[int, str]
+    incarnations: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -25,11 +26,13 @@ class Disk:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
+        incarnation: The peer's.
     """
 
     saved: Saved | None = None
     released: int = -1
     ledger: list[tuple[int, int]] = field(default_factory=list)
+    incarnation: int = 0
 
 
 class Files:
@@ -38,11 +41,12 @@ class Files:
     diverged = False
     kept = True
     released = -1
+    incarnation = 0
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
         self._completed = None
-        self.outbox = self.lost = None
+        self.outbox = self.lost = self.incarnations = None
         self.last = None
 
     @property
@@ -55,6 +59,7 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
+        self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -63,6 +68,7 @@ class Files:
         if saved.released is not None:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
+        self.incarnations.update(saved.incarnations)
         return saved.next_round
 
     def begin(self):
@@ -71,6 +77,9 @@ class Files:
 
     def note_released(self, number):
         self._disk.released = number
+
+    def note_incarnation(self, incarnation):
+        self._disk.incarnation = self.incarnation = incarnation
 
     def complete(self, entry):
         number = entry["round"]
@@ -82,6 +91,7 @@ class Files:
             receivers=tuple(self.outbox.receivers.get(number, ())),
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
+            incarnations=dict(self.incarnations),
             entry=dict(entry),
         )
 

@@ -296,6 +296,11 @@ def _ended_well(world, life, ended):
         world.check(near & set(left), f"rank {life.rank} found no neighbor: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")
+    elif outcome.status == "left-behind":
+        saved = [world.disks[other].saved for other in life.peer.neighbors]
+        over = all(one is not None and one.next_round == world.scenario.rounds for one in saved)
+        world.check(over, f"rank {life.rank} is left behind, and neighbors have not ended")
+        world.check(_cut_off(world, life.rank), f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
         world.check(_cut_off(world, life.rank), f"rank {life.rank} is isolated, and hears a quorum")
         saved = world.disks[life.rank].saved

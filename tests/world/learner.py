@@ -103,6 +103,22 @@ class WorldLearner:
         self._own, self.releasing = self.body, number
         self.next = number + 1
 
+    def adopt(self, number, received, weigh):
+        bodies = {}
+        for rank, payload in received.items():
+            raw = b"".join(bytes(part) for part in payload)
+            self._world.mixes(self._life, number, rank, raw, _BODY.unpack(raw)[:3])
+            bodies[rank] = _BODY.unpack(raw)[3:]
+        row = weigh(received)
+        self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} adopts {row} of {sorted(bodies)}")
+        self._world.check(abs(sum(row.values()) - 1) < 1e-12, f"rank {self.rank}'s row {row} does not sum to one")
+        self.body = self._own = mixed(bodies, row)
+        self._world.adopts(self._life, number, sorted(received))
+        return {}
+
+    def forget(self, ranks):
+        pass
+
     def finish(self, number):
         return None
 

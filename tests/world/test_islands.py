@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dpeer.peer.core import waiting
-from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
@@ -227,6 +227,6 @@ def test_a_mutation_is_found(mutation, monkeypatch):
 @pytest.mark.parametrize("size", [3, 4])
 def test_an_island_whose_inside_trains_is_found(size, monkeypatch):
     """It would hold up those that catch up; the drawn schedules do not show it, for all end well."""
-    monkeypatch.setattr(Exchange, "leads", lambda self, number, neighbor: False)
+    monkeypatch.setattr(Entry, "leads", lambda self, number, neighbor: False)
     _, caught_up = with_an_island(size)
     assert caught_up != set(range(8 - size, 8))

@@ -89,6 +89,7 @@ class World:
         self.sat_out: set[tuple[int, int]] = set()
         self.came: dict[int, float] = {}
         self.corrected = False
+        self.adopted: dict[tuple[int, int], list[int]] = {}
         self.violations: list[str] = []
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
         self.trace = hashlib.sha256() if trace else None
@@ -279,6 +280,12 @@ class World:
         self.used[life.rank, number] = ranks
         self.sat_out.discard((life.rank, number))
 
+    def adopts(self, life, number, ranks):
+        """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
+        self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
+        self.check((life.rank, number) in self.sat_out, f"rank {life.rank} adopts in round {number}, and takes part")
+        self.adopted[life.rank, number] = ranks
+
     def sits_out(self, life, number):
         if self.graphs.at(number, life.rank).active:
             invariants.left_behind(self, life, number)
@@ -308,6 +315,7 @@ class World:
             config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
         )  # fmt: skip
         life.files.outbox, life.files.lost = peer.core.exchange.outbox, peer.core.members.lost
+        life.files.incarnations = peer.core.members.incarnations
         return peer
 
     def _log(self, rank):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
@@ -100,6 +100,11 @@ class Algorithm(ABC):
             own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
         past_fit: What it computes from the data otherwise than by `Trainer.fit`, in words; privacy at sample level
             refuses such an algorithm.
+        adopts: Whether a peer that comes back after the others went on without it takes the mean of its neighbors'
+            bodies for its own. False where such a mean means nothing: it goes on with its own.
+        keeps: The extras that it does not take then, but keeps as they are: those whose sum over all peers has a
+            meaning, which a copy would change.
+        fits_head: Whether the head is then fitted to the new body before the round (``--rejoin-head-epochs``).
         Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
         options: An instance of `Options`: what it was made with.
     """
@@ -114,6 +119,9 @@ class Algorithm(ABC):
     mixed_uses_data: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     past_fit: ClassVar[str] = ""
+    adopts: ClassVar[bool] = True
+    keeps: ClassVar[tuple[str, ...]] = ()
+    fits_head: ClassVar[bool] = True
 
     Options: ClassVar[type[Any]] = NoOptions
 
@@ -168,6 +176,16 @@ class Algorithm(ABC):
         Where a sample of the peers sends to all, it follows `sit_out` on the others. It may train: see
         `mixed_uses_data` for what that means under differential privacy.
         """
+
+    def adopted(self, peer: Trainer) -> None:  # noqa: B027
+        """Follow an adoption: body and extras are the means of the neighbors', in round ``peer.number``.
+
+        Unlike `mixed` it is no step of the algorithm, and must not look at data. What was kept of the own body and of
+        earlier rounds' changes is out of date.
+        """
+
+    def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
+        """Drop what is kept of single neighbors: these have come back, or this peer has."""
 
     def sit_out(self) -> None:  # noqa: B027
         """Called instead of `train` in a round that the peer sits out."""

@@ -90,6 +90,7 @@ class DisPFL(Algorithm):
     paper = "Dai et al.: DisPFL: Towards Communication-Efficient Personalized Federated Learning, ICML 2022"
     shares = "model"
     leaves = "what is held of the model"
+    adopts = False  # a mean of what others hold is no model: a peer that comes back goes on with its own
     past_fit = "a gradient without noise, from which its mask follows, and neighbors get the mask"
 
     @dataclass(frozen=True)

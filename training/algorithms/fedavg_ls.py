@@ -89,6 +89,10 @@ class FedAvgLS(FedPer):
         self._left.add_(change)
         peer.body.data.copy_(self._left)
 
+    def adopted(self, peer: Trainer) -> None:
+        """The next change is counted from here."""
+        self._left.copy_(peer.body.data)
+
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
         return {"left": self._left}

@@ -91,6 +91,11 @@ class FedOpt(Algorithm):
         peer.body.data.sub_(change).addcdiv_(self._mean, self._squares.sqrt().add_(o.tau), value=o.server_lr)
         change.zero_()  # the next one is of the next round alone
 
+    def adopted(self, peer: Trainer) -> None:
+        """Take no step: the body is a mean of whole bodies, and the own mean change is of rounds long ago."""
+        self._mean.zero_()
+        peer.extras[_CHANGE].zero_()
+
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
         return {"mean": self._mean, "squares": self._squares}

@@ -58,6 +58,7 @@ class Scaffold(Algorithm):
     paper = "Karimireddy et al.: SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"
     shares = "body"
     leaves = "the body and its control variates"
+    keeps = (_TRACKED,)
     defaults: ClassVar[Mapping[str, Any]] = {"momentum": 0.0}
 
     own: Tensor

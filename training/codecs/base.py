@@ -118,6 +118,12 @@ class Codec(ABC):
     def mixed(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
         """The payloads of these ranks, as decoded last, and the own one have been mixed."""
 
+    def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
+        """Drop what is kept of these ranks, or for them: they have missed releases, and so may this peer have theirs.
+
+        The next payload must be one that they can decode without an earlier one.
+        """
+
     def state(self) -> Mapping[str, Tensor]:
         """The tensors that a resumed run needs between two rounds; by name."""
         return {}

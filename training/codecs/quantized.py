@@ -115,6 +115,11 @@ class Quantized(Codec):
             self._known.update(known)
         self._decoded = {}
 
+    def forget(self, ranks: Collection[int]) -> None:
+        """The next change is counted from the common start, as every few rounds."""
+        if ranks:
+            self._known = {rank: known for rank, known in self._known.items() if rank not in {*ranks, self.rank}}
+
     def state(self) -> Mapping[str, Tensor]:
         """The sums of all releases of this peer and its neighbors, by ``RANK/ROUND``."""
         return {f"{rank}/{number}": values for rank, (number, values) in self._known.items()}

@@ -9,7 +9,7 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
-from dpeer.training.mixing.guard import Guard, Vectors
+from dpeer.training.mixing.guard import TOO_FEW, Guard, Vectors
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -99,6 +99,57 @@ class Gossip:
         self.codec.mixed(bodies)
         self._released = None
         return refused
+
+    def adopt(self, received: Mapping[int, Payload], weigh: Weigh, keep: Sequence[slice] = ()) -> dict[int, str]:
+        """Replace the body by the mix of the payloads alone. This peer's own values are out of date, and left out.
+
+        A guard compares the bodies with their median, which also stands in for the own body where a rule needs one:
+        "clip" clips the differences from it, and a mean that would have nothing left to trim is the median itself.
+
+        Args:
+            received: Payloads by rank, without the own.
+            weigh: Gives the weights of the ranks that are left; their sum is one.
+            keep: The parts that stay as they are.
+
+        Returns:
+            The ranks whose payload was not mixed, and why. With none left the body stays.
+        """
+        self._released = None
+        found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
+        refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
+        bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
+        refused |= {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
+        bodies = {rank: body for rank, body in bodies.items() if rank not in refused}
+        distances: dict[int, float] = {}
+        own: dict[int, float] = {}
+        if bodies and not self._guard.plain:
+            bodies = {rank: _on_host(body) for rank, body in bodies.items()}
+            self._released, own = self._guard.center(bodies, weigh(bodies)), {self._rank: 0.0}
+            judged, distances = self._guard.judge(bodies, self._released)
+            judged = {rank: reason for rank, reason in judged.items() if reason != TOO_FEW}
+            bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
+            refused |= judged
+        if bodies:
+            put_back = self._kept(keep)
+            if own and len(bodies) <= 2 * self._guard.robust.trim:
+                self._add({}, {self._rank: 1.0}, distances)
+            else:
+                self._add(bodies, {**weigh(bodies), **own}, distances)
+            put_back()
+        self.codec.mixed(bodies)
+        self._released = None
+        return refused
+
+    def _kept(self, parts: Sequence[slice]) -> Callable[[], None]:
+        """Copies some parts of the body; a call of the result puts them back."""
+        before = [(part, self._body.data[part].clone()) for part in parts]
+
+        def put_back() -> None:
+            with torch.no_grad():
+                for part, values in before:
+                    self._body.data[part].copy_(values)
+
+        return put_back
 
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.

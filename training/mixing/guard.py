@@ -87,6 +87,20 @@ class Guard:
             refused |= dict.fromkeys(sorted(left), TOO_FEW)
         return refused, distances
 
+    def center(self, received: Mapping[int, Vectors], weights: Mapping[int, float]) -> Vectors:
+        """The weighted median of bodies in each coordinate: what stands for the own body where that is out of date.
+
+        Args:
+            received: The neighbors' bodies by rank, at least one, each of the right size, finite and on the host.
+            weights: Theirs, with sum one.
+        """
+        bodies = [received[rank] for rank in sorted(received)]
+        found = torch.empty(sum(vector.numel() for vector in bodies[0]), dtype=torch.float32, device=CPU)
+        each = torch.tensor([weights[rank] for rank in sorted(received)], dtype=torch.float32, device=CPU)
+        for here, values in _side_by_side(found, bodies):
+            here.copy_(weighted_median(values, each))
+        return [found]
+
     def mix(
         self,
         into: Tensor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -91,6 +91,17 @@ class PrivateGossip(Gossip):
     def _own(self) -> Vectors:
         """The released values; the base without a release, for the body may hold what was not noised."""
         return [torch.from_numpy(self._base)] if self._released is None else self._released
+
+    def _kept(self, parts: Sequence[slice]) -> Callable[[], None]:
+        """Of the base, too: what stays in it is what the last mixing gave, and nothing that was trained since."""
+        put_back, before = super()._kept(parts), [(part, self._base[part].copy()) for part in parts]
+
+        def both() -> None:
+            put_back()
+            for part, values in before:
+                self._base[part] = values
+
+        return both
 
     def rebase(self) -> None:
         """See `Gossip.rebase`."""

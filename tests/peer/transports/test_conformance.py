@@ -10,27 +10,51 @@ from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 from dpeer.peer.transports import TransportOptions, bulk, make_transport, schemes
+from dpeer.peer.transports.proxies import proxies
+from tests.peer.between import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 
 ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP, "bulk": TCP}
+PROXIED = "tcp://site.test:7700"
+"""An address that the proxies know alone."""
+
 MEGABYTES = Limits(payload_bytes=8_000_000)
+SCHEMES = [*schemes(), "keys", "bulk", "http", "socks5", "relay behind http"]
 
 
-@pytest.fixture(params=[*schemes(), "keys", "bulk"])
+@pytest.fixture(params=SCHEMES)
 async def ends(request, tmp_path, monkeypatch):
-    """A listener, which is rank 0, with its address, and a dialler: of every scheme, and with keys."""
+    """A listener, which is rank 0, with its address, and a dialler: of every scheme, with keys, and with proxies."""
     monkeypatch.setattr(bulk, "LONG", 1)
-    address = ANY[request.param].format(folder=tmp_path)
-    rings = keyrings(2) if request.param in ("keys", "bulk") else [None, None]
-    port = 0 if request.param == "bulk" else None
-    listener, dialler = (
-        make_transport(address, TransportOptions(MEGABYTES, keyring=ring, bulk=port)) for ring in rings
-    )
-    address = await listener.listen(address)
-    yield listener, address, dialler
-    await dialler.close(0)
-    await listener.close(0)
+    kind = request.param
+    rings = keyrings(2) if kind in ("keys", "bulk") or "relay" in kind else [None, None]
+    port = 0 if kind == "bulk" else None
+    proxy = None
+    async with contextlib.AsyncExitStack() as stack:
+        if "relay" in kind:
+            between = await stack.enter_async_context(Running(listed(rings[0].listed)))
+            address = f"relay://{between.place}"
+        else:
+            address = ANY.get(kind, TCP).format(folder=tmp_path)
+        if "http" in kind or kind == "socks5":
+            known = {"relay.test": int(address.rpartition(":")[2])} if "relay" in kind else {}
+            proxy = await stack.enter_async_context(ProxyServer("socks5" if kind == "socks5" else "http", known))
+            address = "relay://relay.test:7790" if "relay" in kind else address
+        through = proxies(proxy and proxy.url)
+        listener, dialler = (
+            make_transport(address, TransportOptions(MEGABYTES, keyring=ring, bulk=port, proxies=through))
+            for ring in rings
+        )
+        address = await listener.listen(address)
+        if "relay" in kind:
+            await between.log.until("rank 0", "is here")
+        if proxy is not None and "relay" not in kind:
+            proxy.known["site.test"] = int(address.rpartition(":")[2])
+            address = PROXIED
+        yield listener, address, dialler
+        await dialler.close(0)
+        await listener.close(0)
 
 
 async def joined(ends):
@@ -152,6 +176,8 @@ async def test_an_address_in_use_is_refused(ends, request):
     _listener, address, dialler = ends
     if address.startswith("ipc"):
         pytest.skip("libzmq takes an ipc:// path over")
+    if address.startswith("relay"):
+        pytest.skip("a relay's address is no peer's: of each key only the newest process is called")
     with pytest.raises(AddressError):
         await dialler.listen(address)
 

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.transport import Opened, Unreachable
+from dpeer.peer.transport import Broken, Opened, Unreachable
 
 NAME = "neighbor.test"
 
@@ -68,6 +68,34 @@ async def test_a_name_that_stands_for_another_address_by_now_is_resolved_again(e
     assert await dialler.receive() == Opened(link)
     assert resolver.asked == 3
     assert dialler.failures[by_name] == 2
+
+
+async def test_a_name_that_points_to_another_host_while_nothing_listens_at_the_first_is_resolved_again(
+    ends, monkeypatch
+):
+    """As with a dynamic address: libzmq alone would dial the first one for ever."""
+    dialler, _, by_name = ends
+    resolver = Resolver(monkeypatch, ["127.0.0.2"], ["127.0.0.2"], ["127.0.0.1"])
+    link = dialler.dial(by_name)
+    assert await dialler.receive() == Opened(link)
+    assert resolver.asked == 3
+
+
+async def test_the_name_of_a_host_that_moves_while_it_is_connected_is_resolved_again(monkeypatch):
+    first, second = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
+    resolver = Resolver(monkeypatch, ["127.0.0.1"])
+    dialler = ZeroMQTransport(Limits())
+    async with asyncio.timeout(60):
+        port = (await first.listen("tcp://127.0.0.1:0")).rpartition(":")[2]
+        link = dialler.dial(f"tcp://{NAME}:{port}")
+        assert await dialler.receive() == Opened(link)
+        await second.listen(f"tcp://127.0.0.9:{port}")
+        resolver.answers = [["127.0.0.9"]]
+        await first.close(0)
+        assert await dialler.receive() == Broken(link)
+        assert await dialler.receive() == Opened(link)
+    for transport in (dialler, second):
+        await transport.close(0)
 
 
 @pytest.mark.parametrize(

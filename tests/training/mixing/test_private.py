@@ -242,3 +242,28 @@ def test_who_shares_nothing_has_nothing_to_protect(peer: Peer) -> None:
     learner.train(0)
     assert learner.release(0) is None
     assert learner.privacy is None
+
+
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "scaffold", "fedopt"])
+def test_after_an_adoption_updates_are_counted_from_the_mean_of_releases_and_nothing_is_charged(
+    peer: Peer, algorithm: str
+) -> None:
+    """Trained and never released values are in neither the body nor what the next update is counted from."""
+    learner = peer(algorithm=algorithm, rejoin_head_epochs=0)
+    sent = {}
+    for rank in (1, 2):
+        other = peer(rank, algorithm=algorithm, name="other")
+        other.train(0)
+        sent[rank] = other.release(0)
+    learner.train(0)  # and cut off before its release
+    session = learner.session
+    assert isinstance(session, ClientSession)
+    charged = session.ledger.releases
+    assert learner.adopt(0, sent, lambda ranks: dict.fromkeys(ranks, 0.5)) == {}
+    assert session.ledger.releases == charged
+    mean = np.mean([floats(one) for one in sent.values()], axis=0)[-learner.trainer.body.count :]
+    np.testing.assert_allclose(body(learner), mean, atol=1e-6)
+    released = floats(learner.release(1))  # without training: what was adopted, and noise
+    extras = len(released) - learner.trainer.body.count
+    np.testing.assert_allclose(released[extras:], mean, atol=1e-5)
+    assert np.linalg.norm(released[:extras]) <= 0.05 + 1e-4, "what is kept of the rest is clipped like any update"

@@ -1,0 +1,201 @@
+"""Entry of a returner: the rounds that it sits out, the bodies that it adopts, the round in which it enters; no I/O.
+
+A *returner* is a peer without which the others have gone on: it was asleep, cut off or restarted, or has lost its disk.
+It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
+learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
+
+That round is announced, so that neighbors wait for its body from then on and not before. A returner that finds them in
+that round already was too slow, and announces a later one: at last one that it reaches before they do, since each
+distance is twice the last one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.schedule import Schedule
+
+_LONGER = 0.1
+"""How much longer than until a neighbor went on a returner waits for the other neighbors' bodies, as a share."""
+
+
+class Entry:
+    """A peer's way back to the others, if it was left behind.
+
+    Args:
+        schedule: The neighbors of each round.
+        members: How far they are.
+        inbox: The bodies that came.
+        rejoin_after: A peer that sits out at most so many rounds keeps its own body.
+        shares: Whether peers send anything that can be adopted.
+        patience: Seconds that a returner waits at least for bodies that are on their way.
+
+    Attributes:
+        hops: While this peer sits rounds out: how many hops it is from those who went on. 0 otherwise.
+        enters: The round that it announces; 0 while it takes part.
+        since: The first of the rounds that it sits out; None while it takes part.
+        has_adopted: Whether its body is the mean of its neighbors', since it was left behind the last time.
+        incarnation: Grows with every return, so that neighbors notice that what they keep of this peer is worthless.
+    """
+
+    def __init__(
+        self, schedule: Schedule, members: Membership, inbox: Inbox, rejoin_after: int, shares: bool, patience: float
+    ) -> None:
+        self.hops = self.enters = self.incarnation = 0
+        self.since: int | None = None
+        self._schedule, self._members, self._inbox = schedule, members, inbox
+        self._rejoin_after, self._shares, self._patience = rejoin_after, shares, patience
+        self._adopts = self.has_adopted = self._renewed = False
+        self._too_late = 0
+        self._gone_on: float | None = None
+        self._asked: set[int] = set()
+
+    # -- sitting out, and entering -----------------------------------------------------------------------------
+
+    def behind(self, number: int) -> bool:
+        """Whether the others went on without this peer, so that it sits round `number` out.
+
+        It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
+        has completed the round. In every other case this peer runs the round, and neighbors ahead wait. (A neighbor
+        that is merely one round ahead may have used this round's body before both were stopped, and its own still
+        comes.) It goes on until the round that it has announced, or until the next one that no neighbor has completed
+        if it has sat out so few that it keeps its own body.
+
+        Inside a group that was cut off no peer sees the others: it follows a neighbor that sits rounds out, if
+        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
+
+        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
+        """
+        near = self._near(number)
+        past = [one for one in near if self._is_past(number, one)]
+        leading = [one for one in near if self.leads(number, one)]
+        if self.since is None:
+            if not (past or leading) or not self._members.passed(number):
+                return False
+            self._begin(number)
+        if found := [one.hops + 1 for one in past + leading]:
+            self.hops = min(found) if not self.hops else min(self.hops, *found)
+        if not past and self._may_enter(number, led=bool(leading)):
+            self.hops = self.enters = 0
+            self.since = None
+            return False
+        self._announce(number, max((one.current_round for one in near), default=number))
+        return True
+
+    def leads(self, number: int, neighbor: Neighbor) -> bool:
+        """Whether the neighbor sits this round out, too, and is nearer to the others."""
+        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
+        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
+
+    def _near(self, number: int) -> list[Neighbor]:
+        graph = self._schedule.at(number)
+        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
+        return [one for one in near if one.current_round < self._schedule.rounds] or near
+
+    def _is_past(self, number: int, neighbor: Neighbor) -> bool:
+        there = neighbor.current_round
+        return there > number and (self.since is not None or not self._schedule.fits(number, neighbor.rank, there))
+
+    def _begin(self, number: int) -> None:
+        self.since = number
+        self.hops = self.enters = self._too_late = 0
+        self.has_adopted = self._renewed = False
+        rest = range(number, self._schedule.rounds)
+        self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
+
+    def _may_enter(self, number: int, *, led: bool) -> bool:
+        """Whether this peer takes part in round `number`, which no neighbor has completed; `led` if one leads."""
+        if self.has_adopted:
+            return number >= self.enters
+        few = self.since is not None and number - self.since <= self._rejoin_after
+        return not led and (few or not self._adopts)
+
+    def _announce(self, number: int, there: int) -> None:
+        """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.
+
+        Then they wait there: the one that this peer chooses next is twice as far ahead.
+        """
+        if there < self.enters > number:
+            return
+        if self.enters and (self.has_adopted or there >= self.enters):
+            self._too_late += 1
+        ahead = 2 ** max(0, self._too_late - 1)
+        self.enters = min(max(number, there) + ahead, self._schedule.rounds)
+
+    # -- adopting ----------------------------------------------------------------------------------------------
+
+    def over_at(self, number: int, awaited: bool, since: float, now: float) -> float:
+        """The clock time until which a returner waits for bodies of round `number`; infinity if that is not known yet.
+
+        It waits for all of them as long as no neighbor goes on. Then it does not hold that one up for much longer.
+
+        Args:
+            number: The round, which this peer sits out.
+            awaited: Whether a body may still come.
+            since: The clock time at which the wait began.
+            now: The present one.
+        """
+        graph = self._schedule.at(number)
+        if not self._adopts or not graph.in_neighbors:
+            return now
+        there = max(one.current_round for one in self._near(number))
+        asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
+        if there <= number:
+            self._gone_on = None
+            here = any(self._inbox.has(rank, number) for rank in graph.in_neighbors)
+            return now if not awaited and (here or self.has_adopted) else math.inf
+        if self._gone_on is None:
+            self._gone_on = now
+        if there > number + 1 or number + 1 < self.enters or not (awaited or asked):
+            return now  # the round is over, or an earlier one than that of which the bodies are needed
+        if number + 1 == self._schedule.rounds:
+            return math.inf  # no later round can be entered, and no neighbor is held up
+        return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
+
+    def collect(self) -> None:
+        """Begin to wait for a round's bodies."""
+        self._gone_on, self._asked = None, set()
+
+    def to_ask(self, number: int) -> list[int]:
+        """The in-neighbors that still have round `number`'s body, and send it if they are asked by a hello; each once.
+
+        They have named the next round before they knew that this peer has use for it.
+        """
+        if self.since is None or not self._adopts or number + 1 < self.enters:
+            return []
+        found = []
+        for rank in self._schedule.at(number).in_neighbors:
+            one = self._members[rank]
+            has_it = one.mentioned == one.current_round == number + 1
+            if has_it and self._members.reachable(rank) and not self._inbox.has(rank, number):
+                found.append(rank)
+        new = [rank for rank in found if rank not in self._asked]
+        self._asked.update(new)
+        return new
+
+    @property
+    def lacks_a_body(self) -> bool:
+        """Whether this peer sits rounds out, and has found no body to adopt."""
+        return self.since is not None and self._adopts and not self.has_adopted
+
+    def adopt(self) -> None:
+        """Note that this peer's body is the mean of its neighbors'."""
+        self.has_adopted = True
+
+    # -- incarnations ------------------------------------------------------------------------------------------
+
+    @property
+    def renewal(self) -> int | None:
+        """The incarnation that this peer has to take, once it is on disk; None if it may keep its own.
+
+        It takes one with every return, and where a neighbor remembers a later one than its disk does.
+        """
+        known = max((one.remembers for one in self._members.all()), default=0)
+        returns = self.since is not None and not self._renewed
+        return max(self.incarnation, known) + 1 if returns or known > self.incarnation else None
+
+    def renew(self, incarnation: int) -> None:
+        """Take an incarnation that is on disk."""
+        self.incarnation, self._renewed = incarnation, True

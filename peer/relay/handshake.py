@@ -1,0 +1,217 @@
+"""Messages between a peer and a relay, and the proof of a peer's key; no I/O.
+
+    relay  GREETING  the protocol's name, a public key that lasts as long as the relay's process, and a new nonce
+    peer   CLAIM     its purpose, its own key, the other end, and the proof
+    relay  ANSWER    one byte: taken, or why not
+
+The proof is HMAC-SHA256 over greeting and claim, under a key that HKDF-SHA256 (RFC 5869) makes of the X25519 secret
+(RFC 7748) of both public keys. Only the owner of the claimed key, or the relay itself, can make it. The nonce makes a
+recorded proof useless. No key of CURVE is made of it, which hashes the same secret with another function.
+
+After `LISTEN` the connection stays: the relay announces each caller on it (CALL), and sends a PING from time to time,
+which the peer answers by one byte. After `DIAL` and `ANSWER_CALL` it carries the two peers' bytes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import struct
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dpeer.exceptions import ProtocolError
+
+NAME = b"dpRelay1"
+KEY_BYTES = NONCE_BYTES = TICKET_BYTES = 32
+GREETING_BYTES = len(NAME) + KEY_BYTES + NONCE_BYTES
+
+LISTEN, DIAL, ANSWER_CALL = b"L", b"D", b"A"
+"""Purposes of a connection: be called, call the peer with a key, take a call with a ticket."""
+
+_CLAIM = struct.Struct("<c32s32s32s")
+CLAIM_BYTES = _CLAIM.size
+
+_NEWS = struct.Struct("<c32s32s")
+NEWS_BYTES = _NEWS.size
+CALL, PING = b"C", b"P"
+
+TAKEN = b"+"
+REFUSALS = {
+    b"k": "it does not take the key of this peer: see that the relay's --keys FILE lists the key that belongs to this "
+    "peer's secret",
+    b"o": "its --keys FILE does not list the key of that rank beside this peer's",
+    b"a": "the peer of that rank is not connected to it",
+    b"n": "the peer of that rank does not answer",
+    b"m": "this peer has too many calls or connections there",
+    b"t": "the caller is gone",
+    b"r": "another process connected to it with this peer's key",
+}
+"""Why a relay refuses or ends a connection, by its byte."""
+
+CALL_WITHIN = 10.0
+"""Seconds that a called peer has to take a call."""
+
+PING_EVERY = 15.0
+SILENT = 3 * PING_EVERY
+"""Seconds between two pings, and of silence after which either end takes the other for dead."""
+
+UNKNOWN_KEY, UNKNOWN_OTHER, ABSENT, NO_ANSWER, TOO_MANY, NO_CALLER, REPLACED = REFUSALS
+
+_INFO = b"dpeer relay 1: proof of a key"
+
+
+class Greeting(NamedTuple):
+    """The first message of a connection: the relay's key and the nonce of the proof."""
+
+    key: bytes
+    nonce: bytes
+
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        return NAME + self.key + self.nonce
+
+    @classmethod
+    def decode(cls, message: bytes) -> Greeting:
+        """A greeting that came.
+
+        Raises:
+            ProtocolError: what answers is no relay of this protocol.
+        """
+        if len(message) != GREETING_BYTES or not message.startswith(NAME):
+            raise ProtocolError("malformed", "what listens at this port is no dpeer relay")
+        return cls(message[len(NAME) : len(NAME) + KEY_BYTES], message[-NONCE_BYTES:])
+
+
+class Claim(NamedTuple):
+    """A peer's purpose and key, not proved yet.
+
+    Attributes:
+        purpose: LISTEN, DIAL or ANSWER_CALL.
+        key: The public key of the peer.
+        other: The key of the called peer (DIAL), a ticket (ANSWER_CALL), or zeros.
+        proof: See the module.
+    """
+
+    purpose: bytes
+    key: bytes
+    other: bytes
+    proof: bytes
+
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        return _CLAIM.pack(*self)
+
+    @classmethod
+    def decode(cls, message: bytes) -> Claim:
+        """A claim that came, of `CLAIM_BYTES`.
+
+        Raises:
+            ProtocolError: the purpose is none.
+        """
+        found = cls(*_CLAIM.unpack(message))
+        if found.purpose not in (LISTEN, DIAL, ANSWER_CALL):
+            raise ProtocolError("malformed", "a connection without a purpose")
+        return found
+
+
+@dataclass(frozen=True)
+class Prover:
+    """A peer's half of the proof.
+
+    Args:
+        secret: Its secret key, 32 bytes, as of CURVE.
+    """
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def key(self) -> bytes:
+        """Its public key."""
+        return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+
+    def claim(self, greeting: Greeting, purpose: bytes, other: bytes = bytes(KEY_BYTES)) -> Claim:
+        """The answer to a greeting.
+
+        Raises:
+            ProtocolError: the greeting's key is none that a relay makes (RFC 7748, section 6.1).
+        """
+        own = X25519PrivateKey.from_private_bytes(self.secret)
+        unproved = Claim(purpose, self.key, other, bytes(KEY_BYTES))
+        try:
+            shared = own.exchange(X25519PublicKey.from_public_bytes(greeting.key))
+        except ValueError as error:
+            raise ProtocolError("malformed", "what listens at this port is no dpeer relay") from error
+        return unproved._replace(proof=_proof(shared, greeting, unproved))
+
+
+class Verifier:
+    """A relay's half of the proof: one key pair as long as its process lasts, one nonce a connection."""
+
+    def __init__(self) -> None:
+        self._own = X25519PrivateKey.generate()
+        self._key = self._own.public_key().public_bytes_raw()
+
+    def greeting(self) -> Greeting:
+        """The greeting of one connection, used for no other."""
+        return Greeting(self._key, secrets.token_bytes(NONCE_BYTES))
+
+    def holds(self, greeting: Greeting, claim: Claim) -> bool:
+        """Whether the claim answers this greeting with the secret of its key."""
+        try:
+            shared = self._own.exchange(X25519PublicKey.from_public_bytes(claim.key))
+        except ValueError:  # a key of low order, which has no owner
+            return False
+        return hmac.compare_digest(_proof(shared, greeting, claim), claim.proof)
+
+
+def _proof(shared: bytes, greeting: Greeting, claim: Claim) -> bytes:
+    key = HKDF(SHA256(), KEY_BYTES, salt=greeting.nonce, info=_INFO + greeting.key + claim.key).derive(shared)
+    return hmac.digest(key, greeting.encode() + claim.purpose + claim.key + claim.other, sha256)
+
+
+# -- what goes over the connection of a peer that is called ------------------------------------------------------------
+
+
+class Call(NamedTuple):
+    """Another peer's call, as the relay announces it.
+
+    Attributes:
+        ticket: Stands in the claim of the connection that takes it.
+        caller: The key that the caller has proved.
+    """
+
+    ticket: bytes
+    caller: bytes
+
+
+def call(ticket: bytes, caller: bytes) -> bytes:
+    """The announcement of a call."""
+    return _NEWS.pack(CALL, ticket, caller)
+
+
+def ping() -> bytes:
+    """A sign of life, which the peer answers with the byte `PING`."""
+    return _NEWS.pack(PING, bytes(TICKET_BYTES), bytes(KEY_BYTES))
+
+
+def replaced() -> bytes:
+    """The last word to a peer in whose place another process is called from now on."""
+    return _NEWS.pack(REPLACED, bytes(TICKET_BYTES), bytes(KEY_BYTES))
+
+
+def news(message: bytes) -> Call | bytes:
+    """What came, in `NEWS_BYTES`: a call, PING or REPLACED.
+
+    Raises:
+        ProtocolError: it is none of these.
+    """
+    kind, ticket, caller = _NEWS.unpack(message)
+    if kind not in (CALL, PING, REPLACED):
+        raise ProtocolError("malformed", "the relay sends what is neither a call nor a ping")
+    return Call(ticket, caller) if kind == CALL else bytes(kind)

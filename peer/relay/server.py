@@ -1,0 +1,386 @@
+"""The relay itself: lets listed keys in, announces calls, joins the two connections of a call, and keeps nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeer.exceptions import AddressError, ProtocolError
+from dpeer.peer.relay import handshake, limits
+from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, TAKEN, Claim, Verifier
+from dpeer.peer.relay.joint import Joint
+from dpeer.peer.relay.limits import Bucket, Pace, RelayLimits
+from dpeer.peer.transports.dial_out import set_up
+from dpeer.peer.transports.proxies import receive
+from dpeer.results.units import size
+
+_AGAIN = 1.0
+"""Seconds after which connections are accepted again when that has failed (too many open files, for example)."""
+
+_ANSWER_WITHIN = 1.0
+"""Seconds for one byte, which goes into an empty buffer."""
+
+_GIVE_UP = 30.0
+"""Seconds after which a connection breaks whose other end confirms nothing."""
+
+Say = Callable[[str], None]
+"""Takes a line of the log."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a relay knows of a key.
+
+    Attributes:
+        federation: Keys of one federation alone are joined.
+        name: The owner in the log, such as "rank 3".
+    """
+
+    federation: str
+    name: str
+
+
+@dataclass(eq=False)
+class _Line:
+    """The connection on which a peer is called."""
+
+    connection: socket.socket
+    unanswered: int = 0  # pings
+
+    def tell(self, message: bytes) -> None:
+        """Send a few bytes; a peer that does not read is not called any more."""
+        try:
+            whole = self.connection.send(message) == len(message)
+        except OSError:  # BlockingIOError, too
+            whole = False
+        if not whole:
+            self.shut()
+
+    def shut(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class _Key:
+    """A listed key's state. What it may use lasts as long as the relay, however often the owner connects."""
+
+    key: bytes
+    listed: Listed
+    pace: Pace
+    calls: Bucket
+    line: _Line | None = None
+    joints: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.listed.name} ({self.key.hex()[:8]})"
+
+
+@dataclass
+class _Call:
+    caller: _Key
+    called: _Key
+    taken: asyncio.Future[socket.socket]
+
+
+class Relay:
+    """Joins the outgoing connections of listed keys, two and two.
+
+    Args:
+        listed: The keys.
+        most: What each may use.
+        say: Takes the lines of the log.
+
+    Attributes:
+        joined, carried, refused: Connections that were joined; bytes that they carried; connections that were refused.
+    """
+
+    def __init__(self, listed: Mapping[bytes, Listed], most: RelayLimits, say: Say) -> None:
+        self.joined = self.carried = self.refused = 0
+        self._most, self._say = most, say
+        self._loop = asyncio.get_running_loop()
+        self._verifier, self._verifying = Verifier(), asyncio.Lock()
+        self._keys: dict[bytes, _Key] = {}
+        self._calls: dict[bytes, _Call] = {}  # by ticket
+        self._joints: dict[tuple[bytes, bytes], Joint] = {}  # by the keys of caller and called
+        self._unproved: dict[asyncio.Task[None], str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals: dict[str, tuple[int, str]] = {}
+        self._server: socket.socket | None = None
+        self.relist(listed)
+
+    # -- opening and closing -----------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Take connections at a host's port; "*" for all its addresses, port 0 for a free one. Returns both.
+
+        Raises:
+            AddressError: the port cannot be had; names it.
+        """
+        both = host == "*" and socket.has_dualstack_ipv6()
+        host = ("::" if both else "0.0.0.0") if host == "*" else host  # noqa: S104 - as asked for
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._server = socket.create_server((host, port), family=family, dualstack_ipv6=both, backlog=512)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            advice = ": stop what listens there or choose another port" if error.errno == errno.EADDRINUSE else ""
+            raise AddressError(f"--listen: port {port} of {host} cannot be used ({why}){advice}") from error
+        self._server.setblocking(False)
+        return host, self._server.getsockname()[1]
+
+    async def run(self) -> None:
+        """Serve until this is cancelled; then end every connection."""
+        assert self._server is not None, "listen first"
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._accept(self._server))
+                group.create_task(self._look())
+        finally:
+            for task in [*self._tasks]:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._server.close()
+            self._report()
+
+    def relist(self, listed: Mapping[bytes, Listed]) -> None:
+        """Take these keys in place of the listed ones; connections of others end."""
+        now = self._loop.time()
+        for key in [*self._keys]:
+            if listed.get(key) != self._keys[key].listed:
+                gone = self._keys.pop(key)
+                if gone.line is not None:
+                    gone.line.shut()
+                for pair, joint in self._joints.items():
+                    if key in pair:
+                        joint.end()
+        calls = limits.CALLS_A_SECOND + len(listed) / 2  # all others may be away, and are called again and again
+        for key, one in listed.items():
+            if key not in self._keys:
+                self._keys[key] = _Key(key, one, Pace(self._most.rate, now), Bucket(calls, limits.CALLS_AT_ONCE, now))
+
+    # -- connections that have proved no key -------------------------------------------------------------------
+
+    async def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                connection, place = await self._loop.sock_accept(server)
+            except OSError as error:
+                await asyncio.sleep(0 if error.errno == errno.ECONNABORTED else _AGAIN)
+                continue
+            if len(self._unproved) >= limits.MOST_UNPROVED:
+                self._displace()
+            host = _host(place[0])
+            task = self._begin(self._admit(connection, host))
+            self._unproved[task] = host
+            task.add_done_callback(lambda done: self._unproved.pop(done, None))
+            await asyncio.sleep(0)  # a flood of connections leaves the others their turns
+
+    def _displace(self) -> None:
+        """End the oldest connection without a key of the host that has most of them."""
+        [(busiest, _)] = Counter(self._unproved.values()).most_common(1)
+        oldest = next(task for task, host in self._unproved.items() if host == busiest)
+        del self._unproved[oldest]
+        oldest.cancel()
+        self._refuse("too many at once that have proved no key", busiest)
+
+    async def _admit(self, connection: socket.socket, host: str) -> None:
+        """Have a connection prove its key, and serve it."""
+        try:
+            set_up(connection, _GIVE_UP)
+            try:
+                async with asyncio.timeout(limits.PROVE_WITHIN):
+                    claim, one = await self._prove(connection)
+            except TimeoutError:
+                self._refuse("no key proved in time", host)
+                return
+            if one is None:
+                self._refuse("an unlisted key, or one that was not proved", host)
+                await _answer(connection, handshake.UNKNOWN_KEY)
+                return
+            self._unproved.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+            call = self._calls.get(claim.other) if claim.purpose == ANSWER_CALL else None
+            if call is not None and call.called is one and not call.taken.done():
+                await self._serve_called(connection, call)
+            elif not one.calls.take(self._loop.time()):
+                self._refuse("more calls than a key may make", host)
+                await _answer(connection, handshake.TOO_MANY)
+            elif claim.purpose == LISTEN:
+                await self._serve_callable(connection, one, host)
+            elif claim.purpose == DIAL:
+                await self._serve_caller(connection, one, claim.other)
+            else:
+                await _answer(connection, handshake.NO_CALLER)
+        except ProtocolError:
+            self._refuse("another protocol", host)
+        except OSError:
+            pass  # it is gone
+        finally:
+            connection.close()
+
+    async def _prove(self, connection: socket.socket) -> tuple[Claim, _Key | None]:
+        """The claim on a connection, and whose it is; None for a key that is not listed, or was not proved."""
+        greeting = self._verifier.greeting()
+        await self._loop.sock_sendall(connection, greeting.encode())
+        claim = Claim.decode(await receive(connection, handshake.CLAIM_BYTES))
+        async with self._verifying:
+            # For unlisted keys, too, so that the time tells no stranger which ones are listed; and one in each turn
+            # of the event loop, so that a flood of claims leaves joints theirs.
+            proved = self._verifier.holds(greeting, claim)
+            await asyncio.sleep(0)
+        return claim, self._keys.get(claim.key) if proved else None
+
+    # -- peers that can be called ------------------------------------------------------------------------------
+
+    async def _serve_callable(self, connection: socket.socket, one: _Key, host: str) -> None:
+        await _answer(connection, TAKEN)
+        if one.line is not None:
+            one.line.tell(handshake.replaced())
+            one.line.shut()
+        self._say(f"{one} {'is here again' if one.line else 'is here'}, from {host}")
+        line = one.line = _Line(connection)
+        pinging = self._begin(self._ping(line))
+        try:
+            while line.unanswered >= 0:
+                async with asyncio.timeout(handshake.SILENT):
+                    if await receive(connection, 1) != PING:
+                        break
+                line.unanswered -= 1
+        except OSError:  # TimeoutError, too
+            pass
+        finally:
+            pinging.cancel()
+            if one.line is line:
+                one.line = None
+                self._say(f"{one} is gone")
+
+    async def _ping(self, line: _Line) -> None:
+        while True:
+            await asyncio.sleep(handshake.PING_EVERY)
+            line.unanswered += 1
+            line.tell(handshake.ping())
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    async def _serve_caller(self, connection: socket.socket, caller: _Key, other: bytes) -> None:
+        called = self._keys.get(other)
+        if called is None or called is caller or called.listed.federation != caller.listed.federation:
+            await _answer(connection, handshake.UNKNOWN_OTHER)
+        elif called.line is None:
+            await _answer(connection, handshake.ABSENT)
+        elif self._full(caller, called):
+            await _answer(connection, handshake.TOO_MANY)
+        else:
+            await self._call(connection, caller, called, called.line)
+
+    def _full(self, caller: _Key, called: _Key) -> bool:
+        """Whether one of two keys has all connections that it may have; a newer one of both replaces theirs."""
+        waiting = Counter(key for call in self._calls.values() for key in (call.caller.key, call.called.key))
+        again = (caller.key, called.key) in self._joints
+        return any(one.joints - again + waiting[one.key] + 1 >= self._most.connections for one in (caller, called))
+
+    async def _call(self, connection: socket.socket, caller: _Key, called: _Key, line: _Line) -> None:
+        ticket = secrets.token_bytes(handshake.TICKET_BYTES)
+        call = self._calls[ticket] = _Call(caller, called, self._loop.create_future())
+        try:
+            line.tell(handshake.call(ticket, caller.key))
+            async with asyncio.timeout(handshake.CALL_WITHIN):
+                await call.taken
+        except TimeoutError:
+            await _answer(connection, handshake.NO_ANSWER)
+            return
+        finally:
+            self._calls.pop(ticket, None)
+            far = call.taken.result() if call.taken.done() and not call.taken.cancelled() else None
+            if far is not None and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                far.close()
+        assert far is not None, "the call was taken"
+        await self._join(connection, far, caller, called)
+
+    async def _serve_called(self, connection: socket.socket, call: _Call) -> None:
+        call.taken.set_result(connection.dup())  # this one is closed here
+
+    async def _join(self, near: socket.socket, far: socket.socket, caller: _Key, called: _Key) -> None:
+        pair, began = (caller.key, called.key), self._loop.time()
+        with contextlib.closing(far):
+            if any(self._keys.get(one.key) is not one for one in (caller, called)):
+                return  # not listed any more
+            for end in (far, near):
+                await _answer(end, TAKEN)
+            if pair in self._joints:
+                self._joints[pair].end()
+            joint = self._joints[pair] = Joint(near, far, (caller.pace, called.pace))
+            self.joined += 1
+            caller.joints += 1
+            called.joints += 1
+            self._say(f"joined {caller} to {called}")
+            try:
+                await joint.run()
+            finally:
+                caller.joints -= 1
+                called.joints -= 1
+                if self._joints.get(pair) is joint:
+                    del self._joints[pair]
+                self.carried += sum(joint.copied)
+                there, back = (size(nbytes) for nbytes in joint.copied)
+                seconds = self._loop.time() - began
+                self._say(f"parted {caller} from {called} after {seconds:.0f} s: {there} there, {back} back")
+
+    # -- by the clock ------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """End joints that are quiet, and report refusals, from time to time."""
+        report_at = self._loop.time() + limits.REPORT
+        while True:
+            await asyncio.sleep(limits.LOOK)
+            now = self._loop.time()
+            for joint in self._joints.values():
+                if joint.stalled(now) > limits.QUIET:
+                    joint.end()
+            if now >= report_at:
+                report_at = now + limits.REPORT
+                self._report()
+
+    def _refuse(self, why: str, host: str) -> None:
+        self.refused += 1
+        self._refusals[why] = self._refusals.get(why, (0, ""))[0] + 1, host
+
+    def _report(self) -> None:
+        for why, (times, host) in self._refusals.items():
+            self._say(f"refused {times} connection{'' if times == 1 else 's'}: {why}; the last from {host}")
+        self._refusals.clear()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._say(f"a connection was ended by an error in dpeer: {type(error).__name__}: {error}")
+
+
+async def _answer(connection: socket.socket, code: bytes) -> None:
+    with contextlib.suppress(OSError):  # it is gone, or takes not even this byte: TimeoutError
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            await asyncio.get_running_loop().sock_sendall(connection, code)
+
+
+def _host(address: str) -> str:
+    """A host by its address: one that has IPv6 has a whole network of addresses."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((int(found) >> 64 << 64, 64)))

@@ -1,0 +1,129 @@
+"""A relay, and clients of it that do what a test says."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from dpeer.peer.relay.handshake import (
+    ANSWER_CALL,
+    DIAL,
+    GREETING_BYTES,
+    LISTEN,
+    NEWS_BYTES,
+    PING,
+    Greeting,
+    Prover,
+    news,
+)
+from dpeer.peer.relay.limits import RelayLimits
+from dpeer.peer.transports.curve import new_secret, public_of
+from tests.peer.between import Running, listed
+
+
+@pytest.fixture(autouse=True)
+async def in_time():
+    async with asyncio.timeout(60):
+        yield
+
+
+class Client:
+    """A connection to a relay, by hand."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.greeting = None
+
+    async def greet(self):
+        self.greeting = Greeting.decode(await self.reader.readexactly(GREETING_BYTES))
+        return self.greeting
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self):
+        """The relay's byte; empty if it closed."""
+        return await self.reader.read(1)
+
+    async def claim(self, secret, purpose, other=bytes(32)):
+        greeting = self.greeting or await self.greet()
+        await self.send(Prover(secret).claim(greeting, purpose, other).encode())
+        return await self.answer()
+
+    async def news(self):
+        """The next call; pings are answered."""
+        while (found := news(await self.reader.readexactly(NEWS_BYTES))) == PING:
+            await self.send(PING)
+        return found
+
+    async def ended(self):
+        """Wait until the other end closes; returns what came before."""
+        with contextlib.suppress(ConnectionError):
+            return await self.reader.read()
+        return b""
+
+    def close(self):
+        self.writer.close()
+
+
+class World:
+    """A relay with listed keys, and their secrets.
+
+    Attributes:
+        secrets: By rank.
+        keys: By rank.
+    """
+
+    def __init__(self, running, secrets):
+        self.running, self.secrets, self.keys = running, secrets, [public_of(one) for one in secrets]
+        self.relay, self.log = running.relay, running.log
+        self._clients = []
+
+    async def connect(self):
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.running.port))
+        self._clients.append(client)
+        return client
+
+    async def listen(self, rank):
+        """A connection on which the rank is called."""
+        client = await self.connect()
+        assert await client.claim(self.secrets[rank], LISTEN) == b"+"
+        await self.log.until(f"rank {rank} ", "is here")
+        return client
+
+    async def dial(self, rank, other):
+        """A connection that calls another rank, before the answer has come."""
+        client = await self.connect()
+        await client.greet()
+        await client.send(Prover(self.secrets[rank]).claim(client.greeting, DIAL, self.keys[other]).encode())
+        return client
+
+    async def join(self, rank, other, line):
+        """Both ends of a joint: `line` is where `other` is called."""
+        near = await self.dial(rank, other)
+        found = await line.news()
+        assert found.caller == self.keys[rank]
+        far = await self.connect()
+        assert await far.claim(self.secrets[other], ANSWER_CALL, found.ticket) == b"+"
+        assert await near.answer() == b"+"
+        return near, far
+
+    def close(self):
+        for client in self._clients:
+            client.close()
+
+
+@pytest.fixture
+async def world():
+    """Make a relay for so many ranks."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(size=3, most=RelayLimits()):  # noqa: B008 - frozen
+            secrets = [new_secret() for _ in range(size)]
+            keys = listed({rank: (public_of(secret),) for rank, secret in enumerate(secrets)})
+            made = World(await stack.enter_async_context(Running(keys, most)), secrets)
+            stack.callback(made.close)
+            return made
+
+        yield make

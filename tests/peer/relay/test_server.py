@@ -1,0 +1,327 @@
+"""The relay with honest and hostile clients: who gets in, who is joined to whom, and what a client may cost."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.peer.relay import handshake, limits
+from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, Prover
+from dpeer.peer.relay.limits import Pace, RelayLimits
+from dpeer.peer.relay.server import Listed, Relay
+from dpeer.peer.transports.curve import new_secret, public_of
+from tests.peer.between import listed
+
+
+async def echo(near, far, data=b"here"):
+    """Both ways carry bytes."""
+    for source, target in ((near, far), (far, near)):
+        await source.send(data)
+        assert await target.reader.readexactly(len(data)) == data
+
+
+def descriptors():
+    """Open files of this process; 0 where the system does not show them."""
+    shown = Path("/proc/self/fd")
+    return len([*shown.iterdir()]) if shown.is_dir() else 0
+
+
+async def test_two_listed_keys_are_joined_and_the_log_has_who_with_whom(world):
+    one = await world()
+    line = await one.listen(0)
+    near, far = await one.join(1, 0, line)
+    await echo(near, far, bytes(range(256)) * 4000)
+    await near.send(b"the last word")
+    near.close()
+    assert await far.ended() == b"the last word"
+    far.close()
+    await one.log.until("parted rank 1", "from rank 0", "1.0 MB there, 1.0 MB back")
+    assert one.log.has(f"joined rank 1 ({one.keys[1].hex()[:8]}) to rank 0 ({one.keys[0].hex()[:8]})")
+    assert (one.relay.joined, one.relay.carried, one.relay.refused) == (1, 2 * 1_024_000 + 13, 0)
+
+
+# -- who gets in -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_unlisted_key_and_a_proof_that_does_not_hold_get_the_same_answer(world):
+    one = await world()
+    stranger = await one.connect()
+    assert await stranger.claim(new_secret(), LISTEN) == b"k"
+    assert await stranger.ended() == b""
+    forger = await one.connect()
+    claim = Prover(new_secret()).claim(await forger.greet(), LISTEN)._replace(key=one.keys[0])
+    await forger.send(claim.encode())
+    assert await forger.answer() == b"k"
+    assert await forger.ended() == b""
+    assert one.relay.refused == 2
+
+
+async def test_a_recorded_claim_is_of_no_use_on_another_connection(world):
+    one = await world()
+    honest = await one.connect()
+    recorded = Prover(one.secrets[0]).claim(await honest.greet(), LISTEN).encode()
+    await honest.send(recorded)
+    assert await honest.answer() == b"+"
+    thief = await one.connect()
+    await thief.greet()
+    await thief.send(recorded)
+    assert await thief.answer() == b"k"
+    again = await one.connect()  # nor are greeting and claim of the thief's own making
+    assert await again.greet() != honest.greeting
+
+
+async def test_of_a_challenge_passed_on_by_a_false_relay_only_the_same_purpose_is_had(world):
+    """The false relay gets what an operator has: a connection. It cannot make it another one."""
+    one = await world()
+    false = await one.connect()
+    claim = Prover(one.secrets[0]).claim(await false.greet(), LISTEN)
+    await false.send(claim._replace(purpose=DIAL, other=one.keys[1]).encode())
+    assert await false.answer() == b"k"
+
+
+async def test_what_is_no_claim_ends_the_connection(world):
+    one = await world()
+    for words in (b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n".ljust(handshake.CLAIM_BYTES), os.urandom(200)):
+        client = await one.connect()
+        await client.send(b"!" + words)
+        await client.ended()
+    while one.relay.refused < 2:  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0.002)
+
+
+async def test_connections_that_prove_nothing_do_not_last(world, monkeypatch):
+    """Slow loris: a byte now and then keeps no connection."""
+    monkeypatch.setattr(limits, "PROVE_WITHIN", 0.3)
+    one = await world()
+    slow = await one.connect()
+    claim = Prover(one.secrets[0]).claim(await slow.greet(), LISTEN).encode()
+    with contextlib.suppress(ConnectionError):
+        for byte in claim[:-1]:
+            await slow.send(bytes([byte]))
+            await asyncio.sleep(0.01)
+    await slow.ended()
+    assert one.relay.refused == 1
+
+
+async def test_a_flood_of_silent_connections_displaces_itself_and_keeps_nobody_out(world):
+    one = await world()
+    line = await one.listen(0)
+    near, far = await one.join(1, 0, line)
+    before = descriptors()
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * limits.MOST_UNPROVED):
+            stack.enter_context(socket.create_connection(("127.0.0.1", one.running.port)))
+            await asyncio.sleep(0)
+        while one.relay.refused < limits.MOST_UNPROVED:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.002)
+        if before:  # those of the flood itself, and the relay's
+            assert descriptors() - before <= 3 * limits.MOST_UNPROVED + 8
+        await echo(near, far)
+        again = await one.listen(2)
+        assert again.greeting is not None
+
+
+async def test_a_flood_of_wrong_proofs_keeps_nobody_out(world):
+    one = await world()
+    line = await one.listen(0)
+    near, far = await one.join(1, 0, line)
+
+    async def flood():
+        secret = new_secret()
+        while True:
+            client = await one.connect()
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await client.claim(secret, DIAL, one.keys[0])
+            client.close()
+
+    floods = [asyncio.create_task(flood()) for _ in range(20)]
+    while one.relay.refused < 100:
+        await echo(near, far, bytes(100_000))
+    await one.listen(2)
+    for task in floods:
+        task.cancel()
+    await asyncio.gather(*floods, return_exceptions=True)
+
+
+# -- who is joined to whom ---------------------------------------------------------------------------------------------
+
+
+async def test_why_a_call_is_refused(world, monkeypatch):
+    monkeypatch.setattr(handshake, "CALL_WITHIN", 0.05)
+    one = await world()
+    assert await (await one.dial(1, 0)).answer() == handshake.ABSENT
+    await one.listen(0)
+    assert await (await one.dial(1, 0)).answer() == handshake.NO_ANSWER
+    assert await (await one.dial(0, 0)).answer() == handshake.UNKNOWN_OTHER
+    client = await one.connect()
+    assert await client.claim(one.secrets[1], DIAL, public_of(new_secret())) == handshake.UNKNOWN_OTHER
+    client = await one.connect()
+    assert await client.claim(one.secrets[1], ANSWER_CALL, os.urandom(32)) == handshake.NO_CALLER
+
+
+async def test_keys_of_two_federations_are_not_joined(world):
+    one = await world()
+    other = new_secret()
+    keys = listed(dict(enumerate([(key,) for key in one.keys])))
+    one.relay.relist({**keys, public_of(other): Listed("two", "two rank 0")})
+    line = await one.listen(0)
+    client = await one.connect()
+    assert await client.claim(other, DIAL, one.keys[0]) == handshake.UNKNOWN_OTHER
+    await one.join(1, 0, line)
+
+
+async def test_only_the_called_key_takes_a_call(world):
+    one = await world()
+    line = await one.listen(0)
+    near = await one.dial(1, 0)
+    found = await line.news()
+    thief = await one.connect()
+    assert await thief.claim(one.secrets[2], ANSWER_CALL, found.ticket) == handshake.NO_CALLER
+    far = await one.connect()
+    assert await far.claim(one.secrets[0], ANSWER_CALL, found.ticket) == b"+"
+    assert await near.answer() == b"+"
+    late = await one.connect()
+    assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == handshake.NO_CALLER
+
+
+async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_it(world):
+    one = await world()
+    before = await one.listen(0)
+    line = await one.listen(0)
+    assert await before.news() == REPLACED
+    await before.ended()
+    await echo(*await one.join(1, 0, line))
+    assert not one.log.has("is gone")
+
+
+async def test_a_key_that_is_not_listed_any_more_is_parted(world):
+    one = await world()
+    line, other = await one.listen(0), await one.listen(2)
+    near, far = await one.join(1, 0, line)
+    kept = await one.join(1, 2, other)
+    one.relay.relist(listed({rank: (one.keys[rank],) for rank in (1, 2)}))
+    for client in (line, near, far):
+        await client.ended()
+    await echo(*kept)
+    client = await one.connect()
+    assert await client.claim(one.secrets[0], LISTEN) == b"k"
+
+
+# -- what a listed key may cost ----------------------------------------------------------------------------------------
+
+
+async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_the_same_pair(world):
+    one = await world(4, RelayLimits(connections=3))
+    lines = {rank: await one.listen(rank) for rank in (1, 2, 3)}
+    first, _ = await one.join(0, 1, lines[1])
+    second = await one.join(0, 2, lines[2])
+    assert await (await one.dial(0, 3)).answer() == handshake.TOO_MANY
+    near, far = await one.join(0, 1, lines[1])
+    await first.ended()
+    await echo(near, far)
+    await echo(*second)
+    await echo(*await one.join(1, 3, lines[3]))  # others have theirs
+
+
+async def test_calls_without_end_are_refused_after_some(world):
+    one = await world()
+    answers = [await (await one.dial(1, 0)).answer() for _ in range(int(limits.CALLS_AT_ONCE) + 20)]
+    assert answers[0] == handshake.ABSENT
+    assert handshake.TOO_MANY in answers
+    await one.listen(0)  # another key has its own
+
+
+async def test_of_what_one_end_does_not_read_the_relay_holds_one_small_piece(world):
+    one = await world(2, RelayLimits(rate=1e12))
+    line = await one.listen(0)
+    near, far = await one.join(1, 0, line)
+    far.writer.transport.pause_reading()  # as a peer that stands still
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        while True:
+            near.writer.write(bytes(2**16))
+            sent += 2**16
+            await asyncio.wait_for(near.writer.drain(), 0.3)
+    assert sent < 40_000_000, "the buffers of the operating system, twice"
+    far.writer.transport.resume_reading()
+    assert len(await far.reader.readexactly(sent)) == sent
+
+
+async def test_a_key_sends_no_faster_than_its_rate_and_others_do_not_wait_for_it(world):
+    one = await world(4, RelayLimits(rate=400_000))
+    lines = [await one.listen(rank) for rank in (0, 2)]
+    near, far = await one.join(1, 0, lines[0])
+    quick = await one.join(3, 2, lines[1])
+    began = asyncio.get_running_loop().time()
+    await near.send(bytes(1_000_000))
+    coming = asyncio.create_task(far.reader.readexactly(1_000_000))
+    await echo(*quick)
+    assert not coming.done()
+    await coming
+    assert asyncio.get_running_loop().time() - began >= 1.3  # 400 kB come at once
+
+
+def test_the_pace_of_a_key():
+    pace = Pace(rate=1000.0, now=0.0)
+    assert pace.spend(1000, 0.0) == 0.0
+    assert pace.spend(500, 0.0) == pytest.approx(0.5)
+    assert pace.spend(500, 0.5) == pytest.approx(0.5)
+    assert pace.spend(1, 9.0) == 0.0
+    assert pace.spend(1999, 9.0) == pytest.approx(1.0)
+
+
+async def test_a_joint_on_which_nothing_comes_is_ended(world, monkeypatch):
+    monkeypatch.setattr(limits, "LOOK", 0.05)
+    one = await world()
+    line = await one.listen(0)
+    near, far = await one.join(1, 0, line)
+    await echo(near, far)
+    monkeypatch.setattr(limits, "QUIET", 0.2)
+    await asyncio.gather(near.ended(), far.ended())
+
+
+async def test_a_peer_that_answers_no_ping_cannot_be_called_any_more(world, monkeypatch):
+    monkeypatch.setattr(handshake, "PING_EVERY", 0.05)
+    monkeypatch.setattr(handshake, "SILENT", 0.3)
+    one = await world()
+    frozen = await one.listen(0)
+    alive = await one.listen(2)
+    answering = asyncio.create_task(alive.news())
+    await one.log.until("rank 0", "is gone")
+    assert await (await one.dial(1, 0)).answer() == handshake.ABSENT
+    assert not one.log.has("rank 2", "is gone")
+    assert not answering.done()
+    answering.cancel()
+    await frozen.ended()
+
+
+async def test_a_port_in_use_is_refused(world):
+    one = await world()
+    with pytest.raises(AddressError, match=f"--listen: port {one.running.port} of 127.0.0.1 cannot be used"):
+        Relay({}, RelayLimits(), print).listen("127.0.0.1", one.running.port)
+
+
+async def test_pings_that_were_not_asked_for_end_the_connection(world):
+    """Bytes that wait already would keep the event loop of a careless relay for ever."""
+    one = await world()
+    flooding = await one.listen(0)
+    with contextlib.suppress(ConnectionError):
+        await flooding.send(PING * 1_000_000)
+    await one.log.until("rank 0", "is gone")
+    await one.listen(2)
+
+
+async def test_a_call_of_a_key_that_has_been_taken_off_the_list_meanwhile_is_not_joined(world):
+    one = await world()
+    line = await one.listen(0)
+    near = await one.dial(1, 0)
+    found = await line.news()
+    one.relay.relist(listed({rank: (one.keys[rank],) for rank in (0, 2)}))
+    far = await one.connect()
+    await far.claim(one.secrets[0], ANSWER_CALL, found.ticket)
+    await asyncio.gather(near.ended(), far.ended())
+    assert not one.log.has("joined")

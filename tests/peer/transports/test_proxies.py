@@ -1,0 +1,130 @@
+"""Proxies: which hosts are dialled through them, and what their refusals come to."""
+
+import asyncio
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.transport import Opened, Unreachable
+from dpeer.peer.transports.proxies import Proxy, proxies
+from tests.peer.between import ProxyServer
+from tests.peer.keys import keyrings
+from tests.peer.transports.conftest import TCP, next_of, put
+
+NAMES = ("https_proxy", "all_proxy", "no_proxy", "http_proxy")
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_in_the_environment(monkeypatch):
+    for name in NAMES:
+        for written in (name, name.upper()):
+            monkeypatch.delenv(written, raising=False)
+
+
+def test_a_setting_names_a_proxy_and_the_environment_counts_only_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://web.test:3128")
+    assert proxies(None).of("site.test") is None
+    assert proxies("http://one.test:80").of("site.test") == Proxy("http", "one.test", 80)
+    assert proxies("socks5://[fd00::1]:1080").of("site.test") == Proxy("socks5", "fd00::1", 1080)
+    assert proxies("environment").of("site.test") == Proxy("http", "web.test", 3128)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "proxy"),
+    [
+        ("all_proxy", "socks5h://s.test:1080", Proxy("socks5", "s.test", 1080)),
+        ("HTTPS_PROXY", "web.test:3128", Proxy("http", "web.test", 3128)),
+        ("https_proxy", "http://me:p%40ss@web.test:3128/", Proxy("http", "web.test", 3128, "me", "p@ss")),
+    ],
+)
+def test_proxies_of_the_environment(monkeypatch, name, value, proxy):
+    monkeypatch.setenv(name, value)
+    found = proxies("environment").of("10.0.0.3")
+    assert found == proxy
+    assert "p@ss" not in repr(found)
+
+
+def test_loopback_and_the_hosts_of_no_proxy_are_dialled_directly(monkeypatch):
+    monkeypatch.setenv("no_proxy", "near.test,10.1.2.3,.inside.test")
+    found = proxies("http://one.test:80")
+    for host in ("localhost", "127.0.0.1", "::1", "near.test", "10.1.2.3", "a.inside.test"):
+        assert found.of(host) is None, host
+    for host in ("far.test", "10.1.2.4"):
+        assert found.of(host) is not None, host
+
+
+@pytest.mark.parametrize("kind", ["http", "socks5"])
+async def test_a_proxy_asks_for_a_password_and_the_environment_has_it(opened, monkeypatch, kind):
+    async with ProxyServer(kind, {}, ("me", "p@ss")) as proxy:
+        listener = opened()
+        proxy.known["site.test"] = int((await listener.listen(TCP)).rpartition(":")[2])
+        refused = ZeroMQTransport(Limits(), proxies=proxies(proxy.url))
+        refused.dial("tcp://site.test:7700")
+        reason = (await next_of(refused, Unreachable)).reason
+        assert "407 Proxy Authentication Required" in reason or "asks for a password" in reason
+        await refused.close(0)
+        monkeypatch.setenv("all_proxy", proxy.url.replace("://", "://me:p%40ss@"))
+        dialler = ZeroMQTransport(Limits(), proxies=proxies("environment"))
+        link = dialler.dial("tcp://site.test:7700")
+        assert await next_of(dialler, Opened) == Opened(link)
+        await dialler.close(0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("http", "refuses a connection to far.test:7700: 403 Forbidden by policy"), ("socks5", "its rules do not allow")],
+)
+async def test_a_refusal_of_the_proxy_is_the_reason_until_it_allows_the_connection(opened, kind, words):
+    async with ProxyServer(kind, {}) as proxy:
+        listener = opened()
+        port = int((await listener.listen(TCP)).rpartition(":")[2])
+        dialler = ZeroMQTransport(Limits(), proxies=proxies(proxy.url))
+        link = dialler.dial("tcp://far.test:7700")
+        assert words in (await next_of(dialler, Unreachable)).reason
+        proxy.known["far.test"] = port
+        assert await next_of(dialler, Opened) == Opened(link)
+        assert set(proxy.asked) == {"far.test:7700"}
+        await dialler.close(0)
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"", b"x" * 2**15])
+async def test_what_is_no_proxy_is_named(answer):
+    async def serve(reader, writer):
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        dialler = ZeroMQTransport(Limits(), proxies=proxies(f"http://{place}"))
+        dialler.dial("tcp://far.test:7700")
+        assert f"proxy http://{place}: " in (await next_of(dialler, Unreachable)).reason
+        await dialler.close(0)
+
+
+async def test_the_second_port_is_reached_through_the_proxy_too():
+    rings = keyrings(2)
+    async with ProxyServer("http", {}) as proxy:
+        listener = ZeroMQTransport(Limits(payload_bytes=10**7), keyring=rings[0], bulk=0)
+        dialler = ZeroMQTransport(Limits(payload_bytes=10**7), keyring=rings[1], proxies=proxies(proxy.url))
+        port = int((await listener.listen(TCP)).rpartition(":")[2])
+        bulk = listener.bulk.connector.port
+        proxy.known["site.test"] = port
+        link = dialler.dial("tcp://site.test:7700", 0)
+        await next_of(dialler, Opened)
+        reading = asyncio.create_task(dialler.receive())  # the offer
+        await put(dialler, link, b"hello")
+        await listener.receive()
+        while f"site.test:{bulk}" not in proxy.asked:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.002)
+        reading.cancel()
+        await dialler.close(0)
+        await listener.close(0)
+
+
+@pytest.mark.parametrize(
+    "given", ["one.test:80", "https://one.test:443", "http://one.test", "http://a:b:80", "ftp://a:1"]
+)
+def test_no_proxy_of_another_kind(given):
+    with pytest.raises(AddressError, match="expected http://HOST:PORT or socks5://HOST:PORT"):
+        proxies(given)

@@ -1,0 +1,146 @@
+"""Peers at a relay: what becomes of their links when the relay, or one of them, is away."""
+
+import asyncio
+import socket
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.peer.relay.handshake import CLAIM_BYTES, TAKEN, Verifier
+from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
+from dpeer.peer.transports import Keyring
+from dpeer.peer.transports.curve import new_secret, public_of
+from tests.peer.between import Running, carry, listed
+from tests.peer.keys import keyrings
+from tests.peer.transports.conftest import TCP, next_of, put
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def test_two_peers_meet_and_know_each_other_by_their_keys(opened):
+    rings = keyrings(2)
+    listener, dialler = (opened(ring) for ring in rings)
+    async with Running(listed(rings[0].listed)) as relay:
+        address = await listener.listen(f"relay://{relay.place}")
+        assert address == f"relay://{relay.place}"
+        link = dialler.dial(address, 0)
+        await next_of(dialler, Opened)
+        await put(dialler, link, b"hello", bytes(300_000))
+        arrival = await next_of(listener, Arrival)
+        assert arrival.identity == 1
+        await put(listener, arrival.link, b"welcome")
+        assert (await next_of(dialler, Arrival)).identity == 0
+        await dialler.close(5)
+        await relay.log.until("parted rank 1", "from rank 0")
+
+
+async def test_nobody_listens_at_a_relay_without_keys(opened):
+    with pytest.raises(AddressError, match="needs keys"):
+        await opened().listen("relay://127.0.0.1:7790")
+
+
+async def test_a_peer_that_is_not_at_the_relay_is_named_and_found_when_it_comes(opened):
+    rings = keyrings(2)
+    listener, dialler = (opened(ring) for ring in rings)
+    async with Running(listed(rings[0].listed)) as relay:
+        link = dialler.dial(f"relay://{relay.place}", 0)
+        reason = (await next_of(dialler, Unreachable)).reason
+        assert reason == f"relay {relay.place}: the peer of that rank is not connected to it"
+        await listener.listen(f"relay://{relay.place}")
+        assert await next_of(dialler, Opened) == Opened(link)
+
+
+async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened, free_port):
+    rings = keyrings(2)
+    listener, dialler = (opened(ring) for ring in rings)
+    address = f"relay://127.0.0.1:{free_port}"
+    await listener.listen(address)
+    assert "relay" in (await next_of(listener, Relayed)).trouble
+    link = dialler.dial(address, 0)
+    assert (await next_of(dialler, Unreachable)).reason.startswith(f"relay 127.0.0.1:{free_port}: ")
+    for _ in range(2):
+        async with Running(listed(rings[0].listed), port=free_port):
+            while (await next_of(listener, Relayed)).trouble is not None:
+                pass
+            assert await next_of(dialler, Opened) == Opened(link)
+            await put(dialler, link, b"here")
+            await next_of(listener, Arrival)
+        assert await next_of(dialler, Broken) == Broken(link)
+
+
+async def test_an_unlisted_key_is_turned_away_by_the_relay_and_both_ends_of_the_fault_are_named(opened):
+    rings = keyrings(2)
+    stranger = Keyring(new_secret(), rings[0].listed)
+    async with Running(listed(rings[0].listed)) as relay:
+        one = opened(stranger)
+        await one.listen(f"relay://{relay.place}")
+        assert "does not take the key of this peer" in (await next_of(one, Relayed)).trouble
+        one.dial(f"relay://{relay.place}", 0)
+        assert "does not take the key of this peer" in (await next_of(one, Unreachable)).reason
+
+
+async def test_an_operator_that_joins_a_caller_to_another_peer_gets_no_message_through(opened):
+    rings = keyrings(3)
+    wrong, caller = opened(rings[2]), opened(rings[1])
+    port = int((await wrong.listen(TCP)).rpartition(":")[2])
+    ways = set()
+
+    async def join(reader, writer):
+        writer.write(Verifier().greeting().encode())
+        await reader.readexactly(CLAIM_BYTES)
+        writer.write(TAKEN)
+        far = await asyncio.open_connection("127.0.0.1", port)
+        for source, target in ((reader, far[1]), (far[0], writer)):
+            ways.add(asyncio.create_task(carry(source, target)))
+
+    async with await asyncio.start_server(join, "127.0.0.1", 0) as false:
+        caller.dial(f"relay://127.0.0.1:{false.sockets[0].getsockname()[1]}", 0)
+        assert "does not prove the key" in (await next_of(caller, Unreachable)).reason
+        assert (await next_of(wrong, TurnedAway)).reason == "no-key"
+        await caller.close(0)
+
+
+async def test_while_a_peer_changes_its_key_either_is_called(opened):
+    old, new, other = new_secret(), new_secret(), new_secret()
+    both = {0: (public_of(old), public_of(new)), 1: (public_of(other),)}
+    async with Running(listed(both)) as relay:
+        for secret in (new, old):
+            listener, dialler = opened(Keyring(secret, both)), opened(Keyring(other, both))
+            await listener.listen(f"relay://{relay.place}")
+            link = dialler.dial(f"relay://{relay.place}", 0)
+            assert await next_of(dialler, Opened) == Opened(link)
+            await dialler.close(0)
+            await listener.close(0)
+            await relay.log.until("rank 0", "is gone")
+            relay.log.clear()
+
+
+async def test_a_strangers_connection_to_a_tunnels_port_does_not_take_the_tunnel(opened, monkeypatch):
+    """Another program of this host connects to every port that opens on loopback, before libzmq does."""
+    rings = keyrings(2)
+    listener, dialler = (opened(ring) for ring in rings)
+    intruders, create = [], socket.create_server
+
+    def watched(*args, **kwargs):
+        server = create(*args, **kwargs)
+        intruder = socket.socket()
+        intruder.setblocking(False)
+        intruder.connect_ex(server.getsockname())
+        intruders.append(intruder)
+        return server
+
+    async with Running(listed(rings[0].listed)) as relay:
+        await listener.listen(f"relay://{relay.place}")
+        await relay.log.until("rank 0", "is here")
+        monkeypatch.setattr(socket, "create_server", watched)
+        link = dialler.dial(f"relay://{relay.place}", 0)
+        assert await dialler.receive() == Opened(link)
+        assert len(intruders) == 1
+        assert await asyncio.get_running_loop().sock_recv(intruders[0], 1) == b""
+    for intruder in intruders:
+        intruder.close()

@@ -1,0 +1,227 @@
+"""Adoption: the mean of the received bodies without the own, under every rule of mixing, and in every algorithm."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.training import ALGORITHMS, TorchLearner
+from dpeer.training.codecs import Dense
+from dpeer.training.codecs.quantized import Quantized
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.guard import Guard
+from dpeer.training.mixing.robust_setting import Robust
+from tests.training.algorithm_cases import peers
+from tests.training.small import gossip
+
+COUNT = 3000
+WEIGHTS = {0: 0.5, 2: 0.3, 5: 0.2}
+
+
+def weigh(ranks: Collection[int]) -> Mapping[int, float]:
+    total = sum(WEIGHTS[rank] for rank in ranks)
+    return {rank: WEIGHTS[rank] / total for rank in sorted(ranks)}
+
+
+def bodies() -> dict[int, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {rank: rng.standard_normal(COUNT).astype(np.float32) for rank in WEIGHTS}
+
+
+def adopt(
+    received: Mapping[int, np.ndarray], robust: str = "none", max_norm: float | None = None
+) -> tuple[np.ndarray, dict[int, str]]:
+    """The body of rank 1 after it has adopted, which began as thousands, and whom it left out."""
+    flat = Flat("body", [("w", torch.nn.Parameter(torch.full((COUNT,), 1000.0)))])
+    mixing = Gossip(flat, 1, Dense(flat.data, 1), Guard(1, Robust.parse(robust), max_norm))
+    refused = mixing.adopt({rank: [body.tobytes()] for rank, body in received.items()}, weigh)
+    return flat.data.numpy().copy(), refused
+
+
+def median_of(values: np.ndarray, weights: Mapping[int, float]) -> np.ndarray:
+    """The weighted median of each column, one value after the other."""
+    found = []
+    for column in values.T:
+        order = np.argsort(column)
+        sums = np.cumsum(np.array([*weights.values()])[order])
+        lower = column[order][np.argmax(sums > 0.5 - 1e-6)]
+        upper = column[order][np.argmax(sums > 0.5 + 1e-6)]
+        found.append((lower + upper) / 2)
+    return np.array(found)
+
+
+def test_the_body_is_the_weighted_mean_of_the_received_without_the_own() -> None:
+    sent = bodies()
+    found, refused = adopt(sent)
+    np.testing.assert_allclose(found, sum(WEIGHTS[rank] * sent[rank] for rank in sent), rtol=1e-5, atol=1e-6)
+    assert refused == {}
+    alone, _ = adopt({2: sent[2]})
+    np.testing.assert_array_equal(alone, sent[2])
+
+
+def test_a_body_that_is_not_finite_or_of_another_size_is_left_out_and_its_weight_goes_to_the_others() -> None:
+    sent = bodies()
+    sent[0][7], sent[2] = np.nan, sent[2][:-1]
+    found, refused = adopt(sent)
+    assert refused == {0: "not-finite", 2: "wrong-size"}
+    np.testing.assert_array_equal(found, sent[5])
+
+
+def test_with_nothing_that_can_be_mixed_the_body_stays() -> None:
+    found, refused = adopt({0: np.full(COUNT, np.inf, np.float32)})
+    assert refused == {0: "not-finite"}
+    np.testing.assert_array_equal(found, np.full(COUNT, 1000.0))
+
+
+def test_the_median_is_that_of_the_received() -> None:
+    sent = bodies()
+    found, _ = adopt(sent, "median")
+    np.testing.assert_allclose(found, median_of(np.stack([*sent.values()]), WEIGHTS), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["trimmed-mean:1", "trimmed-mean:2"])
+def test_a_trimmed_mean_without_enough_bodies_is_the_median_and_never_refuses_all(rule: str) -> None:
+    sent = bodies()
+    found, refused = adopt(sent, rule)
+    assert refused == {}
+    if rule == "trimmed-mean:1":  # the middle one of three
+        middle = np.sort(np.stack([*sent.values()]), axis=0)[1]
+        np.testing.assert_allclose(found, middle, rtol=1e-5)
+    else:
+        np.testing.assert_allclose(found, median_of(np.stack([*sent.values()]), WEIGHTS), rtol=1e-5)
+
+
+def test_clipping_limits_how_far_one_body_pulls_from_the_median() -> None:
+    sent = bodies()
+    sent[5] = sent[5] + 1000
+    found, _ = adopt(sent, "clip:5")
+    center = median_of(np.stack([*sent.values()]), WEIGHTS)
+    pulls = {}
+    for rank, body in sent.items():
+        apart = body - center
+        pulls[rank] = WEIGHTS[rank] * apart * min(1, 5 / np.linalg.norm(apart))
+    np.testing.assert_allclose(found, center + sum(pulls.values()), atol=1e-4)
+
+
+def test_a_body_far_from_the_median_is_left_out_however_far_the_own_one_is() -> None:
+    sent = bodies()
+    sent[5] = sent[5] + 1000
+    found, refused = adopt(sent, max_norm=500.0)
+    assert refused == {5: "too-far"}
+    np.testing.assert_allclose(found, (5 * sent[0] + 3 * sent[2]) / 8, rtol=1e-4, atol=1e-6)
+
+
+def test_quantized_changes_count_from_the_common_start_once_a_neighbor_is_forgotten() -> None:
+    start = torch.zeros(COUNT)
+    sender, returner = (Quantized(start, rank, 8, steady=True) for rank in (0, 1))
+    values = torch.from_numpy(bodies()[0])
+    for number in (1, 2):  # no round in which all count from the start anyhow
+        sender.decode(0, sender.encode(values, number))
+        sender.mixed([])
+    with pytest.raises(ValueError, match="stale"):
+        returner.decode(0, sender.encode(values, 3))
+    sender.forget([1])
+    (found,) = returner.decode(0, sender.encode(values, 3))
+    np.testing.assert_allclose(found, values, atol=0.05)
+
+
+# -- algorithms --------------------------------------------------------------------------------------------------------
+
+
+def body_of(learner: TorchLearner, payload: Iterable[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(bytes(part) for part in payload), np.float32)
+
+
+def back(name: str, **changes: object) -> tuple[list[TorchLearner], dict[int, list[bytes]]]:
+    """Three peers that have trained together for a round, and two of them for another; and what those sent in it."""
+    learners = peers(name, **changes)
+    gossip(learners, 1)
+    sent = {}
+    for rank in (1, 2):
+        learners[rank].train(1)
+        sent[rank] = [bytes(part) for part in learners[rank].release(1) or []]
+    learners[0].sit_out(1)
+    return learners, sent
+
+
+def halves(ranks: Collection[int]) -> Mapping[int, float]:
+    return dict.fromkeys(sorted(ranks), 1 / len(ranks))
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("local", "localadamw", "dis-pfl")])
+def test_every_algorithm_adopts_the_mean_of_the_bodies_and_leaves_its_head(name: str) -> None:
+    learners, sent = back(name)
+    learner, trainer = learners[0], learners[0].trainer
+    head, kept = trainer.head.data.clone(), {n: trainer.extras[n].clone() for n in learner.algorithm.keeps}
+    state = {n: values.clone() for n, values in learner.algorithm.state().items()}
+    assert learner.adopt(1, sent, halves) == {}
+    body = np.mean([body_of(learner, payload) for payload in sent.values()], axis=0)[-trainer.body.count :]
+    np.testing.assert_allclose(trainer.body.data.numpy(), body, rtol=1e-5, atol=1e-7)
+    assert torch.equal(trainer.head.data, head)
+    assert all(torch.equal(trainer.extras[n], values) for n, values in kept.items())
+    assert state.keys() == learner.algorithm.state().keys()
+    learner.train(2)
+    assert learner.release(2) is not None
+    assert learner.finite
+
+
+def test_scaffold_keeps_its_variates_so_that_their_sum_over_all_peers_stays() -> None:
+    learners, sent = back("scaffold")
+    learners[0].adopt(1, sent, halves)
+    tracked = sum(one.trainer.extras["variates"] for one in learners)
+    own = sum(one.algorithm.state()["own"] for one in learners)
+    np.testing.assert_allclose(tracked, own, atol=1e-6)
+
+
+def test_dis_pfl_goes_on_with_its_own_sparse_model() -> None:
+    learners, sent = back("dis-pfl")
+    before = learners[0].trainer.model.data.clone()
+    assert learners[0].adopt(1, sent, halves) == {}
+    assert torch.equal(learners[0].trainer.model.data, before)
+
+
+def test_fedopt_and_smoothing_count_the_next_change_from_the_adopted_body() -> None:
+    for name in ("fedopt", "fedavg-ls"):
+        learners, sent = back(name)
+        learner = learners[0]
+        learner.adopt(1, sent, halves)
+        adopted = learner.trainer.body.data.clone()
+        learner.release(2)
+        learner.mix_sound({}, lambda ranks: {0: 1.0})  # nothing was trained: nothing may change
+        np.testing.assert_allclose(learner.trainer.body.data, adopted, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "epochs", "more"), [
+    ("fedper", 2, 2), ("dfedmdc", 1, 0), ("dfedmdc", 3, 2), ("fedbabu", 2, 0), ("fedper", 0, 0), ("ditto", 2, 0),
+])  # fmt: skip
+def test_the_head_is_fitted_to_the_adopted_body_before_the_round_of_the_entry_and_not_again(
+    name: str, epochs: int, more: int
+) -> None:
+    learners, sent = back(name, rejoin_head_epochs=epochs)
+    usual = learners[0].gradients
+    learners[0].adopt(1, sent, halves)
+    learners[0].train(2)
+    learners[1].train(2)
+    entered, other = learners[0].gradients - usual, learners[1].gradients
+    before = other
+    learners[1].train(3)
+    ordinary = learners[1].gradients - before
+    assert entered == ordinary + more * learners[0].num_samples
+    seen = learners[0].gradients
+    learners[0].train(3)
+    assert learners[0].gradients - seen == ordinary
+
+
+def test_that_the_head_is_to_be_fitted_is_in_the_checkpoint(tmp_path: Path) -> None:
+    learners, sent = back("fedper")
+    learners[0].adopt(1, sent, halves)
+    learners[0].save(tmp_path)
+    again = peers("fedper")[0]
+    again.load(tmp_path)
+    for one in (learners[0], again):
+        one.train(2)
+    assert torch.equal(learners[0].trainer.model.data, again.trainer.model.data)
+    assert again.gradients == 2 * again.num_samples
