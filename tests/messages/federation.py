@@ -279,19 +279,21 @@ MESSAGES = {
     # The federation file, flags and settings.
     "unknown key of a rank": written(
         "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, bind, "
-        "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, local_steps, "
-        "finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, privacy_unit, "
-        "microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, out, alone, "
-        "alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, deadline, secret, "
-        "proxy",
+        "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
+        "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
+        "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
+        "checkpoint_every, out, alone, "
+        "alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, deadline, "
+        "rejoin_after, secret, proxy",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
         "bind, key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
-        "local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, records, dp_sam, "
+        "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
+        "records, dp_sam, "
         "privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, checkpoint_every, "
         "out, alone, alone_share, log_level, log_max, device, amp, channels_last, threads, wait, dead_after, "
-        "deadline, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "deadline, rejoin_after, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(
