@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.membership import change_options, run_argument, submit
+from dpeer.cli.membership import Order, change_options, run_argument, submit
 from dpeer.cli.terminal import say
 from dpeer.federation.changes import Change
 from dpeer.federation.epoch_words import described, differences
@@ -61,7 +61,9 @@ def sign_file(file: Path, operator: Path) -> None:
 @click.option("--operators", required=True, metavar="HEX[,HEX...]", help="Public keys of all operators from then on.")
 @click.option("--signers", type=int, metavar="N", help="How many must sign a change; as many as now if not given.")
 def operators(
-    run: Path, operator: Path | None, out: Path | None, dry_run: bool, operators: str, signers: int | None
+    order: Order,
+    operators: str,
+    signers: int | None,
 ) -> None:
     """Replace the operators of the federation of the peer that runs in RUN, such as after a lost key.
 
@@ -69,7 +71,7 @@ def operators(
     """
     keys = tuple(one.strip() for one in operators.split(","))
     change = Change(operators=keys, signers=signers, word="change of operators")
-    submit(run, change, operator, out, dry_run=dry_run)
+    submit(order, change)
 
 
 @epoch.command("hand")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from dpeer.cli.membership import change_options, given_graph, graph_options, ranks_option, submit
+from dpeer.cli.membership import Order, change_options, given_graph, graph_options, ranks_option, submit
 from dpeer.federation.changes import Change
 from dpeer.peer.core.epoch import Edge
 
@@ -21,10 +20,7 @@ from dpeer.peer.core.epoch import Edge
 )  # fmt: skip
 @graph_options
 def evict(
-    run: Path,
-    operator: Path | None,
-    out: Path | None,
-    dry_run: bool,
+    order: Order,
     ranks: tuple[int, ...],
     force: bool,
     edges: tuple[Edge, ...],
@@ -37,4 +33,4 @@ def evict(
     without them. If those taken out still run among themselves, two federations train on.
     """
     change = Change(leave=ranks, forced=force, graph=given_graph(graph), edges=edges, word="eviction")
-    submit(run, change, operator, out, dry_run=dry_run)
+    submit(order, change)

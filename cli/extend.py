@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from dpeer.cli.membership import change_options, submit
+from dpeer.cli.membership import Order, change_options, submit
 from dpeer.federation.changes import Change
 
 
 @click.command()
 @change_options
 @click.option("--rounds", type=int, required=True, metavar="N", help="The number of rounds in all.")
-def extend(run: Path, operator: Path | None, out: Path | None, dry_run: bool, rounds: int) -> None:
+def extend(order: Order, rounds: int) -> None:
     """Give the federation of the peer that runs in RUN more rounds.
 
     Peers with a budget of privacy stop their releases where it ends. Schedules that end with the planned rounds, such
     as cosine, cannot be extended.
     """
-    submit(run, Change(rounds=rounds, word="extension"), operator, out, dry_run=dry_run)
+    submit(order, Change(rounds=rounds, word="extension"))

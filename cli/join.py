@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 
-from dpeer.cli.membership import change_options, given_graph, graph_options, submit
+from dpeer.cli.membership import Order, change_options, given_graph, graph_options, submit
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.changes import Change
 from dpeer.peer.core.epoch import Edge, Member
@@ -21,10 +21,7 @@ from dpeer.peer.transports.curve import KEY_BYTES
 @click.option("--key", metavar="HEX", help="Its public key (dpeer keygen), where the federation uses keys.")
 @graph_options
 def join(
-    run: Path,
-    operator: Path | None,
-    out: Path | None,
-    dry_run: bool,
+    order: Order,
     rank: int,
     address: str | None,
     key: str | None,
@@ -38,9 +35,11 @@ def join(
     it. It takes the mean of its neighbors' bodies and fits its own head.
     """
     keys = () if key is None else (_key(key),)
-    member = Member.model_construct(address=address, keys=keys, since=0)
-    submit(run, Change({rank: member}, graph=given_graph(graph), edges=edges, word="join"), operator, out,
-           dry_run=dry_run)  # fmt: skip
+    try:
+        member = Member(address=address, keys=keys)
+    except ValidationError as error:
+        raise ConfigurationError(f"--address {address!r}: expected at most 300 printable characters") from error
+    submit(order, Change({rank: member}, graph=given_graph(graph), edges=edges, word="join"))
 
 
 def _key(text: str) -> str:

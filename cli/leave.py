@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from dpeer.cli.membership import change_options, given_graph, graph_options, ranks_option, submit
+from dpeer.cli.membership import Order, change_options, given_graph, graph_options, ranks_option, submit
 from dpeer.federation.changes import Change
 from dpeer.peer.core.epoch import Edge
 
@@ -17,10 +16,7 @@ from dpeer.peer.core.epoch import Edge
 @ranks_option("A member that leaves; repeatable.")
 @graph_options
 def leave(
-    run: Path,
-    operator: Path | None,
-    out: Path | None,
-    dry_run: bool,
+    order: Order,
     ranks: tuple[int, ...],
     edges: tuple[Edge, ...],
     **graph: Any,
@@ -30,5 +26,4 @@ def leave(
     A member that leaves sends its last body in the round before the change, and ends with its model. Its rank is never
     used again. For a member that does not answer any more use dpeer evict.
     """
-    submit(run, Change(leave=ranks, graph=given_graph(graph), edges=edges, word="leave"), operator, out,
-           dry_run=dry_run)  # fmt: skip
+    submit(order, Change(leave=ranks, graph=given_graph(graph), edges=edges, word="leave"))

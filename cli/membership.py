@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dpeer.cli.click_from_setting import F, click_type, flag, in_words, without_none
+from dpeer.cli.click_from_setting import F, click_type, flag, without_none
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.changes import Change, next_epoch
+from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.epoch_words import differences
 from dpeer.federation.handing import hand, running, sign, write_epoch
 from dpeer.peer.core.epoch import Edge, SignedEpoch
@@ -26,20 +28,47 @@ operator_option = click.option(
 _GRAPH = tuple(name for name in GraphSettings.model_fields if name != "size")
 
 
-def change_options(command: F) -> F:
-    """RUN, who signs, where an epoch that others must sign goes, and `--dry-run`."""
-    for decorate in (
-        click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing."),
-        click.option(
-            "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-            help="Write the change to a file instead, for others to sign (dpeer epoch sign) and one to hand over "
-            "(dpeer epoch hand).",
-        ),
-        operator_option,
-        run_argument,
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
+@dataclass(frozen=True)
+class Order:
+    """To which running peer a change goes, who signs it, and when.
+
+    Attributes:
+        run: The folder of the running peer.
+        operator: The file of an operator's secret key; None to leave it to others to sign.
+        begin: The first round of the change, counted from 1; None for the next possible one.
+        out: The file to write it to; None to hand it over.
+        dry_run: Whether only to print it.
+    """
+
+    run: Path
+    operator: Path | None
+    begin: int | None
+    out: Path | None
+    dry_run: bool
+
+
+def change_options(command: Callable[..., None]) -> Callable[..., None]:
+    """RUN, who signs, when it begins, where an epoch that others must sign goes, and `--dry-run`: an `Order`."""
+
+    @run_argument
+    @operator_option
+    @click.option(
+        "--begin", type=int, metavar="ROUND",
+        help="The first round of the change; the next one that all can know of if not given. Needed with --out.",
+    )  # fmt: skip
+    @click.option(
+        "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        help="Write the change to a file instead, for others to sign (dpeer epoch sign) and one to hand over (dpeer "
+        "epoch hand).",
+    )  # fmt: skip
+    @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+    @wraps(command)
+    def with_order(
+        run: Path, operator: Path | None, begin: int | None, out: Path | None, dry_run: bool, **given: Any
+    ) -> None:
+        command(Order(run, operator, begin, out, dry_run), **given)
+
+    return with_order
 
 
 def ranks_option(words: str) -> Callable[[F], F]:
@@ -55,8 +84,8 @@ def graph_options(command: F) -> F:
     )(command)  # fmt: skip
     for name in reversed(_GRAPH):
         field = GraphSettings.model_fields[name]
-        text = f"As of dpeer start: {in_words(field)[:1].lower()}{in_words(field)[1:]}"
-        command = click.option(flag(name), name, type=click_type(without_none(field.annotation)), help=text)(command)
+        kind = click_type(without_none(field.annotation))
+        command = click.option(flag(name), name, type=kind, help=f"Another graph: {field.description}.")(command)
     return command
 
 
@@ -65,34 +94,37 @@ def given_graph(values: dict[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in _GRAPH if values.get(name) is not None}
 
 
-def submit(run: Path, change: Change, operator: Path | None, out: Path | None, *, dry_run: bool) -> None:
+def submit(order: Order, change: Change) -> None:
     """Make the next epoch, print what it changes, sign it, and hand it over or write it to a file.
 
     Raises:
         ConfigurationError: The change cannot be made.
     """
-    peer = running(run)
-    before = peer.there.epoch
-    epoch = next_epoch(peer.there, change)
+    peer = running(order.run)
+    before, out = peer.there.epoch, order.out
+    _check_begin(order, peer.there)
+    epoch = next_epoch(peer.there, change, begins=0 if order.begin is None else order.begin - 1)
     for line in differences(before, epoch):
         click.echo(line)
-    if dry_run:
+    if order.dry_run:
         say("dpeer: --dry-run: nothing is changed")
         return
-    if out is None and operator is None:
+    if out is None and order.operator is None:
         raise ConfigurationError(
             "--operator is missing: name the file of an operator's secret key, or give --out FILE, for an operator to "
             "sign elsewhere (dpeer epoch sign)"
         )
     signed = SignedEpoch(epoch=epoch)
-    if operator is not None:
-        signed = sign(signed, operator, before.operators)
+    if order.operator is not None:
+        signed = sign(signed, order.operator, before.operators)
     missing = before.signers - len(signed.signatures)
     if out is not None:
         write_epoch(out, signed)
         then = f"{missing} more must sign it (dpeer epoch sign {out}), then" if missing > 0 else "now"
-        say(f"dpeer: wrote {out}: {then} hand it over before round {epoch.begins - peer.there.diameter - 1} "
-            f"(dpeer epoch hand {out} {run})")  # fmt: skip
+        say(
+            f"dpeer: wrote {out}: {then} hand it over before round {epoch.begins - peer.there.diameter - 1} (dpeer "
+            f"epoch hand {out} {order.run})"
+        )
         return
     if missing > 0:
         raise ConfigurationError(
@@ -101,6 +133,19 @@ def submit(run: Path, change: Change, operator: Path | None, out: Path | None, *
         )
     hand(peer, signed)
     say(f"dpeer: handed to the peer in {peer.folder}, which sends it to all; it is signed, and cannot be taken back")
+
+
+def _check_begin(order: Order, there: Situation) -> None:
+    first = there.earliest + 1
+    if order.begin is not None and order.begin < first:
+        raise ConfigurationError(
+            f"--begin {order.begin}: all can know of a change from round {first} on: name that or a later one"
+        )
+    if order.out is not None and order.begin is None:
+        raise ConfigurationError(
+            f"--out {str(order.out)!r}: name the first round of the change with --begin, late enough for all who sign; "
+            f"round {first} or later"
+        )
 
 
 def _edge(text: str) -> Edge:

@@ -80,7 +80,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
         super().__init__(terminal)
-        self._size = size
+        self._pieces: list[tuple[int, frozenset[int]]] = [(0, frozenset(range(size)))]
         self._rounds = rounds
         self._title = title
         self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
@@ -116,10 +116,16 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             named = f"rank{'s' if len(news) > 1 else ''} {', '.join(map(str, news))}"
             self._terminal.offer(f"rank {rank} has been waiting for {named} for a while")
 
+    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
+        """Print a round from `first` on when these peers have completed it."""
+        self._pieces.append((first, frozenset(ranks)))
+        self._rounds = rounds
+
     def _flush(self) -> None:
         for number in sorted(self._entries):
-            entries = self._entries[number]
-            if len(entries) + len(self._gone - entries.keys()) < self._size:
+            expected = next(ranks for first, ranks in reversed(self._pieces) if first <= number)
+            entries = {rank: entry for rank, entry in self._entries[number].items() if rank in expected}
+            if expected - entries.keys() - self._gone or not entries:
                 return
             del self._entries[number]
             losses = [entry["train_loss"] for entry in entries.values() if entry["train_loss"] is not None]
@@ -169,7 +175,8 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
         super().__init__(terminal)
         console = self._console = terminal.console
-        self._rows = [_Row() for _ in range(size)]
+        self._rows = {rank: _Row() for rank in range(size)}
+        self._pieces: list[tuple[int, int]] = [(0, size)]
         self._rounds = rounds
         self._title = title
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("for"), TimeElapsedColumn(), TextColumn("left"))
@@ -190,7 +197,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Show the round."""
         self._rows[rank].update(entry)
-        self._progress.update(self._bar, completed=sum(row.completed for row in self._rows))
+        self._progress.update(self._bar, completed=sum(row.completed for row in self._rows.values()))
 
     def status(self, rank: int, status: str) -> None:
         """Show how the peer ended."""
@@ -199,6 +206,15 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """Show for whom the peer waits, until it has completed the round."""
         self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
+
+    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
+        """Show lines of those that join, and the time left with them."""
+        self._rounds = rounds
+        self._pieces.append((first, len(ranks)))
+        ends = [start for start, _ in self._pieces[1:]] + [rounds]
+        total = sum(count * max(0, end - start) for (start, count), end in zip(self._pieces, ends, strict=True))
+        self._rows |= {rank: _Row(status="joins", completed=0) for rank in ranks if rank not in self._rows}
+        self._progress.update(self._bar, total=total)
 
     def drawing(self) -> Group:
         """The table and the bar as they are now."""
@@ -215,7 +231,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         table.add_column("state", no_wrap=True)
         # More peers than lines: what fits, those that ended badly first; the last line is of all.
         room = max(1, self._console.height - 10)
-        shown = sorted(range(len(self._rows)), key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
+        shown = sorted(self._rows, key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
         for rank in sorted(shown):
             row = self._rows[rank]
             entry = row.entry
@@ -228,7 +244,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
                 missed(entry),
                 row.status,
             )
-        accuracies = [row.accuracy for row in self._rows if row.accuracy is not None]
+        accuracies = [row.accuracy for row in self._rows.values() if row.accuracy is not None]
         if len(shown) < len(self._rows):
             table.add_row("...", f"{len(self._rows) - len(shown)} more", "", "", "", "", "")
         table.add_section()
@@ -236,7 +252,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         return table
 
     def _sent(self) -> int:
-        return sum(row.bytes_sent for row in self._rows)
+        return sum(row.bytes_sent for row in self._rows.values())
 
 
 def missed(entry: Mapping[str, Any]) -> str:

@@ -28,6 +28,17 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
     return lines
 
 
+def change_line(before: Epoch, after: Epoch) -> str:
+    """What an epoch changes, in one line."""
+    joined, gone = sorted(after.members.keys() - before.members.keys()), sorted(set(after.former) - set(before.former))
+    parts = [f"rank {in_words(joined)} joins"] if joined else []
+    parts += [f"rank {in_words(gone)} leaves"] if gone else []
+    parts += [f"{after.rounds} rounds instead of {before.rounds}"] if after.rounds != before.rounds else []
+    parts.append(f"members {in_words(after.ranks)}")
+    parts.append(f"{graph_line(after)} (before: {graph_line(before)})")
+    return f"epoch {after.number}, from round {after.begins + 1} on: {', '.join(parts)}"
+
+
 def described(epoch: Epoch) -> list[str]:
     """An epoch in lines."""
     lines = [

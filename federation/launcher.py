@@ -6,17 +6,23 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from dpeer.exceptions import PeerFailed
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
-from dpeer.federation.keys import keyrings
+from dpeer.federation.growing import Growth, PlannedChange, with_operator
+from dpeer.federation.keys import joined, keyrings
+from dpeer.federation.operators import new_operator
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
+from dpeer.peer.core import epoch
+from dpeer.peer.transports import Keyring
 from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.training_alerts import Alert
@@ -51,18 +57,32 @@ class Launcher:
         view: Gets the progress.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
+        changes: What changes while the federation runs.
     """
 
     loop_factory = None
     faults = None
 
-    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        view: View,
+        *,
+        resume: bool,
+        new_data: bool = False,
+        changes: Sequence[PlannedChange] = (),
+    ) -> None:
         self.first_failure: Member | None = None
+        self._changes, self._operator = list(changes), new_operator()
+        if changes:
+            settings = settings.model_copy(update=with_operator(settings, self._operator))
         self._settings = settings
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._keyrings = keyrings(settings.size) if settings.encrypt else [None] * settings.size
         self._members: list[Member] = []
+        self._relays: list[asyncio.Task[None]] = []
+        self._known: dict[str, str] = {}
         self._stopping = False
         self._connected: set[int] = set()
 
@@ -79,13 +99,26 @@ class Launcher:
             for rank in range(self._settings.size):
                 if self._stopping:
                     break
-                self._members.append(await self._start(context, rank))
+                self._members.append(await self._start(context, rank, self._keyrings[rank]))
             if self._stopping:
                 self._ask_all()  # those that were being started when it was asked for
-            relays = [asyncio.create_task(self.relay(member)) for member in self._members]
-            introduction = asyncio.create_task(self._introduce())
-            await asyncio.gather(*relays)
-            introduction.cancel()
+            self._relays = [asyncio.create_task(self.relay(member)) for member in self._members]
+            besides = [asyncio.create_task(self._introduce())]
+            if self._changes:
+                besides.append(asyncio.create_task(self._growth(context).carry_out()))
+            first = list(self._relays)
+            await asyncio.gather(*first)
+            for task in besides:
+                task.cancel()
+            ended = await asyncio.gather(*besides, return_exceptions=True)
+            if len(self._relays) > len(first):  # those that have joined end with the others, or were not let in
+                for member in self._members:
+                    if member.rank not in self._connected:
+                        self._dismiss(member.rank)
+                await asyncio.gather(*self._relays)
+            for found in ended:
+                if isinstance(found, Exception):
+                    raise found
             return self._members
         finally:
             self.kill()
@@ -106,16 +139,18 @@ class Launcher:
     @property
     def connected(self) -> bool:
         """Whether every peer has met its neighbors, so that rounds have begun."""
-        return len(self._connected) == self._settings.size
+        return self._connected >= {*range(self._settings.size)}
 
-    async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
-        own = self._settings.of_rank(rank)
+    async def _start(
+        self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None = None
+    ) -> Member:
+        own = self._settings.of_rank(rank, joins=rank >= self._settings.size)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
-            str(current_folder()), self._keyrings[rank],
+            str(current_folder()), keyring,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
@@ -126,10 +161,42 @@ class Launcher:
 
     async def _introduce(self) -> None:
         """Tell all peers the addresses of all, once all of them listen."""
-        addresses = await asyncio.gather(*(member.address for member in self._members))
-        known = {str(member.rank): found for member, found in zip(self._members, addresses, strict=True) if found}
+        addresses = await asyncio.gather(*(member.address for member in self._members[: self._settings.size]))
+        ranks = range(self._settings.size)
+        self._known = {str(rank): found for rank, found in zip(ranks, addresses, strict=True) if found}
         for member in self._members:
-            member.channel.send({"kind": "addresses", "addresses": known})
+            member.channel.send({"kind": "addresses", "addresses": self._known})
+
+    def _growth(self, context: ForkServerContext | SpawnContext) -> Growth:
+        """What carries out the planned changes."""
+
+        async def enter(rank: int) -> epoch.Member:
+            keyring = None
+            if self._settings.encrypt:
+                keyring = joined(next(ring for ring in self._keyrings if ring is not None), rank)
+            member = await self._start(context, rank, keyring)
+            self._members.append(member)
+            relay = asyncio.create_task(self.relay(member))
+            self._relays.append(relay)
+            either: set[asyncio.Future[Any]] = {relay, member.address}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not member.address.done():
+                raise PeerFailed(f"rank {rank} could not start: {member.error}", member.exit_code or 1)
+            address = member.address.result()
+            member.channel.send({"kind": "addresses", "addresses": self._known})
+            keys = () if keyring is None else (keyring.public.hex(),)
+            return epoch.Member(address=address, keys=keys)
+
+        return Growth(
+            self._changes, self._operator, self._settings.out, enter, self._dismiss, self._view.members,
+            self._view.say,
+        )  # fmt: skip
+
+    def _dismiss(self, rank: int) -> None:
+        """End the process of a rank that is not let in."""
+        for member in self._members:
+            if member.rank == rank:
+                member.channel.send({"kind": "stop"})
 
     async def relay(self, member: Member) -> None:
         """Show what a peer reports, until its channel ends."""
@@ -142,7 +209,7 @@ class Launcher:
                     member.notes = message["notes"]
                 case "connected":
                     self._connected.add(member.rank)
-                    if self.connected:
+                    if self.connected and member.rank < self._settings.size:
                         if not self._resume:  # an earlier simulation's, which no process of these would replace
                             (self._settings.out / DISAGREEMENT).unlink(missing_ok=True)
                         self._view.notes(self._members[0].notes)

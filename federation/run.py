@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
+from dpeer.federation.growing import highest_rank, planned_changes, with_shares
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.run_settings import RunPart
 from dpeer.federation.settings import Settings
@@ -102,9 +103,12 @@ def cluster(
 ) -> Result:
     """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
     refuse_faults(settings, resume=resume)
+    changes = planned_changes(settings, resume=resume)
+    settings = with_shares(settings, changes)
     return run_federation(
-        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data),
+        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data, changes=changes),
         resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
+        ranks=highest_rank(changes, settings.size) + 1,
     )  # fmt: skip
 
 
@@ -112,6 +116,7 @@ def run_federation(
     settings: Settings,
     open_runner: OpenRunner,
     *,
+    ranks: int | None = None,
     resume: bool,
     overwrite: bool,
     new_data: bool,
@@ -128,6 +133,7 @@ def run_federation(
         new_data: The data are others than those of earlier runs in the folder: what these released does not count.
         open_view: Opens the view of the run's progress.
         drive: Runs the event loop, and decides what stops it.
+        ranks: How many ranks are ever members; None for the first members alone.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
@@ -136,7 +142,7 @@ def run_federation(
         out = settings.out.absolute()  # now: a task may change to another folder
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(
-            settings.out, range(settings.size),
+            settings.out, range(ranks or settings.size),
             size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data,
         )  # fmt: skip
         meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
@@ -147,7 +153,7 @@ def run_federation(
                 view.say(line)
             runner = open_runner(view)
             drive(runner)
-        return _result(settings, out, settings.size, runner, time.monotonic() - began)
+        return _result(settings, out, ranks or settings.size, runner, time.monotonic() - began)
 
 
 def _result(run: RunPart, out: Path, size: int, runner: Runner, seconds: float) -> Result:

@@ -264,6 +264,14 @@ class LauncherSettings(Section):
         group=_HOST,
         of_rank=False,
     )
+    grow: Path | None = setting(
+        None,
+        "file of members that join and leave while the run goes on (TOML); see docs/running.md",
+        mark=Mark.OWN,
+        group=_RUN,
+        of_rank=False,
+        strict=False,
+    )
 
 
 class SimulationSettings(Section):

@@ -110,7 +110,8 @@ def renew(out: Path) -> None:
     """Collect DIR/summary.json anew from the peers' summaries, if it exists: a comparison was made later."""
     run, content = read_run_summary(out), read_object(out / SUMMARY)
     if run is not None and run.size is not None and "rank" not in content:
-        collect(out, run.size, wall_seconds(out), content.get("faults"))
+        ranks = max(run.size, len(content.get("completed_rounds") or ()))  # more than the size where others have joined
+        collect(out, ranks, wall_seconds(out), content.get("faults"))
 
 
 def _warnings(peers: Mapping[int, PeerSummary]) -> dict[str, list[int]]:

@@ -63,6 +63,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "channels_last": (True, {}), "log_level": ("debug", {}), "log_max": ("50MB", {}), "wait": (5.0, {}),
     "dead_after": (5.0, {}), "deadline": ("auto", {}), "rejoin_after": (3, {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {}), "signers": (2, {"operators": ["ab" * 32, "cd" * 32]}), "shares": (6, {}),
+    "grow": (Path("grow.toml"), {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "alone_share": (0.5, {}),

@@ -8,10 +8,11 @@ from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.epochs import check_changeable
+from dpeer.federation.growing import planned_changes, read_changes, with_operator
 from dpeer.federation.operators import check_operators, read_operator, write_operator
 from dpeer.federation.settings import Settings
 from dpeer.topology import build_listed
-from tests.messages.message import Message
+from tests.messages.message import Message, file
 
 ONE, TWO = "ab" * 32, "cd" * 32
 
@@ -32,6 +33,27 @@ def twice(folder: Path) -> None:
     write_operator(folder)
     write_operator(folder)
 
+
+def planned(content: str) -> Any:
+    return file("grow.toml", content, lambda path: read_changes(path, 3))
+
+
+PLANNED = {
+    "change.0.round: Field required": "[[change]]\njoin = [3]",
+    "change.0.round: Input should be greater than or equal to 1": "[[change]]\nround = 0\njoin = [3]",
+    "change.0.jion: Extra inputs are not permitted": "[[change]]\nround = 2\njoin = [4]\njion = [3]",
+    "change.0.join.0: Input should be a valid integer": "[[change]]\nround = 2\njoin = ['3']",
+    "change: Field required": "",
+    "change.0: join, leave, evict, extend and topology are missing: name what changes": "[[change]]\nround = 2",
+    "change.0: join, leave and evict: name each rank once: [3, 3]": "[[change]]\nround = 2\njoin = [3]\nleave = [3]",
+    "round: expected a later one in every [[change]]": (
+        "[[change]]\nround = 4\njoin = [3]\n[[change]]\nround = 4\nleave = [1]"
+    ),
+    "join = 2: expected a rank that none has had: 5 is free": "[[change]]\nround = 4\njoin = [2, 4]",
+    "join = 3: expected a rank that none has had: 4 is free": (
+        "[[change]]\nround = 4\njoin = [3]\n[[change]]\nround = 5\nleave = [3]\n[[change]]\nround = 6\njoin = [3]"
+    ),
+}
 
 MESSAGES = {
     "no key": Message(
@@ -102,6 +124,22 @@ MESSAGES = {
         lambda _: Settings(size=2, operators=[ONE]).of_rank(2), ConfigurationError,
         "rank 2 does not exist in a federation of size 2: 0..1; one that an operator has let in since starts with "
         "--join",
+    ),
+    **{f"planned changes: {text}": Message(
+        planned(content), ConfigurationError, f"{{folder}}/grow.toml: {text}") for text, content in PLANNED.items()},
+    "no file of changes": Message(
+        lambda folder: read_changes(folder / "grow.toml", 3), ConfigurationError,
+        "--grow '{folder}/grow.toml': No such file or directory",
+    ),
+    "changes of a resumed run": Message(
+        lambda folder: planned_changes(Settings(size=3, grow=folder / "grow.toml"), resume=True), ConfigurationError,
+        "--grow {folder}/grow.toml: a run that changes cannot be resumed, because the key that signs its changes ends "
+        "with it: start over with --overwrite",
+    ),
+    "changes with an operator": Message(
+        lambda _: with_operator(Settings(operators=[ONE]), bytes(32)), ConfigurationError,
+        "--grow: the changes are signed with a key of the launcher's own: leave out `operators`, or use dpeer join and "
+        "the like with your own key instead",
     ),
     "a graph without edges": Message(lambda _: build_listed([], 3), TopologyError, "the graph has no edges"),
     "a loop": Message(
