@@ -431,7 +431,8 @@ def _row(name: str, group: Sequence[dict[str, Any]]) -> None:
     lags = [one["lag"] for one in group if one["lag"] is not None]
     cells = [
         len(group), sum(bool(one["problems"]) for one in group), f"{mean(change):+.2f}" if change else "-",
-        f"{max(drops):.1f}" if drops else "-", f"{max(one['swing'] for one in group):.1f}", max(lags, default="-"), f"{mean(one['seconds'] for one in group):.0f}",
+        f"{max(drops):.1f}" if drops else "-", f"{max(one['swing'] for one in group):.1f}", max(lags, default="-"),
+        f"{mean(one['seconds'] for one in group):.0f}",
     ]  # fmt: skip
     print(" | ".join([f"| {name}", *map(str, cells)]) + " |")
 
