@@ -151,8 +151,7 @@ class Federation:
         for rank in range(SIZE):
             text = []
             for other in range(SIZE):
-                line = self.lines.get((rank, other))
-                port = ports[other] if line is None else line.port
+                port = self.lines[rank, other].port if (rank, other) in self.lines else ports[other]
                 text.append(f'[rank.{other}]\naddress = "tcp://127.0.0.1:{port}"\nkey = "{keys[other]}"\n')
             (self.folder / f"rank-{rank}.toml").write_text("\n".join(text))
         self.processes = [self._start(rank) for rank in range(SIZE)]
@@ -164,7 +163,9 @@ class Federation:
             "--threads", "1", "--alone", "never", "--wait", "5min", "--dead-after", str(DEAD_AFTER),
             "--out", str(self.folder / "run"), *more,
         ]  # fmt: skip
-        process = _server().Process(target=chaos_peer.run, args=(arguments, str(self.folder / f"output-{rank}")))
+        process: BaseProcess = _server().Process(
+            target=chaos_peer.run, args=(arguments, str(self.folder / f"output-{rank}"))
+        )
         forking.start(process)
         return process
 
