@@ -24,6 +24,8 @@ _COMMANDS = {
     "relay": "Join peers that can only dial out.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
+    "status": "Show where running peers are, and whom they wait for.",
+    "drain": "Have running peers finish their round and leave.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",

@@ -87,6 +87,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._gone: set[int] = set()
         self._waited_for: set[int] = set()
         self._first: tuple[int, float] | None = None  # a round, and when it was printed
+        self._printed = -1
 
     def __enter__(self) -> Self:
         self._terminal.offer(self._title)
@@ -98,7 +99,9 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._terminal.flush()
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Note the round; print it when all peers have completed it."""
+        """Note the round; print it when all its members have completed it."""
+        if entry["round"] <= self._printed:
+            return  # of a peer that joins, or comes back
         self._entries.setdefault(entry["round"], {})[rank] = entry
         self._flush()
 
@@ -128,6 +131,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             if expected - entries.keys() - self._gone or not entries:
                 return
             del self._entries[number]
+            self._printed = number
             losses = [entry["train_loss"] for entry in entries.values() if entry["train_loss"] is not None]
             found = [entry["accuracy"] for entry in entries.values() if entry["accuracy"] is not None]
             parts = [f"round {number + 1}/{self._rounds}", f"loss {decimals(fmean(losses) if losses else None)}"]

@@ -184,4 +184,5 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
     if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
-    return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"
+    ended = "left the federation" if outcome.status == "left" else "done"
+    return f"dpeer: {ended} after {count}{few}{result}{private}{lost}; files in {folder}"

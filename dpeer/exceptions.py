@@ -19,6 +19,7 @@
     * :exc:`Diverged`: a run came to its end, but with a loss or parameters that are not finite
     * :exc:`CellFailed` (exit code of the run): a run of `dpeer compare` failed
     * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
+    * :exc:`Drained`: a peer that was asked to leave has completed its round; handled inside peer/
     * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
 
 A message is one line that names the key, the value, and what would be right.
@@ -102,6 +103,10 @@ class Isolated(DpeerError):  # noqa: N818 - reads as what happened
     """A peer was cut off from a quorum, or from all its neighbors, for longer than it waits; its model is kept."""
 
     exit_code = 3
+
+
+class Drained(DpeerError):  # noqa: N818 - reads as what happened
+    """A peer that was asked to leave in good order can go: its round is complete, or cannot be completed."""
 
 
 class LeftBehind(Isolated):

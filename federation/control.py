@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import re
 import socket
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.peer import control
+from dpeer.federation.folders import LOCK
+from dpeer.peer import checkpoint, control
 from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import rank_folders, read_object
@@ -18,7 +23,10 @@ from dpeer.results.reading import rank_folders, read_object
 TIMEOUT = 5.0
 """Seconds within which a peer answers, whatever it trains."""
 
-_LISTED = 8
+_LISTED, _AT_ONCE = 8, 16
+
+_RANK = re.compile(r"rank-[0-9]+")
+"""The name of a rank's folder."""
 
 
 class NotRunning(ConfigurationError):  # noqa: N818 - reads as what happened
@@ -66,6 +74,80 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
     return dict(answer)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A rank's folder, and the peer that runs there or has run there.
+
+    Attributes:
+        folder: The rank's.
+        answer: The running peer's snapshot (`dpeer.peer.snapshot.Snapshot` as JSON); None where none answers.
+        state: Why none does, and how the last run ended; empty for a running peer.
+        completed: Rounds that are on disk; None if no round is.
+        rounds: How many rounds the run has; None if it left no summary.
+        saved_seconds: Age of the last checkpoint; None without one.
+    """
+
+    folder: Path
+    answer: Mapping[str, Any] | None
+    state: str = ""
+    completed: int | None = None
+    rounds: int | None = None
+    saved_seconds: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: the snapshot, or the folder's state."""
+        here = {"folder": str(self.folder), "running": self.answer is not None}
+        if self.answer is not None:
+            return here | dict(self.answer)
+        return here | {
+            "state": self.state, "completed": self.completed, "rounds": self.rounds,
+            "checkpoint_seconds": self.saved_seconds,
+        }  # fmt: skip
+
+
+def look(folder: Path) -> list[Place]:
+    """The peers of a run folder, or the one of a rank's folder, by rank.
+
+    Raises:
+        ConfigurationError: The folder holds no run.
+    """
+    found = ranks_of(folder)
+    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as threads:  # one that hangs holds up no other
+        return list(threads.map(_place, found))
+
+
+def _place(folder: Path) -> Place:
+    try:
+        return Place(folder, ask(folder, {"ask": "status"}))
+    except NoAnswer:
+        state = f"runs, and does not answer within {TIMEOUT:g} s"
+    except NotRunning:
+        state = "does not run"
+    except ConfigurationError as error:
+        state = str(error)
+    summary, completed = read_object(folder / SUMMARY), checkpoint.completed(folder)
+    ended = summary.get("status")
+    if state == "does not run" and isinstance(ended, str):
+        state += f": {ended}"
+    elif state == "does not run" and completed:
+        state += ": killed, or failed; --resume goes on"
+    saved = checkpoint.written_at(folder)
+    return Place(
+        folder, None, state, completed or None, whole(summary.get("rounds")),
+        None if saved is None else max(0.0, time.time() - saved),
+    )  # fmt: skip
+
+
+def left(folder: Path) -> bool:
+    """Whether no process holds a rank's folder any more, so that another peer can start there."""
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
 def runs(folder: Path) -> bool:
     """Whether a peer runs in a rank's folder and takes connections."""
     try:
@@ -85,7 +167,8 @@ def ranks_of(folder: Path) -> list[Path]:
         raise ConfigurationError(f"no folder {str(folder)!r} exists; name the --out of a run, or rank-R in it")
     if found := list(rank_folders(folder).values()):
         return found
-    if any((folder / name).exists() for name in (METRICS, control.SOCKET, control.ELSEWHERE, ".lock")):
+    files = (METRICS, control.SOCKET, control.ELSEWHERE, LOCK)
+    if _RANK.fullmatch(folder.resolve().name) or any((folder / name).exists() for name in files):
         return [folder]
     raise ConfigurationError(f"{str(folder)!r} holds no run: name the --out of a run, or rank-R in it")
 

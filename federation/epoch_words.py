@@ -31,8 +31,8 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
 def change_line(before: Epoch, after: Epoch) -> str:
     """What an epoch changes, in one line."""
     joined, gone = sorted(after.members.keys() - before.members.keys()), sorted(set(after.former) - set(before.former))
-    parts = [f"rank {in_words(joined)} joins"] if joined else []
-    parts += [f"rank {in_words(gone)} leaves"] if gone else []
+    parts = [_do(joined, "join")] if joined else []
+    parts += [_do(gone, "leave")] if gone else []
     parts += [f"{after.rounds} rounds instead of {before.rounds}"] if after.rounds != before.rounds else []
     parts.append(f"members {in_words(after.ranks)}")
     parts.append(f"{graph_line(after)} (before: {graph_line(before)})")
@@ -90,6 +90,10 @@ def in_words(ranks: Iterable[int]) -> str:
         f"{first}" if first == last else f"{first}, {last}" if last == first + 1 else f"{first}..{last}"
         for first, last in found
     )
+
+
+def _do(ranks: list[int], what: str) -> str:
+    return f"rank {ranks[0]} {what}s" if len(ranks) == 1 else f"ranks {in_words(ranks)} {what}"
 
 
 def _at(member: Member) -> str:

@@ -47,6 +47,9 @@ _OURS = (
     FOLDER,
 )
 
+LOCK = ".lock"
+"""In a rank's folder: held by its peer while that runs."""
+
 
 def check(
     out: Path,
@@ -114,7 +117,7 @@ def held(folder: Path) -> Iterator[None]:
         OutputError: another running peer holds it.
     """
     make_folder(folder)
-    with (folder / ".lock").open("a") as lock:
+    with (folder / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

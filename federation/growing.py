@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer import training
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.changes import Change, next_epoch
+from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.config import read_toml
 from dpeer.federation.epoch_words import change_line
 from dpeer.federation.handing import hand, running
@@ -133,6 +133,7 @@ class Growth:
         secret: The operator's secret key.
         run: The run folder.
         enter: Starts the process of a rank that joins; gives what its epoch has of it.
+        admit: Has that process dial the others, once all know its epoch.
         dismiss: Ends the process of a rank whose change was refused.
         handed: Called with the first round, the ranks and the number of rounds of an epoch that was handed over.
         say: Gets a line at each change.
@@ -144,17 +145,18 @@ class Growth:
         secret: bytes,
         run: Path,
         enter: Callable[[int], Awaitable[Member]],
+        admit: Callable[[int], None],
         dismiss: Callable[[int], None],
         handed: Callable[[int, tuple[int, ...], int], None],
         say: Callable[[str], None],
     ) -> None:
         self._changes, self._secret, self._run = changes, secret, run
-        self._enter, self._dismiss, self._handed, self._say = enter, dismiss, handed, say
+        self._enter, self._admit, self._dismiss, self._handed, self._say = enter, admit, dismiss, handed, say
 
     async def carry_out(self) -> None:
         """Make one change after the other; one that is refused is left out, and its refusal printed."""
         for planned in self._changes:
-            await self._begun()
+            await self._reached(lambda there: there.epoch.begins)
             try:
                 entered = await asyncio.gather(*map(self._enter, planned.join))
             except DpeerError as error:
@@ -166,34 +168,45 @@ class Growth:
                 edges=tuple(_edge(one, other) for one, other in planned.edges), word=_word(planned),
             )  # fmt: skip
             try:
-                await asyncio.to_thread(self._make, change, planned.round)
+                known = await asyncio.to_thread(self._make, change, planned.round)
             except DpeerError as error:
                 self._refused(planned, error)
+                continue
+            if planned.join:
+                await self._reached(_constantly(known))
+                for rank in planned.join:
+                    self._admit(rank)
 
     def _refused(self, planned: PlannedChange, error: DpeerError) -> None:
         self._say(f"change of round {planned.round + 1} refused: {error}")
         for rank in planned.join:
             self._dismiss(rank)
 
-    async def _begun(self) -> None:
-        """Wait until the last change has begun where it was handed over."""
+    async def _reached(self, number: Callable[[Situation], int]) -> None:
+        """Wait until the peer that is asked works on a round, which may follow from its answer, or a later one."""
         while True:
             try:
                 peer = await asyncio.to_thread(running, self._run)
             except DpeerError:  # not yet, or not any more
                 await asyncio.sleep(AGAIN)
                 continue
-            if peer.there.round >= peer.there.epoch.begins:
+            if peer.there.round >= number(peer.there):
                 return
             await asyncio.sleep(AGAIN)
 
-    def _make(self, change: Change, begins: int) -> None:
+    def _make(self, change: Change, begins: int) -> int:
+        """Make the next epoch and hand it over; returns the round in which all know it."""
         peer = running(self._run)
         epoch = next_epoch(peer.there, change, begins=begins)
         hand(peer, SignedEpoch(epoch=epoch).signed_with(self._secret))
         late = f" (planned for round {begins + 1})" if epoch.begins > begins else ""
         self._say(f"{change_line(peer.there.epoch, epoch)}{late}")
         self._handed(epoch.begins, epoch.ranks, epoch.rounds)
+        return peer.there.round + peer.there.diameter + 1
+
+
+def _constantly(number: int) -> Callable[[Situation], int]:
+    return lambda there: number
 
 
 def _word(planned: PlannedChange) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpeer.exceptions import ConfigurationError, ProtocolError
 from dpeer.federation.changes import Situation
 from dpeer.federation.control import any_running, ask
-from dpeer.federation.operators import read_operator
+from dpeer.federation.operators import CANNOT_CHANGE, read_operator
+from dpeer.peer.control import Handler
 from dpeer.peer.core.epoch import SignedEpoch, check_successor
 from dpeer.peer.core.limits import EPOCH_BYTES
 
@@ -33,6 +35,26 @@ def running(run: Path) -> Running:
     """
     folder = any_running(run)
     return Running(folder, Situation.of(ask(folder, {"ask": "membership"})))
+
+
+def answers(requests: Mapping[str, Handler], *, encrypted: bool) -> dict[str, Handler]:
+    """The requests that a peer answers, with those of its membership complete.
+
+    Args:
+        requests: The peer's own.
+        encrypted: Whether its connections need keys.
+    """
+
+    def refuse(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ConfigurationError(CANNOT_CHANGE)
+
+    def membership(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = requests["membership"](request)
+        assert isinstance(found, Mapping), "it is known at once"
+        return {**found, "encrypted": encrypted}
+
+    known = {"membership": membership} if "membership" in requests else {"membership": refuse, "epoch": refuse}
+    return {**requests, **known}
 
 
 def hand(peer: Running, signed: SignedEpoch) -> None:

@@ -183,14 +183,19 @@ class Launcher:
             if not member.address.done():
                 raise PeerFailed(f"rank {rank} could not start: {member.error}", member.exit_code or 1)
             address = member.address.result()
-            member.channel.send({"kind": "addresses", "addresses": self._known})
             keys = () if keyring is None else (keyring.public.hex(),)
             return epoch.Member(address=address, keys=keys)
 
         return Growth(
-            self._changes, self._operator, self._settings.out, enter, self._dismiss, self._view.members,
+            self._changes, self._operator, self._settings.out, enter, self._admit, self._dismiss, self._view.members,
             self._view.say,
         )  # fmt: skip
+
+    def _admit(self, rank: int) -> None:
+        """Tell the process of a rank that joins where the others are."""
+        for member in self._members:
+            if member.rank == rank:
+                member.channel.send({"kind": "addresses", "addresses": self._known})
 
     def _dismiss(self, rank: int) -> None:
         """End the process of a rank that is not let in."""

@@ -23,6 +23,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import held, naming, working_folder_kept
+from dpeer.federation.handing import answers
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -148,8 +149,15 @@ async def serve(
             ExitStack() as leaving,
         ):
             worker = Worker(executor, disk)
+
+            def leave(request: Mapping[str, Any]) -> Mapping[str, Any]:
+                """Drain a peer that runs no round: it stops."""
+                stopper.stop()
+                return vars(Snapshot(rank, os.getpid(), "ended", drains=True))
+
             requests: dict[str, Handler] = {
                 "status": lambda request: vars(Snapshot(rank, os.getpid(), "starting")),
+                "drain": leave,
             }
             async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
                 config = await worker.run(resolve, settings, rank)
@@ -237,7 +245,6 @@ async def _serve(
         at_once=compare,
     )  # fmt: skip
     parts.followed.schedule = peer.core.schedule
-    requests |= peer.requests
     stopper.watch(peer)
     if parts.baseline is not None:
         await worker.run(parts.baseline.take_up, resume=resume)
@@ -251,7 +258,10 @@ async def _serve(
     if addresses is None:
         await transport.close(0)
         return None
+    leave = requests["drain"]
+    requests |= answers(peer.requests, encrypted=keyring is not None)
     outcome = await peer.serve(addresses)
+    requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):
         after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"

@@ -72,11 +72,11 @@ class Driver:
         self._do(self.core.open(sorted(addresses), number, self.now()))
         self._reading = asyncio.create_task(self._guarded())
 
-    async def close(self, reason: Goodbyes) -> None:
-        """Say goodbye and close every connection."""
+    async def close(self, reason: Goodbyes, back_within: int = 0) -> None:
+        """Say goodbye and close every connection; `back_within`: seconds within which a stopped peer will be back."""
         try:
             if not self.broken.done():
-                self._do(self.core.leave(reason, self.now()))
+                self._do(self.core.leave(reason, self.now(), back_within))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._written(), self._linger)
         finally:
@@ -150,6 +150,14 @@ class Driver:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
         found: Wake = await self._until(lambda now: self.core.settle(number, now))
         return found.bytes_sent
+
+    def drain(self) -> None:
+        """Begin no other round; a wait in which no round runs ends at once."""
+        self._do(self.core.drain(self.now()))
+
+    async def part(self, number: int) -> None:
+        """Stay until no neighbor needs the body of the round before `number`."""
+        await self._until(lambda now: self.core.part(number, now))
 
     async def linger(self) -> None:
         """Stay after the last round until no neighbor needs this peer any more."""

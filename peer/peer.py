@@ -7,10 +7,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, Interrupted, Isolated, LeftBehind, PeersMissing
+from dpeer.exceptions import (
+    AddressError,
+    ConfigurationError,
+    Drained,
+    Interrupted,
+    Isolated,
+    LeftBehind,
+    PeersMissing,
+)
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
+from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
@@ -28,9 +37,10 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
+Ending = Literal["done", "left", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
+"left": with its rounds, because an epoch has made it no member any more.
 "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
 did not appear again, or have completed the run without it. "failed": by an error.
 """
@@ -148,6 +158,7 @@ class Peer:
         self._start = 0
         self._why = ""
         self._ended = False
+        self._back_within = 0
         self.core = Core(config, learner, topology, transport.chunk_bytes)
         self.driver = Driver(self.core, transport, self._log_event, config.linger)
 
@@ -215,13 +226,13 @@ class Peer:
         finally:
             if early is not None:
                 await asyncio.gather(early, return_exceptions=True)
-            await self.driver.close(leaving)
+            await self.driver.close(leaving, self._back_within)
             self._ended = True
 
     @property
     def requests(self) -> dict[str, Handler]:
         """What the control socket of this peer answers, by the name of the request."""
-        return {"status": lambda request: asdict(self.snapshot())}
+        return {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
 
     def snapshot(self) -> Snapshot:
         """Where this peer is in its run, at this moment."""
@@ -231,6 +242,24 @@ class Peer:
     def _rounds(self) -> int:
         """How many rounds this peer has to run, as far as is known."""
         return self.core.schedule.rounds
+
+    def drain(self, back_within: int = 0) -> None:
+        """Complete the present round, wait until neighbors have its body, and leave; may be called more than once.
+
+        Where no round runs (before the first one, and in a pause) the peer leaves at once.
+
+        Args:
+            back_within: Seconds, at most `MOST_AWAY`, for which neighbors are asked to wait for its return.
+        """
+        self._back_within = back_within
+        self.driver.drain()
+
+    def _on_drain(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        back_within = request.get("back_within", 0)
+        if not isinstance(back_within, int) or not 0 <= back_within <= MOST_AWAY:
+            raise ConfigurationError(f"back_within = {back_within!r}: expected seconds, from 0 to {MOST_AWAY}")
+        self.drain(back_within)
+        return asdict(self.snapshot())
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
@@ -282,7 +311,7 @@ class Peer:
         if self.driver.broken.done():
             self.driver.broken.result()
         for error in (outcome, *late):
-            expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
+            expected = isinstance(error, Isolated | Drained) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:
                 raise error
         if isinstance(outcome, LeftBehind) and not stopped:

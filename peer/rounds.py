@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+from dpeer.exceptions import Drained
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner, Payload
@@ -45,6 +46,10 @@ async def run_rounds(
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
 
     A round is saved while the next one trains. Until then no message mentions the next round.
+
+    Raises:
+        Drained: The peer was asked to leave, and its round is complete, or cannot be.
+        Isolated: It was cut off for longer than it waits.
     """
     measured: Evaluation | None = None
     schedule = driver.core.schedule
@@ -52,6 +57,10 @@ async def run_rounds(
         if number >= schedule.rounds:
             break
         saver.once_saved(partial(driver.begin, number))
+        if driver.core.waiting.drains:
+            await background.during(saver.saved())
+            await background.during(driver.part(number))
+            raise Drained(f"round {number} is complete")
         if driver.core.waiting.holds(number):
             await background.during(saver.saved())
             await background.during(driver.pause(number))

@@ -12,12 +12,13 @@ from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.rank_folder import RankFolder
 
-Phase = Literal["starting", "meet", "pause", "work", "collect", "settle", "linger", "ended"]
+Phase = Literal["starting", "meet", "pause", "work", "collect", "settle", "linger", "part", "ended"]
 """What a peer does.
 
-"starting": it reads its data. "meet", "pause", "collect", "settle" and "linger": it waits for its neighbors, for a
-quorum, for bodies, for the end of a round, or for neighbors that need it after its last one. "work": it trains,
-evaluates, mixes or saves. "ended": its rounds are over.
+"starting": it reads its data. "work": it trains, evaluates, mixes or saves. "ended": its rounds are over.
+
+Waits: "meet" for its neighbors, "pause" for a quorum, "collect" for bodies, "settle" for the end of a round, "linger"
+for neighbors that need it after its last round, "part" for those that need it before it leaves.
 """
 
 
@@ -113,6 +114,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         waiting_seconds=wait.seconds if wait else 0.0,
         why=wait.why if wait else "",
         sits_out=core.exchange.entry.hops > 0,
+        drains=core.waiting.drains,
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),

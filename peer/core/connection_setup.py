@@ -388,6 +388,10 @@ class ConnectionSetup:
         self._exchange.parted(neighbor.rank, unfinished)
         return neighbor.rank
 
+    def unanswered(self) -> list[Link]:
+        """The links that are established, on which this peer's hello has no answer yet."""
+        return [link for link, one in self.dialling.all() if one.unanswered is not None and one.unanswered < math.inf]
+
     def tend(self, now: float) -> list[Effect]:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
         effects: list[Effect] = []

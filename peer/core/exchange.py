@@ -178,6 +178,15 @@ class Exchange:
             if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
+    def parting(self, number: int, now: float) -> list[int]:
+        """The ranks that have not used the body of the round before `number`, after which this peer leaves."""
+        if number - 1 not in self.outbox.frames:
+            return []
+        receivers = self.schedule.at(number - 1).out_neighbors
+        return [
+            rank for rank in receivers if self._members.is_there(rank) and self._members.holds_up(rank, number, now)
+        ]
+
     def over(self, number: int) -> bool:
         """Whether all neighbors have completed all rounds, and none has a body left that this peer can use.
 

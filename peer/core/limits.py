@@ -43,6 +43,9 @@ CHUNK = 2**22
 """Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones
 show less often that a neighbor is alive."""
 
+MOST_AWAY = 600
+"""Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
+
 # -- epochs ----------------------------------------------------------------------------------------------------------
 
 EPOCH_BYTES = 2**20

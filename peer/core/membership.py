@@ -33,6 +33,7 @@ class Neighbor:
         link: Where to send to; None before the handshake.
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
+        grace: Seconds from then for which rounds wait for it, if it was stopped.
         current_round: Its current round, the highest in its messages; it may be further by now.
         mentioned: The highest round it mentioned since its last handshake; at first the round before the one that it
             named then. A body of an earlier round can no longer arrive, because links keep order.
@@ -60,6 +61,7 @@ class Neighbor:
     status: Status = Status.UNSEEN
     heard_at: float = 0.0
     gone_at: float = 0.0
+    grace: float = 0.0
     current_round: int = 0
     mentioned: int = -1
     why_away: str = ""
@@ -170,6 +172,8 @@ class Membership:
         """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away."""
         neighbor = self._neighbors[rank]
         away = neighbor.away
+        if self.comes_back(rank, now) and number >= neighbor.current_round:
+            neighbor.left_behind = False  # rounds have waited for it, and it has lost none
         if neighbor.status is Status.GONE and neighbor.why_away == "done":
             neighbor.current_round = number  # it had not run all rounds: another process spoke for it
         if neighbor.link is not None and neighbor.link != link:
@@ -210,11 +214,12 @@ class Membership:
         if neighbor.current_round >= max(self.current_round, neighbor.overdue_in + 1):
             neighbor.overdue = ""
 
-    def goodbye(self, neighbor: Neighbor, reason: str, now: float) -> None:
-        """Note the neighbor's goodbye."""
+    def goodbye(self, neighbor: Neighbor, reason: str, now: float, back_within: float = 0.0) -> None:
+        """Note the neighbor's goodbye, and that it has announced to be back within so many seconds."""
         neighbor.status = Status.GONE
         neighbor.why_away = reason
         neighbor.gone_at = now
+        neighbor.grace = max(self._config.stop_grace, back_within)
         neighbor.left_behind = True
 
     def tick(self, now: float) -> list[Neighbor]:
@@ -262,6 +267,17 @@ class Membership:
         self.lost[rank] = why
         return why
 
+    def comes_back(self, rank: int, now: float) -> bool:
+        """Whether the rank was stopped so lately, or has announced its return, that rounds wait for it."""
+        neighbor = self._neighbors[rank]
+        stopped = neighbor.status is Status.GONE and neighbor.why_away == "stopped"
+        return stopped and now - neighbor.gone_at < neighbor.grace
+
+    def stopped_since(self, rank: int, time: float) -> bool:
+        """Whether the rank was stopped at this clock time or later, and is not back."""
+        neighbor = self._neighbors[rank]
+        return neighbor.status is Status.GONE and neighbor.why_away == "stopped" and neighbor.gone_at >= time
+
     def waited_for(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number` should wait for this rank if it needs something of it.
 
@@ -270,11 +286,12 @@ class Membership:
         neighbors ahead wait. One that has announced in which round it enters is waited for from then on.
 
         A neighbor that was stopped is waited for a moment longer. When a whole federation is being stopped, each peer's
-        own stop must come before the peer concludes anything from its neighbors' stops.
+        own stop must come before the peer concludes anything from its neighbors' stops. One that has announced its
+        return is waited for until then.
         """
         neighbor = self._neighbors[rank]
         if neighbor.status is Status.GONE:
-            return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
+            return self.comes_back(rank, now)
         if neighbor.status is Status.DEAD or neighbor.overdue:
             return False
         if neighbor.enters:

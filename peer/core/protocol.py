@@ -230,6 +230,7 @@ class Core:
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
+        self.waiting.begun_at = now
         self.exchange.begin(number)
         return self.look(now)
 
@@ -288,14 +289,38 @@ class Core:
         self.waiting.linger(now)
         return self.look(now)
 
-    def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
-        """Send every neighbor a goodbye; nothing is waited for any more."""
+    def drain(self, now: float) -> list[Effect]:
+        """Begin no other round: a wait for neighbors or for a quorum ends at once, in a Fail with Drained."""
+        if not self.waiting.drains:
+            self.waiting.drains = True
+            number = self.members.current_round
+            self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
+        return self.look(now)
+
+    def part(self, number: int, now: float) -> list[Effect]:
+        """Wait until no neighbor needs the body of the round before `number`: ends in a Wake."""
+        self.waiting.part(number, now)
+        return self.look(now)
+
+    def leave(self, reason: Goodbyes, now: float, back_within: int = 0) -> list[Effect]:
+        """Send every neighbor a goodbye; nothing is waited for any more.
+
+        Args:
+            reason: Why.
+            now: The clock time.
+            back_within: Seconds within which a stopped peer will be back.
+        """
         self.waiting.over()
-        goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
+        goodbye = wire.Goodbye(
+            rank=self._config.rank, federation=self._federation, reason=reason,
+            back_within=back_within if reason == "stopped" else 0,
+        )  # fmt: skip
+        protocol = self._config.protocol
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                frames = wire.encode(goodbye, neighbor.version, self._config.protocol)
-                self.send_queues[neighbor.link].goodbye = frames
+                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
+        for link in self.connection_setup.unanswered():  # which may have taken this peer's hello, and its answer comes
+            self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -329,8 +354,9 @@ class Core:
 
     @property
     def written(self) -> bool:
-        """Whether nothing waits to be written to a neighbor that is there."""
-        send_queues = (self.send_queues.get(one.link) for one in self.members.all() if one.link is not None)
+        """Whether nothing waits to be written to a neighbor that is there, or may be."""
+        links = [one.link for one in self.members.all() if one.link is not None]
+        send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
@@ -407,7 +433,7 @@ class Core:
                 if neighbor.paused and self.round_clock.adds_to(message.presence):
                     self.exchange.send_heartbeat(link)
             case wire.Goodbye():
-                self._on_goodbye(neighbor, message.reason, now)
+                self._on_goodbye(neighbor, message.reason, now, message.back_within)
 
     def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
         """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
@@ -466,13 +492,20 @@ class Core:
         if max(found, before) >= 2 * min(found, before):
             self.exchange.send_heartbeat(link)
 
-    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
         if neighbor.status is Status.GONE:
             return
-        self.members.goodbye(neighbor, reason, now)
+        self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
+            return
+        if reason == "stopped" and back_within:
+            self._log(
+                "info", "neighbor-gone",
+                f"rank {neighbor.rank} leaves, and is to be back within {back_within} s: rounds wait for it until then",
+                neighbor=neighbor.rank, reason=reason,
+            )  # fmt: skip
             return
         grace = self._config.liveness.stop_grace
         why = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import Isolated, LeftBehind, PeersMissing, Refused
+from dpeer.exceptions import Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
@@ -50,7 +50,8 @@ class _Wait:
     """The present wait.
 
     Attributes:
-        kind: For the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after it.
+        kind: For the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after it:
+            after the last one ("linger"), or the one after which it leaves ("part").
         number: The round.
         since: Clock time at which it began.
         log_at: Clock time of the next line of the log about it.
@@ -58,7 +59,7 @@ class _Wait:
         logged: Whether a line has been written.
     """
 
-    kind: Literal["meet", "pause", "collect", "settle", "linger"]
+    kind: Literal["meet", "pause", "collect", "settle", "linger", "part"]
     number: int
     since: float
     log_at: float
@@ -77,7 +78,7 @@ class WaitingNow:
         why: Why the next round may not begin, in a pause.
     """
 
-    kind: Literal["meet", "pause", "collect", "settle", "linger"]
+    kind: Literal["meet", "pause", "collect", "settle", "linger", "part"]
     seconds: float
     ranks: Mapping[int, str]
     why: str = ""
@@ -116,6 +117,8 @@ class Waiting:
         met: The neighbors whose hello came, whatever the answer.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
+        drains: Whether this peer was asked to leave: it begins no other round.
+        begun_at: Clock time at which the present round began.
         began: Whether the wait for the start is over, so that rounds have begun.
     """
 
@@ -147,6 +150,8 @@ class Waiting:
         self._log = log
         self._wait: _Wait | None = None
         self.began = False
+        self.drains = False
+        self.begun_at = 0.0
         self._refusal: Refused | None = None
         self._leave_at = 0.0
         self._give_up_at = math.inf
@@ -194,6 +199,10 @@ class Waiting:
     def linger(self, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
         self._wait = self._patient("linger", self._exchange.schedule.rounds, now)
+
+    def part(self, number: int, now: float) -> None:
+        """Wait until no neighbor needs the body of the round before `number`, which is not begun any more."""
+        self._wait = self._patient("part", number, now)
 
     def join(self, now: float) -> None:
         """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
@@ -289,6 +298,9 @@ class Waiting:
         wait = self._wait
         if wait is None:
             return []
+        if self.drains and self._in_vain(wait, now):
+            self._wait, self._exchange.paused = None, False
+            return [Fail(Drained("asked to leave"))]
         if wait.kind == "meet":
             self._handshake.waited = int(now - wait.since)
             return self._look_for_neighbors(wait, now)
@@ -307,6 +319,22 @@ class Waiting:
             self._round_deadline.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
+
+    def _in_vain(self, wait: _Wait, now: float) -> bool:
+        """Whether a peer that leaves waits for what comes after its leaving only.
+
+        A neighbor that was stopped since this round began leaves, too, most likely: the round is run again when both
+        are back, and then has its body.
+        """
+        if wait.kind in ("meet", "pause"):
+            return True
+        if wait.kind == "settle":
+            return any(self._members.comes_back(rank, now) for rank in self._ranks(wait, now))
+        if wait.kind != "collect":
+            return False
+        senders = self._exchange.schedule.at(wait.number).in_neighbors
+        lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
+        return any(self._members.stopped_since(rank, self.begun_at) for rank in lacking)
 
     @property
     def collecting(self) -> int | None:
@@ -328,6 +356,8 @@ class Waiting:
 
     def _why(self, wait: _Wait, rank: int, now: float) -> str:
         """Why a rank is waited for."""
+        if rank not in self._members:
+            return "has not been there"
         one = self._members[rank]
         if trouble := one.trouble or one.trouble_dialling:
             return trouble
@@ -358,8 +388,8 @@ class Waiting:
             times += [self._collected_at, max(self._news_at, wait.since) + self._config.wait]
         due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
-        grace = self._config.liveness.stop_grace + _SOON
-        times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
+        ends = [one.gone_at + one.grace + _SOON for one in self._members.all() if one.away]
+        times += [end for end in ends if now < end]
         return min(times)
 
     def _patient(self, kind: Literal["collect", "settle", "linger"], number: int, now: float) -> _Wait:
@@ -368,7 +398,7 @@ class Waiting:
     def _ranks(self, wait: _Wait, now: float) -> list[int]:
         match wait.kind:
             case "meet":
-                return self._members.missing()
+                return self._lacking()
             case "pause":
                 return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
             case "collect":
@@ -377,6 +407,8 @@ class Waiting:
                 return self._exchange.unsettled(wait.number, now)
             case "linger":
                 return self._exchange.unfinished(wait.number, now)
+            case "part":
+                return self._exchange.parting(wait.number, now)
 
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
@@ -506,9 +538,14 @@ class Waiting:
         wait.log_at = now + wait.pause
         wait.pause *= 2
 
+    def _lacking(self) -> list[int]:
+        """The ranks without which the first round does not begin: neighbors, and others that have not been there."""
+        absent = () if self._round_clock.started or not self._members.all() else self._round_clock.absent
+        return sorted({*self._members.missing(), *absent})
+
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with what is known of their trouble."""
-        ranks = sorted({*self._members.missing(), *(self._round_clock.absent if not self._round_clock.started else ())})
+        ranks = self._lacking()
         listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"

@@ -30,7 +30,14 @@ import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_CONTAINERS, HEADER_DEPTH, HEADER_FIELDS, HEADER_UNIT
+from dpeer.peer.core.limits import (
+    FRAMES_UNIT,
+    HEADER_CONTAINERS,
+    HEADER_DEPTH,
+    HEADER_FIELDS,
+    HEADER_UNIT,
+    MOST_AWAY,
+)
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
@@ -148,6 +155,8 @@ class Goodbye(Header):
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
     reason: Literal["done", "stopped", "failed", "isolated"]
+    back_within: Annotated[int, Field(ge=0, le=MOST_AWAY)] = 0
+    """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
 
 
 class Refusal(Header):

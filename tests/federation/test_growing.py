@@ -55,7 +55,10 @@ class Running:
 
 async def carried_out(folder: Path, planned: list[PlannedChange], first: Epoch, fails: int = -1) -> tuple[Any, ...]:
     (folder / "rank-0").mkdir(parents=True)
-    peer, lines, dismissed, members = Running(Situation(first, 0, 1)), [], [], []
+    peer = Running(Situation(first, 0, 1))
+    lines: list[str] = []
+    calls: list[tuple[str, int]] = []
+    members: list[tuple[int, tuple[int, ...], int]] = []
 
     async def enter(rank: int) -> Member:
         if rank == fails:
@@ -64,26 +67,27 @@ async def carried_out(folder: Path, planned: list[PlannedChange], first: Epoch, 
 
     async with ControlSocket(folder / "rank-0", {"membership": peer.membership, "epoch": peer.epoch}, print):
         growth = Growth(
-            planned, SECRET, folder, enter, dismissed.append, lambda *piece: members.append(piece), lines.append
-        )
+            planned, SECRET, folder, enter, lambda rank: calls.append(("admit", rank)),
+            lambda rank: calls.append(("dismiss", rank)), lambda *piece: members.append(piece), lines.append,
+        )  # fmt: skip
         await asyncio.wait_for(growth.carry_out(), 60)
-    return peer.handed, lines, dismissed, members
+    return peer.handed, lines, calls, members
 
 
 async def test_changes_are_made_one_after_the_other_in_their_rounds(tmp_path: Path) -> None:
     (tmp_path / "grow.toml").write_text(FILE)
     planned = read_changes(tmp_path / "grow.toml", 3)
-    handed, lines, dismissed, members = await carried_out(tmp_path / "run", planned, start())
+    handed, lines, calls, members = await carried_out(tmp_path / "run", planned, start())
     assert [(epoch.begins, epoch.ranks) for epoch in handed] == [(5, (0, 1, 2, 3, 4)), (9, (1, 2, 3, 4))]
     assert handed[0].members[4].address == "tcp://127.0.0.1:7004"
     assert lines == [
-        "epoch 1, from round 6 on: rank 3, 4 joins, members 0..4, ring of 5, spectral gap 0.4607 (before: ring of 3, "
+        "epoch 1, from round 6 on: ranks 3, 4 join, members 0..4, ring of 5, spectral gap 0.4607 (before: ring of 3, "
         "spectral gap 1.0000)",
         "epoch 2, from round 10 on: rank 0 leaves, members 1..4, full of 4, spectral gap 1.0000 (before: ring of 5, "
         "spectral gap 0.4607)",
     ]
     assert members == [(5, (0, 1, 2, 3, 4), 20), (9, (1, 2, 3, 4), 20)]
-    assert not dismissed
+    assert calls == [("admit", 3), ("admit", 4)], "they dial once all know their epoch"
 
 
 async def test_a_change_for_which_it_is_too_late_comes_as_soon_as_it_can(tmp_path: Path) -> None:
@@ -106,13 +110,13 @@ async def test_a_change_that_disconnects_is_refused_and_the_others_are_made(tmp_
 
 async def test_processes_of_a_refused_change_are_ended(tmp_path: Path) -> None:
     planned = [PlannedChange(round=5, join=[3, 4]), PlannedChange(round=9, join=[5], leave=[7])]
-    handed, lines, dismissed, _ = await carried_out(tmp_path / "run", planned, start(), fails=4)
+    handed, lines, calls, _ = await carried_out(tmp_path / "run", planned, start(), fails=4)
     assert not handed
     assert lines == [
         "change of round 6 refused: rank 4 could not start: no share",
         "change of round 10 refused: --rank 7: it is no member; members are 0..2",
     ]
-    assert dismissed == [3, 4, 5]
+    assert calls == [("dismiss", 3), ("dismiss", 4), ("dismiss", 5)]
 
 
 def test_a_common_pool_has_a_share_for_everyone_who_joins() -> None:

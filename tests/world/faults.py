@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 
 from dpeer.simulation.network import later
 
-What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power"]
+What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power", "drain"]
 
-KINDS: tuple[What, ...] = get_args(What)
-"""Every kind of fault."""
+KINDS: tuple[What, ...] = tuple(kind for kind in get_args(What) if kind != "drain")
+"""The kinds that are drawn; schedules of drains have a generator of their own (`drains`)."""
 
 _OF_TWO = ("cut", "vanish", "stall")
 
@@ -37,6 +37,7 @@ class Fault:
     | part | nothing passes between the ranks and all others for `seconds`; then everything does |
     | freeze | the ranks' processes stand still for `seconds` |
     | slow | the ranks' jobs take `times` as long for `seconds` |
+    | drain | the ranks complete their round and leave, and begin again `seconds` after that |
     | stop | the ranks stop, and begin again `seconds` later |
     | crash | the ranks' processes are killed, and begin again from their checkpoints `seconds` later |
     | power | the same, but their connections do not break: no other peer learns of it |
@@ -109,7 +110,7 @@ class Director:
     """Injects faults, each at its time.
 
     Args:
-        stage: The federation: `size`, `network`, and the methods `process`, `stop`, `kill` and `restart` of a rank.
+        stage: The federation: `size`, `network`, and a rank's methods `process`, `stop`, `drain`, `kill` and `restart`.
         faults: The faults.
     """
 
@@ -170,6 +171,8 @@ class Director:
             case "stop":
                 self._stage.stop(rank)
                 self._end(fault, partial(self._stage.restart, rank))
+            case "drain":
+                self._stage.drain(rank, fault.seconds)
             case "crash" | "power":
                 self._stage.kill(rank, notice=fault.what == "crash")
                 self._end(fault, partial(self._stage.restart, rank))

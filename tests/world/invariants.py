@@ -39,7 +39,8 @@ def limit(scenario):
         if fault.what == "slow":
             times[fault.ranks[0]] *= fault.times
     slow = sum(3 * factor * scenario.pace for factor in times.values() if factor > 1)
-    return scenario.over_at + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
+    drains = [fault.seconds for fault in scenario.faults if fault.what == "drain" and fault.seconds < math.inf]
+    return scenario.over_at + sum(drains) + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
 
 
 @functools.lru_cache(maxsize=256)
@@ -51,6 +52,8 @@ def troubles(scenario):
         match fault.what:
             case "slow":
                 continue
+            case "drain" if fault.seconds < math.inf:
+                continue  # its neighbors wait for it, or are away themselves
             case "cut" | "stall" | "vanish":
                 pairs = {fault.ranks, fault.ranks[::-1]}
             case "part":
@@ -59,6 +62,7 @@ def troubles(scenario):
                 pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
         end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power"))
         lost = fault.what in ("vanish", "power") or (fault.what == "stop" and not together)
+        lost |= fault.what == "drain"
         lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
         for pair in pairs:
             found[pair].append((fault.at, end, lost))
@@ -225,6 +229,8 @@ def at_the_end(world):
             found = world.disks[life.rank].saved
             same = found is not None and found.learner["body"] == bodies[life.rank]
             world.check(same, f"rank {life.rank} has not the bits of a run without faults")
+    for life in (life for lives in world.lives for life in lives if life.drained is not None):
+        _left_in_good_order(world, life)
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
         dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
@@ -277,8 +283,27 @@ def _began_in_time(world):
         world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
 
 
+def _left_in_good_order(world, life):
+    """A peer that was drained has its last body mixed by all who mix that round, where nothing else happens."""
+    if not {fault.what for fault in world.scenario.faults} <= {"drain", "slow"} or life.outcome.status != "stopped":
+        return
+    last = life.outcome.completed_rounds - 1
+    if last < 0 or (life.rank, last) in world.sat_out:
+        return
+    for receiver in world.graphs.at(last, life.rank).out_neighbors:
+        mixed = world.used.get((receiver, last))
+        world.check(
+            mixed is None or life.rank in mixed,
+            f"rank {life.rank} left after round {last}, and rank {receiver} mixed that round without its body",
+        )
+
+
 def _ended_well(world, life, ended):
     if life.rank in ended:
+        return
+    if life.drained is not None and life.outcome.status == "stopped":
+        away = [one for one in world.scenario.faults if one.what == "drain" and life.rank in one.ranks]
+        world.check(any(one.seconds == math.inf for one in away), f"rank {life.rank} was drained and is not back")
         return
     outcome = life.outcome
     if isinstance(outcome, Refused) and world.scenario.mistaken and not world.corrected:
@@ -291,7 +316,8 @@ def _ended_well(world, life, ended):
         )
     elif isinstance(outcome, PeersMissing):
         # No peer can start with neighbors that have left or never come.
-        left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") == "done"]
+        over = ("done", "stopped")
+        left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") in over]
         near = set(life.peer.neighbors)
         world.check(near & set(left), f"rank {life.rank} found no neighbor: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
@@ -330,7 +356,10 @@ def _cut_off(world, rank):
     here = {
         life.rank
         for life in world.present
-        if not life.process.dead and not isinstance(life.outcome, PeersMissing) and completed[life.rank] < rounds
+        if not life.process.dead
+        and not isinstance(life.outcome, PeersMissing)
+        and completed[life.rank] < rounds
+        and getattr(life.outcome, "status", "") != "stopped"
     }
     near, group = {rank}, set()
     while near:

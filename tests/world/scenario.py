@@ -43,6 +43,8 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     wait: float = 60.0
     """Seconds for which a peer waits for its neighbors, or for news in a pause."""
+    announced: bool = True
+    """Whether peers that are drained announce their return; else all begin again when the last one has left."""
     deadline: float | None = None
     """Seconds after which a round goes on without a neighbor that sends nothing; None for never."""
     quorum: Quorum = "majority"

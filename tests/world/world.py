@@ -66,6 +66,8 @@ class Life:
     task: Any = None
     outcome: Any = None
     stopped: bool = False
+    drained: int | None = None
+    """How many rounds it had begun when it was drained; None if it was not."""
     began: list[int] = field(default_factory=list)
 
 
@@ -91,6 +93,7 @@ class World:
         self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.violations: list[str] = []
+        self.drained_once = False
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
         self.trace = hashlib.sha256() if trace else None
         self.addresses = {rank: f"sim://{rank}" for rank in range(self.size) if rank not in scenario.hidden}
@@ -212,6 +215,30 @@ class World:
             life.stopped = True
             life.peer.stop()
 
+    def drain(self, rank, seconds):
+        """Have a rank leave in good order, and begin again some time after it has left.
+
+        Who drains one after the other waits until the last one is back.
+        """
+        life = self.lives[rank][-1]
+        others = [one for one in self.present if one is not life]
+        here = all(one.peer is not None and one.peer.core.waiting.began and one.drained is None for one in others)
+        if self.scenario.announced and seconds < math.inf and self.drained_once and not here:
+            later(1.0, lambda: self.drain(rank, seconds))
+            return
+        if life.task.done() or life.peer is None or life.drained is not None:
+            return
+        life.drained, self.drained_once = len(life.began), True
+        self.say(rank, "is drained")
+        life.peer.drain(math.ceil(seconds) + 120 if self.scenario.announced and seconds < math.inf else 0)
+        if not self.scenario.announced:
+            life.stopped = True
+            for one in self.present:
+                one.task.add_done_callback(lambda _: self._go_on_together())
+        elif seconds < math.inf:
+            life.stopped = True
+            life.task.add_done_callback(lambda _: later(seconds, lambda: self._go_on(life)))
+
     def restart(self, rank):
         life = self.lives[rank][-1]
         if life.process.dead:
@@ -251,6 +278,8 @@ class World:
         """A round begins, which must be the one after the last one, here or in the checkpoint."""
         self.check(number == due, f"rank {life.rank} begins round {number} where {due} is due")
         life.began.append(number)
+        if life.drained is not None:  # one may have been about to begin
+            self.check(len(life.began) <= life.drained + 1, f"rank {life.rank} begins round {number}, and was drained")
         self.began[life.rank, number] = self.loop.time()
         self.say(life.rank, f"begins round {number}" if trains else f"sits out round {number}")
         invariants.not_before_enough_have_come(self, life, number)

@@ -1,0 +1,124 @@
+"""`dpeer status` and `dpeer drain`, as they are typed; how peers drain is tested in tests/peer/test_draining.py."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.cli.status import state
+from dpeer.peer.control import ControlSocket, Handler
+from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
+
+WAITING = Snapshot(
+    2, 4711, "collect", 20, 7, 6, (Awaited(0, "in round 7"),), 12.0, mixed=(0, 3), missed=(1,), checkpoint_seconds=3.0,
+    neighbors=(NeighborSnapshot(0, "alive", 6, 0.4), NeighborSnapshot(1, "dead", 4, 30.0, "silent for 15 s")),
+)  # fmt: skip
+
+
+@contextmanager
+def running(folder: Path, handlers: dict[str, Handler], ends: threading.Event | None = None) -> Iterator[None]:
+    """A peer's control socket, on a thread of its own, until the block or the event ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ready, over = threading.Event(), ends or threading.Event()
+
+    async def answer() -> None:
+        async with ControlSocket(folder, handlers, print):
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(answer()))
+    thread.start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def ended(folder: Path, **summary: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def test_a_table_has_running_peers_and_those_that_have_ended(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    ended(tmp_path / "rank-0", status="done", completed_rounds=20, rounds=20)
+    with running(tmp_path / "rank-2", {"status": lambda request: asdict(WAITING)}):
+        found = dpeer("status", tmp_path)
+        plain = json.loads(dpeer("status", tmp_path, "--json").out)
+    words = " ".join(found.out.split())
+    assert "does not run: done" in words
+    for part in ("7/20", "waits 12.0 s", "rank 0 (in round 7)", "alive 0", "with 0, 3, without 1", "3.0 s ago"):
+        assert part in words
+    assert [one["running"] for one in plain] == [False, True]
+    assert plain[1]["waits_for"] == [{"rank": 0, "why": "in round 7"}]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (Snapshot(0, 1, "starting"), "starts: reads its data"),
+        (Snapshot(0, 1, "work", 3, sits_out=True), "trains; sits out what it missed"),
+        (Snapshot(0, 1, "pause", 3, waiting_seconds=5.0, why="cut off"), "waits 5.0 s in a pause (cut off)"),
+        (Snapshot(0, 1, "part", 3, waiting_seconds=5.0, drains=True),
+         "waits 5.0 s before it leaves; leaves after this round"),
+        (Snapshot(0, 1, "ended", 3, drains=True), "has ended its rounds"),
+    ],
+)  # fmt: skip
+def test_a_state_is_a_sentence(snapshot: Snapshot, words: str) -> None:
+    assert state(asdict(snapshot)) == words
+
+
+def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[..., Any], tmp_path: Path) -> None:
+    folder, asked, over = tmp_path / "rank-2", [], threading.Event()
+
+    def drain(request: Any) -> dict[str, Any]:
+        asked.append(request)
+        return asdict(WAITING)
+
+    def status(request: Any) -> dict[str, Any]:
+        ended(folder, status="stopped", completed_rounds=8, rounds=20)
+        over.set()
+        return asdict(WAITING)
+
+    with running(folder, {"drain": drain, "status": status}, over):
+        found = dpeer("drain", tmp_path, "--rank", 2, "--back-within", 60)
+    assert asked == [{"ask": "drain", "back_within": 60}]
+    assert (found.code, found.out.splitlines()) == (
+        0,
+        [
+            "rank-2: round 8 of 20: waits for bodies: rank 0 (in round 7)",
+            "rank-2: left after 8 of 20 rounds; --resume goes on",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["status", "nowhere"], "no folder 'nowhere' exists; name the --out of a run, or rank-R in it"),
+        (["drain", "run"], "no peer runs in 'run/rank-0': the last one ended 'done' after 20 rounds"),
+        (["drain", "run", "--rank", "7"], "--rank 7: 'run' holds rank-0"),
+        (
+            ["drain", "run", "--back-within", "601"],
+            "Invalid value for '--back-within': 601 is not in the range 0<=x<=600.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_a_line(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended(tmp_path / "run" / "rank-0", status="done", completed_rounds=20, rounds=20)
+    found = dpeer(*arguments)
+    assert found.code == 2
+    assert found.complaints[-1] == f"dpeer: {line}"

@@ -1,0 +1,54 @@
+"""Schedules of drains: peers leave in good order one after the other, all together, or for good."""
+
+import math
+import random
+
+from dpeer.exceptions import TopologyError
+from dpeer.simulation.network import Conditions
+from tests.world.faults import Fault
+from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
+
+DRAINS = 240
+"""The number of schedules, from seed 0 on, in the test suite."""
+
+
+def generate_drains(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"drains {seed}")
+    size, rounds, pace = rng.randint(2, 6), rng.randint(6, 16), rng.choice((0.3, 1.0, 4.0))
+    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
+    try:
+        graphs(topology, size, 1.0)
+    except TopologyError:  # not of this size
+        topology = "ring"
+    conditions = Conditions(
+        latency=(0.001, rng.choice((0.002, 0.3))),  # a goodbye arrives
+        capacity=rng.choice((2, 16)),
+        chunk_bytes=rng.choice((None, 16)),
+        redial=(0.1, 1.0),
+        notice=(0.0, 0.5),
+        listener_told=0.5,
+        flushed=0.5,
+    )
+    kind = rng.choice(("rolling", "rolling", "together", "good"))
+    faults = tuple(_drains(rng, kind, size, rounds * pace))
+    if rng.random() < 0.3:
+        faults += (Fault("slow", (rng.randrange(size),), 0.0, 60.0, times=rng.choice((2.0, 5.0))),)
+    return Scenario(
+        seed, topology, size, rounds, pace=pace, conditions=conditions, faults=faults, announced=kind != "together",
+        wait=200.0,
+    )  # fmt: skip
+
+
+def _drains(rng: random.Random, kind: str, size: int, seconds: float) -> list[Fault]:
+    at = rng.uniform(0, 0.8 * seconds)
+    if kind == "together":
+        return [Fault("drain", (rank,), round(at + rng.uniform(0, 1), 3), 1.0) for rank in range(size)]
+    if kind == "good":
+        return [Fault("drain", (rng.randrange(size),), round(at, 3), math.inf)]
+    ranks = rng.sample(range(size), rng.randint(1, size)) + [rng.randrange(size)] * rng.randint(0, 2)
+    faults = []
+    for rank in ranks:
+        faults.append(Fault("drain", (rank,), round(at, 3), round(rng.uniform(0.1, 20), 3)))
+        at += rng.uniform(0, 15)
+    return faults

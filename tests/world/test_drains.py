@@ -1,0 +1,94 @@
+"""Peers that are drained and come back: no round is lost, and all bits are those of an undisturbed run."""
+
+import pytest
+
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.protocol import Core
+from tests.thinning import every
+from tests.world.drains import DRAINS, generate_drains
+from tests.world.faults import Fault
+from tests.world.scenario import Scenario
+from tests.world.shrinking import report, why
+from tests.world.world import World
+
+CHUNKS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+def test_the_invariants_hold_where_peers_are_drained(chunk):
+    for seed in range(chunk, DRAINS, CHUNKS):
+        scenario = generate_drains(seed)
+        if problem := why(scenario):
+            pytest.fail(report(seed, problem, scenario))
+
+
+def test_a_federation_that_is_upgraded_one_peer_after_the_other_loses_no_round():
+    drains = tuple(Fault("drain", (rank,), 5.0 + 10 * rank, 4.0) for rank in range(4))
+    world = World(Scenario(1, "ring", 4, 12, pace=1.0, faults=drains)).run()  # compares the bits
+    assert [len(lives) for lives in world.lives] == [2, 2, 2, 2]
+    assert {life.outcome.status for life in world.present} == {"done"}
+    assert all(len(heard) == 2 for heard in world.used.values())
+    assert not world.sat_out
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def leave_before_the_last_body_is_used(patch):
+    patch.setattr(Exchange, "parting", lambda self, number, now: [])
+    leave = Core.leave
+
+    def hasty(self, reason, now, back_within=0):
+        for neighbor in self.members.all():
+            if (queue := self.send_queues.get(neighbor.link)) is not None:
+                queue.bodies.clear()
+        return leave(self, reason, now, back_within)
+
+    patch.setattr(Core, "leave", hasty)
+
+
+def ignore_the_announcement(patch):
+    goodbye = Membership.goodbye
+    patch.setattr(
+        Membership, "goodbye", lambda self, neighbor, reason, now, back_within=0.0: goodbye(self, neighbor, reason, now)
+    )
+
+
+def take_a_returner_for_left_behind(patch):
+    greet = Membership.greet
+
+    def forgetful(self, rank, link, number, now):
+        before, self[rank].grace = self[rank].grace, 0.0
+        try:
+            return greet(self, rank, link, number, now)
+        finally:
+            self[rank].grace = before
+
+    patch.setattr(Membership, "greet", forgetful)
+
+
+def mix_without_those_that_leave_too(patch):
+    patch.setattr(Membership, "stopped_since", lambda self, rank, time: False)
+
+
+def begin_other_rounds(patch):
+    patch.setattr(Core, "drain", lambda self, now: [])
+
+
+MUTATIONS = {
+    leave_before_the_last_body_is_used: 35,
+    ignore_the_announcement: 3,
+    take_a_returner_for_left_behind: 3,
+    mix_without_those_that_leave_too: 1,
+    begin_other_rounds: 0,
+}
+"""Mutations, and the seed that found each when this was written, which is played first."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_mutation_is_found(mutation, monkeypatch):
+    mutation(monkeypatch)
+    assert any(why(generate_drains(seed)) for seed in (MUTATIONS[mutation], *range(DRAINS)))
