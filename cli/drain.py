@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from dpeer.cli.status import state
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control import NoAnswer, NotRunning, ask, left, ranks_of
+from dpeer.federation.control import NoAnswer, NotRunning, ask, left, look, ranks_of
 from dpeer.results.files import SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object
@@ -84,9 +86,7 @@ def _follow(leaving: list[Path]) -> list[int]:
             except NoAnswer as error:
                 line = str(error)
             else:
-                line = state(found, timed=False)
-                if found["rounds"] is not None and found["phase"] != "ended":
-                    line = f"round {min(found['completed'] + 1, found['rounds'])} of {found['rounds']}: {line}"
+                line = f"{_round(found)}{state(found, timed=False)}"
             if shown.get(folder) != line:
                 click.echo(f"{folder.name}: {line}")
                 shown[folder] = line
@@ -95,7 +95,18 @@ def _follow(leaving: list[Path]) -> list[int]:
     return codes
 
 
+def _round(found: Mapping[str, Any]) -> str:
+    """The round that a peer completes, or has completed before it leaves."""
+    completed, rounds = found["completed"], found["rounds"]
+    if rounds is None or found["phase"] in ("ended", "meet"):
+        return ""
+    if found["phase"] == "part":
+        return f"after round {completed} of {rounds}: "
+    return f"round {min(completed + 1, rounds)} of {rounds}: "
+
+
 def _ended(folder: Path) -> int:
+    """Print how the peer has ended; returns the exit code."""
     summary = read_object(folder / SUMMARY)
     status, completed = summary.get("status"), whole(summary.get("completed_rounds"))
     rounds = whole(summary.get("rounds"))
@@ -105,7 +116,9 @@ def _ended(folder: Path) -> int:
     elif status == "stopped":
         click.echo(f"{folder.name}: left {after}; --resume goes on")
     elif status is None:
-        click.echo(f"{folder.name}: left before its first round" if completed is None and not summary else "")
+        (place,) = look(folder)
+        click.echo(f"{folder.name}: {place.state if place.completed else 'left before its first round'}")
+        return 1 if place.completed else 0
     else:
         click.echo(f"{folder.name}: ended {status!r} {after}; log.jsonl says why")
         return 1

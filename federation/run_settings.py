@@ -16,6 +16,11 @@ from dpeer.sections import Mark, Section, setting
 _RUN, _HOST = "The run", "This host"
 
 
+def _listed(value: Any) -> Any:
+    """Texts that commas part, as they come from the command line, as a list."""
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+
 def _seconds(value: Any) -> Any:
     """Seconds, where a text such as "7d" states them."""
     try:
@@ -28,13 +33,6 @@ DURATION = BeforeValidator(_seconds)
 """Marks a number of seconds that may also be written with a unit."""
 
 Duration = Annotated[float, DURATION, Field(gt=0)]
-
-
-def _listed(value: Any) -> Any:
-    """Texts that commas part, as they come from the command line, as a list."""
-    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
-
-
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from dpeer.exceptions import (
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
+from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
@@ -143,7 +145,6 @@ class Peer:
         files: RankFolder | None = None,
     ) -> None:
         self.config = config
-        self.neighbors = topology.connections(config.rank, config.rounds)
         self._learner = learner
         self._transport = transport
         self._worker = worker
@@ -160,7 +161,7 @@ class Peer:
         self._ended = False
         self._back_within = 0
         self.core = Core(config, learner, topology, transport.chunk_bytes)
-        self.driver = Driver(self.core, transport, self._log_event, config.linger)
+        self.driver = Driver(self.core, transport, self._log_event, config.linger, self._keep_epochs)
 
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
@@ -169,6 +170,7 @@ class Peer:
         self._files = files or RankFolder(
             config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
         )
+        self._files.rounds = lambda: self._rounds
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -183,12 +185,14 @@ class Peer:
             AddressError: the address cannot be bound.
         """
         try:
+            if self.core.epochs is not None:
+                self.core.epochs.take_up(await self._worker.run(self._files.epochs))
             self._start = await self._worker.run(self._files.take_up)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
-            if self.config.listen is None or not self.neighbors:
+            if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
                 return None
             return await self._transport.listen(self.config.listen)
         except BaseException:
@@ -212,9 +216,9 @@ class Peer:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            self.driver.open(self._to_dial(addresses), self._start)
             status = await self._until_stopped(self._run())
-            leaving = "isolated" if status == "left-behind" else status
+            leaving = "done" if status == "left" else "isolated" if status == "left-behind" else status
             if early is not None:
                 await early
             if before or early is not None:
@@ -232,11 +236,42 @@ class Peer:
     @property
     def requests(self) -> dict[str, Handler]:
         """What the control socket of this peer answers, by the name of the request."""
-        return {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
+        found: dict[str, Handler] = {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
+        if self.core.epochs is not None:
+            found |= {"membership": lambda request: self.driver.membership() or {}, "epoch": self._on_epoch}
+        return found
+
+    def _on_epoch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take a signed epoch from an operator's command."""
+        try:
+            document = base64.b64decode(request["document"], validate=True)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError("document: expected a signed epoch in base 64") from error
+        if (refused := self.driver.hand(document)) is not None:
+            raise ConfigurationError(refused)
+        return {"taken": True}
 
     def snapshot(self) -> Snapshot:
         """Where this peer is in its run, at this moment."""
         return take_snapshot(self.config, self.core, self.driver.now(), self._files, ended=self._ended)
+
+    @property
+    def neighbors(self) -> tuple[int, ...]:
+        """The ranks with which this peer has an edge in some round, now or in the next epoch."""
+        return tuple(one.rank for one in self.core.members.all())
+
+    def _to_dial(self, addresses: Mapping[int, str]) -> Mapping[int, str]:
+        """The ranks that this peer dials when it begins, and their addresses."""
+        epochs = self.core.epochs
+        if epochs is None:
+            return dialled(self.config.rank, self.neighbors, addresses)
+        epochs.addresses = {**addresses, **epochs.addresses}
+        self.core.prepare(self._start)
+        return epochs.to_dial()
+
+    async def _keep_epochs(self, record: ChainRecord) -> None:
+        """Put what has become known of epochs on disk."""
+        await self._worker.write(self._files.keep_epochs, record)
 
     @property
     def _rounds(self) -> int:
@@ -274,6 +309,10 @@ class Peer:
 
     async def _run(self) -> None:
         await self._background.during(self.driver.meet())
+        if self.core.epochs is not None and (entry := self.core.epochs.entry) > self._start:
+            self._start = entry
+            self.saver.begin(entry)
+            self.driver.join(entry)
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -293,7 +332,7 @@ class Peer:
 
     async def _until_stopped(
         self, run: Coroutine[Any, Any, None]
-    ) -> Literal["done", "stopped", "isolated", "left-behind"]:
+    ) -> Literal["done", "left", "stopped", "isolated", "left-behind"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -325,6 +364,8 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
+        if self.core.epochs is not None and self.core.epochs.chain.removed and not stopped:
+            return "left"
         return "done" if self._files.completed == self._rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:

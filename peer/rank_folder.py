@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
-from dpeer.peer import checkpoint
+from dpeer.peer import checkpoint, epoch_folder
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
+from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
 from dpeer.peer.core.wire import Frames
@@ -132,6 +133,8 @@ class RankFolder:
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
+        self.rounds: Callable[[], int] = lambda: config.rounds
+        """How many rounds the peer has to run, as far as is known."""
         self.released = -1
         self.incarnation = 0
         self.saved_at: float | None = None
@@ -210,8 +213,29 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        presence = wire.unpack(frames[0]).get("presence", b"")
-        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
+        header = wire.unpack(frames[0])
+        presence, epochs, epoch = (header.get(name, b"") for name in ("presence", "epochs", "epoch"))
+        return wire.encode(
+            wire.body(federation, self._config.rank, number, frames[1:], presence, epochs=epochs, epoch=epoch)
+        )
+
+    def epochs(self) -> ChainRecord:
+        """What is on disk of the federation's epochs, when resuming; before `take_up`.
+
+        Raises:
+            CheckpointError: It is damaged.
+        """
+        folder = self._epochs
+        return ChainRecord() if folder is None or not self._config.resume else epoch_folder.read(folder)
+
+    def keep_epochs(self, record: ChainRecord) -> None:
+        """Put what has become known of the federation's epochs on disk."""
+        if self._epochs is not None:
+            epoch_folder.write(self._epochs, record)
+
+    @property
+    def _epochs(self) -> Path | None:
+        return self._config.out / epoch_folder.FOLDER if self._config.out else None
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
@@ -228,6 +252,7 @@ class RankFolder:
             for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED, INCARNATION):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
+            epoch_folder.remove(out / epoch_folder.FOLDER)
         self._metrics.rewrite()
 
     def note_released(self, number: int) -> None:
@@ -302,7 +327,7 @@ class RankFolder:
 
         After the first one always: without a checkpoint lines of several rounds are damage.
         """
-        return number == 0 or (number + 1) % self._config.checkpoint_every == 0 or number + 1 == self._config.rounds
+        return number == 0 or (number + 1) % self._config.checkpoint_every == 0 or number + 1 == self.rounds()
 
     def conclude(
         self, status: str, counts: RunCounts | None = None, *, model: Path | None = None, summarize: bool = True
@@ -328,7 +353,7 @@ class RankFolder:
         if self.completed:
             if status != "done":
                 self._go_back()
-            if status == "left-behind":
+            if status in ("left-behind", "left"):
                 self._finish()
             self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)
@@ -433,10 +458,9 @@ class RankFolder:
                     f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
-        if state.next_round > self._config.rounds:
+        if state.next_round > self.rounds():
             raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
-                f"--rounds {self._config.rounds}"
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
             )
         return state
 

@@ -64,6 +64,9 @@ async def run_rounds(
         if driver.core.waiting.holds(number):
             await background.during(saver.saved())
             await background.during(driver.pause(number))
+        driver.enter(number)
+        if number >= schedule.rounds:  # this peer is no member any more
+            break
         graph, behind = schedule.at(number), driver.behind(number)
         active = graph.active and not behind
         last = number == schedule.rounds - 1

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.core.wire import Frames
@@ -133,8 +133,15 @@ class Transport(Protocol):
             AddressError: this is no address.
         """
 
+    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
+        """Let these identities connect from now on, and no others. Without keys nothing changes.
+
+        Args:
+            keys: The public keys of each, 32 bytes; none for those that it had at the start.
+        """
+
     def drop(self, link: Link) -> None:
-        """Give up a dialled link for good; unsent messages are lost."""
+        """Give up a link for good; unsent messages are lost."""
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Send a message without waiting. Buffers must not change."""

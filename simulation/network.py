@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
@@ -345,6 +345,7 @@ class FaultyTransport:
         self._emptied = asyncio.Event()
         self._address: str | None = None
         self._closed = False
+        self.admitted: frozenset[int] | None = None
         process.on_thaw.append(self._thawed)
 
     @property
@@ -363,6 +364,10 @@ class FaultyTransport:
         self._dialled[dialled.link] = dialled
         self._try(dialled, 0.0)
         return dialled.link
+
+    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
+        """With keys: let these ranks in, and no others."""
+        self.admitted = frozenset(keys)
 
     def drop(self, link: Link) -> None:
         """Give a dialled link up."""

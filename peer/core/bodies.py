@@ -73,6 +73,8 @@ class Received:
 
     payload: Payload
     wire_bytes: int
+    epoch: bytes = b""
+    """Of its header: the epoch in which it was released."""
 
 
 @dataclass
@@ -165,14 +167,22 @@ class Inbox:
         """Whether round `number`'s body of this rank is here."""
         return rank in self._rounds.get(number, {})
 
-    def take(self, number: int, ranks: Iterable[int]) -> dict[int, Received]:
+    def take(self, number: int, ranks: Iterable[int], epoch: bytes = b"") -> dict[int, Received]:
         """Round `number`'s bodies of the ranks, as far as they are here, in rank order; from then on others are late.
 
-        Bodies of the next round stay.
+        Bodies of the next round stay. Those of another epoch than the round's are dropped.
         """
         here = self._rounds.pop(number, {})
         self.earliest = number + 1
-        return {rank: here[rank] for rank in sorted(ranks) if rank in here}
+        elsewhere = [rank for rank, body in here.items() if body.epoch != epoch]
+        if elsewhere:
+            self.dropped["other-epoch"] += len(elsewhere)
+        return {rank: here[rank] for rank in sorted(ranks) if rank in here and rank not in elsewhere}
+
+    def drop(self, rank: int) -> None:
+        """Drop the bodies of a rank that is no neighbor any more."""
+        for bodies in self._rounds.values():
+            bodies.pop(rank, None)
 
     def __len__(self) -> int:
         """The number of bodies here."""
@@ -215,6 +225,12 @@ class Outbox:
         for number, receivers in self.receivers.items():
             if number >= current_round and rank in receivers:
                 self.unsent[number].add(rank)
+
+    def drop(self, rank: int) -> None:
+        """Send nothing any more to a rank that is no neighbor."""
+        for number, receivers in self.receivers.items():
+            self.receivers[number] = tuple(other for other in receivers if other != rank)
+            self.unsent[number].discard(rank)
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""

@@ -11,6 +11,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.effects import Close, Dial, Effect
+from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
@@ -80,6 +81,10 @@ class Dialling:
         if link in self._links:
             self._links[link].unanswered = None
 
+    def forget(self, link: Link) -> None:
+        """Forget a link that is given up for good."""
+        self._links.pop(link, None)
+
     def welcome(self, rank: int) -> None:
         """Note that the rank takes part: the next silence is judged like the first one."""
         self._waits.pop(rank, None)
@@ -99,10 +104,11 @@ class ConnectionSetup:
 
     Args:
         round_clock: Its table travels in hellos.
-        note: Takes in a neighbor's round and table, at a clock time.
+        note: Takes in a neighbor's round and table, at a clock time, and the second part of the table.
         renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
+        epochs: How the membership changes; None where it never does.
 
     Attributes:
         dialling: The links that this peer has dialled.
@@ -119,10 +125,11 @@ class ConnectionSetup:
         waiting: Waiting,
         handshake: Handshake,
         round_clock: RoundClock,
-        note: Callable[[Neighbor, int, bytes, float], None],
+        note: Callable[[Neighbor, int, bytes, float, bytes], None],
         renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
+        epochs: EpochFollower | None = None,
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self._config = config
@@ -138,6 +145,7 @@ class ConnectionSetup:
         self._renewed = renewed
         self._log = log
         self._drop = drop
+        self._epochs = epochs
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
@@ -158,9 +166,10 @@ class ConnectionSetup:
     def _hello(self, link: Link, *, reply: bool) -> None:
         dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
         to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
-        entry, clock = self._exchange.entry, self._round_clock
+        clock, entry = self._round_clock, self._exchange.entry
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
+            epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
             enters=entry.enters, incarnation=entry.incarnation, to=to,
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
@@ -177,11 +186,15 @@ class ConnectionSetup:
         self.dialling.answered(link)
         if identity is None and self._contends(link, hello, now):
             return
+        if self._epochs is not None and self._epochs.chain.lists(rank) and rank not in self._members:
+            self._members.add([rank])  # it hears of the federation here, and is no neighbor in any round
         if rank in self._members:
             self._waiting.met.add(rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._hello(link, reply=True)
+        if self._epochs is not None and self._epochs.chain.named(rank):
+            self._epochs.send_lacking(link, hello.known)
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else None
         try:
@@ -200,7 +213,7 @@ class ConnectionSetup:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
         neighbor.version = self._handshake.version(hello)
-        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now)
+        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
@@ -388,6 +401,21 @@ class ConnectionSetup:
         self._exchange.parted(neighbor.rank, unfinished)
         return neighbor.rank
 
+    def hang_up(self, rank: int) -> list[Effect]:
+        """Give up the links to a rank that is no neighbor any more."""
+        found = [link for link, one in self.dialling.all() if one.rank == rank]
+        for link in found:
+            self.part(link)
+            self.dialling.forget(link)
+        if rank in self._members and (link := self._members.remove(rank)) is not None:
+            self._reassembly.forget(link)
+            self._send_queues.forget(link)
+            if link not in found:
+                found.append(link)
+        self._exchange.outbox.drop(rank)
+        self._exchange.inbox.drop(rank)
+        return [Close(link) for link in found]
+
     def unanswered(self) -> list[Link]:
         """The links that are established, on which this peer's hello has no answer yet."""
         return [link for link, one in self.dialling.all() if one.unanswered is not None and one.unanswered < math.inf]
@@ -396,6 +424,9 @@ class ConnectionSetup:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
         effects: list[Effect] = []
         for link, one in self.dialling.all():
+            if one.rank not in self._members:
+                effects += self.hang_up(one.rank)
+                continue
             neighbor = self._members[one.rank]
             finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
             if not finished and self.dialling.overdue(link, neighbor.heard_at, now):

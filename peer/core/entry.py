@@ -124,6 +124,10 @@ class Entry:
         ahead = 2 ** max(0, self._too_late - 1)
         self.enters = min(max(number, there) + ahead, self._schedule.rounds)
 
+    def come_back(self, since: int) -> None:
+        """Take part again only as a returner that has been away since this round."""
+        self._begin(since)
+
     # -- adopting ----------------------------------------------------------------------------------------------
 
     def over_at(self, number: int, awaited: bool, since: float, now: float) -> float:
@@ -145,7 +149,9 @@ class Entry:
         if there <= number:
             self._gone_on = None
             here = any(self._inbox.has(rank, number) for rank in graph.in_neighbors)
-            return now if not awaited and (here or self.has_adopted) else math.inf
+            # Where edges change, all neighbors of a round may be returners, too: it brings none of them anything.
+            none = all(self._members[rank].enters > number for rank in graph.in_neighbors)
+            return now if not awaited and (here or self.has_adopted or none) else math.inf
         if self._gone_on is None:
             self._gone_on = now
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):

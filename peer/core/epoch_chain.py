@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError, TopologyError
 from dpeer.peer.core.epoch import Epoch, EpochSetup, SignedEpoch, check_successor
-from dpeer.peer.core.limits import MOST_EPOCHS
-from dpeer.peer.core.round_clock import DIGEST_BYTES, Accepted, RoundClock
+from dpeer.peer.core.limits import DIGEST_BYTES, MOST_EPOCHS
+from dpeer.peer.core.round_clock import Accepted, RoundClock
 from dpeer.peer.core.schedule import Piece
 from dpeer.peer.learner import Buffer
 from dpeer.topology import Graphs
@@ -85,19 +85,20 @@ class EpochChain:
         setup: The first epoch, and the graphs of each.
         rank: The peer.
         clock: Presence; its quorum counts the members of this peer's epoch from now on.
+        topology: The graphs of the first epoch, if they have been built.
 
     Attributes:
         current: The epoch of the round that this peer runs.
         entered: The last round that this peer has begun; -1 before the first.
     """
 
-    def __init__(self, setup: EpochSetup, rank: int, clock: RoundClock) -> None:
+    def __init__(self, setup: EpochSetup, rank: int, clock: RoundClock, topology: Graphs | None = None) -> None:
         self._setup, self._rank, self._clock = setup, rank, clock
         self._first = setup.first
         self._signed: dict[str, SignedEpoch] = {}
         self._names: dict[bytes, str] = {bytes(DIGEST_BYTES): self._first.digest}
         self._lines: dict[str, tuple[Epoch, ...]] = {self._first.digest: (self._first,)}
-        self._graphs: dict[str, Graphs] = {}
+        self._graphs: dict[str, Graphs] = {} if topology is None else {self._first.digest: topology}
         self._kept = self._wished = _Line((self._first,))
         self._stands: set[str] = {self._first.digest}
         self.current = self._first
@@ -134,7 +135,7 @@ class EpochChain:
         """
         signed = self.check(document)
         epoch = signed.epoch
-        siblings = [one for one in self._children(epoch.previous) if one.number == epoch.number]
+        siblings = [one for one in self.children(epoch.previous) if one.number == epoch.number]
         if epoch.digest in self._signed or len(siblings) >= _TWINS or len(self._signed) >= MOST_EPOCHS:
             return None
         self._add(signed)
@@ -177,6 +178,10 @@ class EpochChain:
     def document(self, epoch: Epoch) -> bytes:
         """The signed document of a known epoch."""
         return self._signed[epoch.digest].encode()
+
+    def signed(self, epoch: Epoch) -> SignedEpoch | None:
+        """A known epoch with its signatures; None of the first one, which has none."""
+        return self._signed.get(epoch.digest)
 
     def lists(self, rank: int) -> bool:
         """Whether the rank is a member in the present epoch or in the next one."""
@@ -237,10 +242,19 @@ class EpochChain:
         Rounds of another epoch do not count: who runs them would take itself for the others.
         """
         pending = self.pending
-        members = pending.members if pending is not None and pending.forced else self.current.members
-        return [min(self._clock[rank], self._parted(rank)) for rank in sorted(members)]
+        return self._counted(pending if pending is not None and pending.forced else self.current)
 
-    def _parted(self, rank: int) -> int:
+    def _counted(self, epoch: Epoch) -> list[int]:
+        return [min(self._clock[rank], self.parted(rank)) for rank in epoch.ranks]
+
+    def quorum_then(self, number: int) -> int:
+        """The rounds that a quorum has completed of those who are members in round `number`."""
+        pending = self.pending
+        if pending is None or pending.begins > number or self._clock.anyone:
+            return self._clock.quorum
+        return self._clock.among(self._counted(pending))
+
+    def parted(self, rank: int) -> int:
         """The first round that this rank runs in another epoch than this peer, as far as is known."""
         theirs, ours = self._line_of(rank), self.line
         if theirs is None or theirs[-1] is ours[-1]:
@@ -320,6 +334,17 @@ class EpochChain:
             return
         self._kept = self._line_from(record)
         self._say_accepted()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Go along with epochs of which this peer is no member yet: it has no round of them to run."""
+        while (pending := self.pending) is not None and not self.listed and self._rank not in pending.members:
+            self.current = pending
+
+    @property
+    def listed(self) -> bool:
+        """Whether this peer is a member in the present epoch, or was one."""
+        return self._rank in self.current.members or self.removed
 
     def _line_from(self, record: ChainRecord) -> _Line:
         epochs = [self.epoch(digest) for digest in record.line]
@@ -355,8 +380,8 @@ class EpochChain:
 
     def _next(self, last: Epoch, void: set[str]) -> Epoch | None:
         """The epoch to accept after the last one; epochs that turn out void are added to these."""
-        for number in sorted({one.number for one in self._children(last.digest)}):
-            every = [one for one in self._children(last.digest) if one.number == number]
+        for number in sorted({one.number for one in self.children(last.digest)}):
+            every = [one for one in self.children(last.digest) if one.number == number]
             standing = [one for one in every if self.stands(one)]
             found = [one for one in every if one.digest not in void]
             if standing:
@@ -367,12 +392,13 @@ class EpochChain:
                 return found[0] if found[0].begins > self.entered else None
         return None
 
-    def _children(self, digest: str) -> list[Epoch]:
+    def children(self, digest: str) -> list[Epoch]:
+        """The known epochs that follow the one with this hash."""
         return [one.epoch for one in self._signed.values() if one.epoch.previous == digest]
 
     def _twins(self, epoch: Epoch) -> list[Epoch]:
         """The epochs of its number and predecessor, itself included."""
-        return [one for one in self._children(epoch.previous) if one.number == epoch.number]
+        return [one for one in self.children(epoch.previous) if one.number == epoch.number]
 
     def undecided(self, number: int) -> Epoch | None:
         """The epoch for which round `number` may not begin yet: whether it begins is open, or not on disk."""
@@ -419,6 +445,7 @@ class EpochChain:
         self.entered = number - 1
         begun = [epoch for epoch in self.line if epoch.begins < number or self._removes(epoch, number)]
         self.current = begun[-1] if begun else self._first
+        self._watch()
         self._leave()
         self._clock.update()
 

@@ -7,7 +7,7 @@ body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
@@ -35,6 +35,7 @@ class Exchange:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
+        elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
 
@@ -61,6 +62,7 @@ class Exchange:
         self._round_clock = round_clock
         self._protocol = protocol
         self.paused = False
+        self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -88,7 +90,11 @@ class Exchange:
         if payload is None:
             self.send_heartbeats(receivers)
             return
-        body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
+        clock = self._round_clock
+        body = wire.body(
+            self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
+            epoch=self.schedule.epoch(number),
+        )  # fmt: skip
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -152,7 +158,9 @@ class Exchange:
         return [
             rank
             for rank in self.schedule.at(number).in_neighbors
-            if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
+            if not self.inbox.has(rank, number)
+            and self._members.awaited(rank, number, now)
+            and not self.elsewhere(rank, number)
         ]
 
     def unsettled(self, number: int, now: float) -> list[int]:
@@ -175,7 +183,7 @@ class Exchange:
         return [
             one.rank
             for one in self._members.all()
-            if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
+            if one.expected and self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
     def parting(self, number: int, now: float) -> list[int]:
@@ -192,7 +200,7 @@ class Exchange:
 
         Those that are still there have the last ones, which this peer can adopt, and wait for it once it says so.
         """
-        every = self._members.all()
+        every = [one for one in self._members.all() if one.expected]
         if not every or any(one.current_round < self.schedule.rounds for one in every):
             return False
         if any(self.inbox.has(one.rank, number) for one in every):
@@ -209,6 +217,7 @@ class Exchange:
             federation=self._federation,
             round=self._members.current_round,
             presence=self._round_clock.table,
+            epochs=self._round_clock.epochs,
             paused=self.paused,
             hops=self.entry.hops,
             enters=self.entry.enters,

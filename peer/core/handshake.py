@@ -139,8 +139,8 @@ class Handshake:
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, enters: int = 0,
-        incarnation: int = 0, to: int | None = None,
+        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
+        known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -154,6 +154,8 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
+            epochs=epochs,
+            known=known,
             apart_from=apart_from,
             apart_because=apart_because,
             there=there,

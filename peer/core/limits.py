@@ -15,8 +15,8 @@ from dataclasses import dataclass
 class Limits:
     """The limits of one message."""
 
-    header_bytes: int = 2**20
-    """A hello carries the manifest: about 60 bytes a parameter tensor."""
+    header_bytes: int = 2**20 + 2**10
+    """A hello carries the manifest: about 60 bytes a parameter tensor. An epoch has at most a mebibyte."""
     small_header_bytes: int = 2**16
     """Every other header."""
     payload_bytes: int = 0
@@ -47,6 +47,9 @@ MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
 
 # -- epochs ----------------------------------------------------------------------------------------------------------
+
+DIGEST_BYTES = 8
+"""Of an epoch's hash in presence and in the header of a body: its first ones."""
 
 EPOCH_BYTES = 2**20
 """Of an epoch with its signatures: a member takes 40 to 300 bytes."""

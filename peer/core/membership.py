@@ -290,6 +290,8 @@ class Membership:
         return is waited for until then.
         """
         neighbor = self._neighbors[rank]
+        if not neighbor.expected:
+            return False
         if neighbor.status is Status.GONE:
             return self.comes_back(rank, now)
         if neighbor.status is Status.DEAD or neighbor.overdue:

@@ -29,6 +29,8 @@ from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.entry import Entry
+from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
@@ -76,6 +78,8 @@ class Core:
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
         drops: Counts the messages that were dropped.
+        epochs: How the membership changes; None where it never does.
+        forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
 
@@ -83,7 +87,14 @@ class Core:
         alone = config.liveness.heartbeat == 0  # no peer can be cut off
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
         self.round_clock.silent = alone
-        neighbors = topology.connections(config.rank, config.rounds)
+        joins = config.rank >= topology.size  # which an epoch lets in
+        self.round_clock.grow(config.rank + 1)
+        neighbors = () if joins else topology.connections(config.rank, config.rounds)
+        self.epochs = (
+            None
+            if config.epochs is None
+            else EpochFollower(config, config.epochs, topology, self.round_clock, self._log)
+        )
         self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log)
         self._config = config
@@ -118,12 +129,21 @@ class Core:
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self.waiting = Waiting(
-            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
+            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log,
+            self.epochs,
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
+            self.epochs,
         )  # fmt: skip
+        if self.epochs is not None:
+            chain = self.epochs.chain
+            self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
+            self.epochs.join_up(
+                self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
+                self.connection_setup.hang_up,
+            )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
         self._relay_trouble: str | None = None
@@ -131,6 +151,11 @@ class Core:
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
+
+    def prepare(self, number: int) -> None:
+        """Be in the epoch of round `number`, the first one that will be run; before `open`."""
+        if self.epochs is not None:
+            self._effects += self.epochs.start(number)
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
@@ -232,7 +257,41 @@ class Core:
         """Round `number` is this peer's current round: the rounds before are on disk."""
         self.waiting.begun_at = now
         self.exchange.begin(number)
+        if self.epochs is not None:
+            self._effects += self.epochs.begin(number, now) + self.epochs.review()
         return self.look(now)
+
+    def enter(self, number: int, now: float) -> list[Effect]:
+        """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
+        if self.epochs is not None:
+            turn, effects = self.epochs.enter(number, now)
+            self._effects += effects
+            if turn is not None:
+                self.forgotten |= self.epochs.changed(turn)
+            if turn is not None and turn.wrong:
+                self.entry.come_back(max(turn.before.begins, turn.now.begins))
+        return self.look(now)
+
+    def join(self, number: int) -> None:
+        """Begin with round `number`, the last one before the entry of this peer, which is new in the federation."""
+        self.entry.come_back(number - self._config.rejoin_after - 1)
+
+    # -- epochs ------------------------------------------------------------------------------------------------
+
+    def kept(self, record: ChainRecord, now: float) -> list[Effect]:
+        """What a `Keep` named is on disk."""
+        assert self.epochs is not None
+        self._effects += self.epochs.kept(record, now)
+        self.waiting.news(now)
+        return self.look(now)
+
+    def hand(self, document: bytes, now: float) -> tuple[str | None, list[Effect]]:
+        """Take a signed epoch from this peer's own user: why it is refused, None if it is taken; and the effects."""
+        if self.epochs is None:
+            return "this federation has no operators' keys, so it cannot change", []
+        refused = self.epochs.hand(document, self.members.current_round)
+        self._effects += self.epochs.review()
+        return refused, self.look(now)
 
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
@@ -379,6 +438,8 @@ class Core:
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
                 self.connection_setup.on_refusal(link, message, now)
+            case wire.EpochMessage():
+                self._on_epoch(link, neighbor, message, now)
             case wire.Unknown():
                 self.connection_setup.on_unknown(link, neighbor, message, now)
             case _:
@@ -410,7 +471,7 @@ class Core:
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
         if isinstance(message, wire.Body | wire.Heartbeat):
-            self.note(neighbor, message.round, message.presence, now)
+            self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
         match message:
             case wire.Body(buffers=None):
@@ -420,7 +481,7 @@ class Core:
                 self.reassembly.begin(link, message, length, wanted=wanted, now=now)
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
-                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
+                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), message.epoch)):
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
@@ -430,17 +491,22 @@ class Core:
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
                 self._renewed(neighbor, message.incarnation)
-                if neighbor.paused and self.round_clock.adds_to(message.presence):
+                if neighbor.paused and self.round_clock.adds_to(message.presence, message.epochs):
                     self.exchange.send_heartbeat(link)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now, message.back_within)
 
-    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
+    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float, epochs: bytes = b"") -> None:
         """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
-        news = self.round_clock.merge(table)
+        accepted = self.round_clock.epochs
+        news = self.round_clock.merge(table, epochs)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
             self.waiting.news(now)
+            if self.epochs is not None:
+                self._effects += self.epochs.review()
+                if self.round_clock.epochs != accepted:  # all may wait for it
+                    self.exchange.send_heartbeats(one.rank for one in self.members.all())
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
             if not self.waiting.began and self._beat_at is not None:
                 self._spread_at = min(self._spread_at, max(now, self._spread_again))
@@ -453,6 +519,13 @@ class Core:
         self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
         if not self.waiting.began:
             self.exchange.send_heartbeats(ranks)
+
+    def _on_epoch(self, link: Link, neighbor: Neighbor | None, message: wire.EpochMessage, now: float) -> None:
+        if neighbor is None or self.epochs is None:
+            raise self.connection_setup.stranger(link, "an epoch", now)
+        self.connection_setup.heard(neighbor, neighbor.mentioned, now)
+        self.epochs.hear(message.document, link)
+        self._effects += self.epochs.review()
 
     def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
         """Note a neighbor's incarnation: if it is a new one, what is kept of the one before is of no use."""
@@ -478,7 +551,7 @@ class Core:
         body, inbox = arriving.body, self.exchange.inbox
         if arriving.fingerprint is not None:
             inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
-        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
+        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes, body.epoch)):
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
 

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import DIGEST_BYTES
 
 Quorum = Literal["majority", "any"] | int
 
@@ -26,13 +27,10 @@ _ENTRY = np.dtype("<i4")
 _ABSENT = -1
 """The entry of a rank that has never been there, as far as is known."""
 
-_FILL = b"\xff"
-"""Each byte of such an entry."""
-
-DIGEST_BYTES = 8
-"""Bytes of an epoch's hash in presence and in the header of a body: its first ones."""
-
 _MOST = 2**31 - 1
+
+NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
+"""Why a round may not begin."""
 
 _ACCEPTED = np.dtype([("revision", "<u4"), ("epoch", f"V{DIGEST_BYTES}")])
 
@@ -60,7 +58,6 @@ class RoundClock:
             rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
 
     Attributes:
-        size: How many ranks the federation starts with.
         quorum: The most rounds that a quorum is known to have completed.
     """
 
@@ -72,7 +69,6 @@ class RoundClock:
         self.lenient = False
         """Whether tables of other lengths fit: ranks come and go, and not all peers know of it yet."""
         self._rank = rank
-        self.size = size
         self.rounds = rounds
         self._completed = np.full(size, _ABSENT, _ENTRY)
         self._accepted = np.zeros(size, _ACCEPTED)
@@ -105,14 +101,19 @@ class RoundClock:
         return max(0, int(self._completed[rank]))
 
     @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self._completed)
+
+    @property
     def there(self) -> list[int]:
         """The ranks that have been there, whether they still are or not."""
         return [int(rank) for rank in np.flatnonzero(self._completed > _ABSENT)]
 
     @property
     def absent(self) -> list[int]:
-        """The ranks of the start that have never been there, as far as is known."""
-        return [int(rank) for rank in np.flatnonzero(self._completed[: self.size] == _ABSENT)]
+        """The ranks that have never been there, as far as is known."""
+        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
 
     @property
     def needed(self) -> int:
@@ -122,7 +123,7 @@ class RoundClock:
     @property
     def assembled(self) -> bool:
         """Whether enough ranks have been there for the first round."""
-        return self.silent or self.size - len(self.absent) >= self.needed
+        return self.silent or int((self._completed > _ABSENT).sum()) >= self.needed
 
     @property
     def started(self) -> bool:
@@ -151,6 +152,8 @@ class RoundClock:
 
     def reached(self, rank: int, number: int) -> bool:
         """Note that the rank itself reports `number` completed rounds; returns whether that is news."""
+        if self.lenient:
+            self.grow(rank + 1)
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number
@@ -200,7 +203,7 @@ class RoundClock:
         if not table:
             return None
         if self.lenient and len(table) % _ENTRY.itemsize == 0:
-            table = _fitted(table, self._completed.nbytes, _FILL)
+            table = _fitted(table, self._completed.nbytes, _ABSENT.to_bytes(1, signed=True))
         elif len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
@@ -221,11 +224,13 @@ class RoundClock:
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        counted = self._completed.tolist() if self.counted is None else self.counted()
-        completed = [max(0, one) for one in counted]
-        if self._least is not None:
-            return int(sorted(completed, reverse=True)[self._enough(len(completed)) - 1])
+        return self.among(np.maximum(self._completed, 0).tolist() if self.counted is None else self.counted())
+
+    def among(self, completed: Sequence[int]) -> int:
+        """The rounds that a quorum of ranks has completed that have each completed so many, by rank."""
         best, half = sorted(completed, reverse=True), len(completed) // 2
+        if self._least is not None:
+            return int(best[self._enough(len(completed)) - 1])
         found = best[half]
         if len(completed) % 2 == 0:
             lowest = next((one for one in completed if one < self.rounds), self.rounds)
@@ -233,11 +238,12 @@ class RoundClock:
         return int(found)
 
     def _enough(self, members: int) -> int:
-        """As many ranks as the quorum asks for; where members came or left, still more than half and at most all."""
-        return min(max(self._least or 0, members // 2 + 1), members)
+        """How many of so many members are a quorum, where that is a number: always more than half, at most all."""
+        assert self._least is not None
+        return min(max(self._least, members // 2 + 1), members)
 
     def is_quorum(self, members: Sequence[int], ranks: Collection[int]) -> bool:
-        """Whether these ranks are a quorum of the members: more than half, half with the lowest, or `--quorum K`."""
+        """Whether these ranks are a quorum of the members: more than half, or half with the lowest."""
         if self._any:
             return True
         found = sum(rank in ranks for rank in members)
@@ -253,5 +259,5 @@ def _newer(rounds: np.ndarray, revisions: np.ndarray, before: np.ndarray, revisi
 
 
 def _fitted(table: bytes, length: int, fill: bytes = b"\0") -> bytes:
-    """A table of this length: cut, or filled at its end."""
+    """A table of this length: cut, or with these bytes at its end."""
     return table[:length].ljust(length, fill)

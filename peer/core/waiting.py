@@ -5,27 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpeer.exceptions import Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
 from dpeer.peer.core.wire import Hello
 from dpeer.results.units import duration
 
+if TYPE_CHECKING:
+    from dpeer.peer.core.epoch_follower import EpochFollower
+
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
 
-NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
 NO_NEIGHBOR = "cut off from all neighbors"
-"""Why a round may not begin."""
-
-_WITHOUT_IT = "all neighbors have completed the run without this peer"
+"""Why a round may not begin; or `NO_QUORUM`."""
 
 LONG = 3600.0
 """Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
@@ -38,6 +39,7 @@ _MINUTE = 60.0
 
 _LISTED = 20
 """Ranks that a line of the log names."""
+_WITHOUT_IT = "all neighbors have completed the run without this peer"
 
 _MOST_PAUSES = 100
 
@@ -112,6 +114,7 @@ class Waiting:
     Args:
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        epochs: How the membership changes; None where it never does.
 
     Attributes:
         met: The neighbors whose hello came, whatever the answer.
@@ -132,6 +135,7 @@ class Waiting:
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
+        epochs: EpochFollower | None = None,
     ) -> None:
         self.met: set[int] = set()
         self.left_behind = 0
@@ -142,6 +146,7 @@ class Waiting:
         self._handshake = handshake
         self._round_clock = round_clock
         self._slack = slack
+        self._epochs = epochs
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
@@ -160,8 +165,13 @@ class Waiting:
         self._since: int | None = None
 
     @property
+    def slack(self) -> int:
+        """How many rounds more than a quorum this peer may have completed when it begins another one."""
+        return self._slack if self._epochs is None else self._epochs.slack
+
+    @property
     def assembling(self) -> bool:
-        """Whether the start is waited for: word of a rank that has come then goes on at once."""
+        """Whether the start is waited for: then news of ranks that have come is passed on at once."""
         return self._wait is not None and self._wait.kind == "meet"
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
@@ -283,9 +293,11 @@ class Waiting:
         """
         if not self._members.all():
             return None
-        if number > self._round_clock.quorum + self._slack:
+        if self._epochs is not None and (reason := self._epochs.holds(number)) is not None:
+            return reason
+        if number > self._round_clock.quorum + self.slack:
             return NO_QUORUM
-        near = [one.rank for one in self._members.all()]
+        near = [one.rank for one in self._members.all() if one.expected]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
@@ -410,9 +422,14 @@ class Waiting:
             case "part":
                 return self._exchange.parting(wait.number, now)
 
+    def _bodies(self, number: int) -> dict[int, Received]:
+        """The bodies of a round that are here, all of its epoch."""
+        schedule = self._exchange.schedule
+        return self._exchange.inbox.take(number, schedule.at(number).in_neighbors, schedule.epoch(number))
+
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
-        bodies = self._exchange.inbox.take(number, in_neighbors)
+        bodies = self._bodies(number)
         if in_neighbors:
             self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
@@ -436,7 +453,7 @@ class Waiting:
         self._collected_at = self._entry.over_at(wait.number, bool(ranks), wait.since, now)
         if now >= self._collected_at:
             self._wait = None
-            bodies = self._exchange.inbox.take(wait.number, self._exchange.schedule.at(wait.number).in_neighbors)
+            bodies = self._bodies(wait.number)
             last = wait.number + 1 == self._exchange.schedule.rounds
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]
@@ -463,7 +480,7 @@ class Waiting:
                 if not self._comes_back(rank):
                     self._members.give_up(rank)
         agreed = self._round_clock.started or not every
-        if agreed and not self._members.missing():
+        if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
             self._wait, self.began = None, True
             self._exchange.send_heartbeats(every)  # neighbors may wait for this news
             return [Wake()]

@@ -31,12 +31,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Val
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import (
+    DIGEST_BYTES,
+    EPOCH_BYTES,
     FRAMES_UNIT,
     HEADER_CONTAINERS,
     HEADER_DEPTH,
     HEADER_FIELDS,
     HEADER_UNIT,
     MOST_AWAY,
+    MOST_EPOCHS,
 )
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.core.versions import Protocol
@@ -58,6 +61,8 @@ _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
+_Epochs = Annotated[bytes, Field(max_length=3 * 2**24)]
+"""The second parts of the sender's table: which epoch each rank has accepted; empty before one was."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -98,6 +103,9 @@ class Hello(Header):
     the first round, the one that knows more is not the one to be corrected."""
     waited: _Round = 0
     """For how many seconds the sender has waited for the start."""
+    epochs: _Epochs = b""
+    known: Annotated[bytes, Field(max_length=DIGEST_BYTES * MOST_EPOCHS)] = b""
+    """The first bytes of the hash of each epoch that the sender knows: it is sent those that it lacks."""
     running: bool = False
     """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
     that joins it need not wait for neighbors that the others do without."""
@@ -119,6 +127,9 @@ class Body(Header):
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in chunks."""
     presence: _Presence = b""
+    epochs: _Epochs = b""
+    epoch: Annotated[bytes, Field(max_length=DIGEST_BYTES)] = b""
+    """The first bytes of the hash of the epoch in which it was released; empty in the first one."""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
 
@@ -135,6 +146,7 @@ class Heartbeat(Header):
     federation: bytes
     round: _Round
     presence: _Presence = b""
+    epochs: _Epochs = b""
     paused: bool = False
     """Whether the sender pauses: the receiver passes news of completed rounds on to it at once."""
     hops: _Rank = 0
@@ -157,6 +169,13 @@ class Goodbye(Header):
     reason: Literal["done", "stopped", "failed", "isolated"]
     back_within: Annotated[int, Field(ge=0, le=MOST_AWAY)] = 0
     """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
+
+
+class EpochMessage(Header):
+    """Carries a signed epoch, which is checked by its own signatures."""
+
+    kind: Literal["epoch"] = "epoch"
+    document: Annotated[bytes, Field(max_length=EPOCH_BYTES)]
 
 
 class Refusal(Header):
@@ -187,7 +206,10 @@ class Chunk(NamedTuple):
         return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
+Message = Hello | Body | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
+_ONLY_IF_SET = ("epochs", "known", "epoch")
+"""Fields that take no byte where membership never changes."""
+
 CURRENT = Protocol(ADDED, get_args(Message))
 """The versions that this dpeer speaks."""
 _CHUNK = struct.Struct("<c8sQ")
@@ -202,7 +224,9 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
 
 def encode(message: Message, version: int | None = None, protocol: Protocol = CURRENT) -> list[Buffer]:
     """The frames of a message in a version, None for the newest. Buffers are passed on, not copied."""
-    later = set() if version is None else protocol.left_out(message.kind, version)
+    later = {name for name in _ONLY_IF_SET if not getattr(message, name, True)}
+    if version is not None:
+        later |= protocol.left_out(message.kind, version)
     header = msgpack.packb(message.model_dump(exclude=later), use_bin_type=True)
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
 
@@ -219,10 +243,16 @@ def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Fr
     return [msgpack.packb(kept, use_bin_type=True), *frames[1:]]
 
 
-def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
-    """The message that carries round `number`'s released body of `rank`."""
+def body(
+    federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"", *, epochs: bytes = b"",
+    epoch: bytes = b"",
+) -> Body:  # fmt: skip
+    """The message that carries round `number`'s released body of `rank`; other arguments as its fields."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence)
+    return Body(
+        federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence,
+        epochs=epochs, epoch=epoch,
+    )  # fmt: skip
 
 
 def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
@@ -261,7 +291,7 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
     fields = unpack(frames[0])
     if not fields.keys().isdisjoint({"buffers", "tag"}):  # they are no fields of a header
         raise ProtocolError("malformed", "header is not a message's")
-    if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
+    if fields.get("kind") not in ("hello", "epoch") and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
     message = _validated(fields, protocol)
     if version is not None and not isinstance(message, Hello):

@@ -26,6 +26,10 @@ CALLS_AT_ONCE = 32.0
 """Claims of one key that make another peer dial or lines of the log: in the long run, with half as many for each listed
 key, and at once."""
 
+LINES_A_SECOND = 0.1
+LINES_AT_ONCE = 300.0
+"""Lines of the log that one key may cause, in the long run and at once; further ones are counted."""
+
 RATE = 125_000_000
 """Bytes a second that one key may send, by default: a line of 1 Gbit/s."""
 
@@ -47,7 +51,7 @@ class RelayLimits:
 
 
 class Bucket:
-    """A token bucket of the claims of one key.
+    """A token bucket, of the claims or the lines of one key.
 
     Args:
         rate: Tokens a second.

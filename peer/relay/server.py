@@ -79,6 +79,8 @@ class _Key:
     listed: Listed
     pace: Pace
     calls: Bucket
+    lines: Bucket
+    left_out: int = 0  # lines since the last report
     line: _Line | None = None
     joints: int = 0
 
@@ -167,7 +169,9 @@ class Relay:
         calls = limits.CALLS_A_SECOND + len(listed) / 2  # all others may be away, and are called again and again
         for key, one in listed.items():
             if key not in self._keys:
-                self._keys[key] = _Key(key, one, Pace(self._most.rate, now), Bucket(calls, limits.CALLS_AT_ONCE, now))
+                lines = Bucket(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, now)
+                pace = Pace(self._most.rate, now)
+                self._keys[key] = _Key(key, one, pace, Bucket(calls, limits.CALLS_AT_ONCE, now), lines)
 
     # -- connections that have proved no key -------------------------------------------------------------------
 
@@ -247,7 +251,7 @@ class Relay:
         if one.line is not None:
             one.line.tell(handshake.replaced())
             one.line.shut()
-        self._say(f"{one} {'is here again' if one.line else 'is here'}, from {host}")
+        self._say_of(one, f"{one} {'is here again' if one.line else 'is here'}, from {host}")
         line = one.line = _Line(connection)
         pinging = self._begin(self._ping(line))
         try:
@@ -262,7 +266,7 @@ class Relay:
             pinging.cancel()
             if one.line is line:
                 one.line = None
-                self._say(f"{one} is gone")
+                self._say_of(one, f"{one} is gone")
 
     async def _ping(self, line: _Line) -> None:
         while True:
@@ -323,7 +327,7 @@ class Relay:
             self.joined += 1
             caller.joints += 1
             called.joints += 1
-            self._say(f"joined {caller} to {called}")
+            self._say_of(caller, f"joined {caller} to {called}")
             try:
                 await joint.run()
             finally:
@@ -334,7 +338,8 @@ class Relay:
                 self.carried += sum(joint.copied)
                 there, back = (size(nbytes) for nbytes in joint.copied)
                 seconds = self._loop.time() - began
-                self._say(f"parted {caller} from {called} after {seconds:.0f} s: {there} there, {back} back")
+                parted = f"parted {caller} from {called} after {seconds:.0f} s: {there} there, {back} back"
+                self._say_of(caller, parted)
 
     # -- by the clock ------------------------------------------------------------------------------------------
 
@@ -355,7 +360,18 @@ class Relay:
         self.refused += 1
         self._refusals[why] = self._refusals.get(why, (0, ""))[0] + 1, host
 
+    def _say_of(self, one: _Key, line: str) -> None:
+        """Log what a key does, unless it does it without end."""
+        if one.lines.take(self._loop.time()):
+            self._say(line)
+        else:
+            one.left_out += 1
+
     def _report(self) -> None:
+        for one in self._keys.values():
+            if one.left_out:
+                self._say(f"{one} comes and goes: {one.left_out} lines were left out")
+                one.left_out = 0
         for why, (times, host) in self._refusals.items():
             self._say(f"refused {times} connection{'' if times == 1 else 's'}: {why}; the last from {host}")
         self._refusals.clear()

@@ -72,7 +72,8 @@ class CurveAuth:
 
     def __init__(self, sockets: Sockets, router: zmq.Socket[bytes], keyring: Keyring) -> None:
         self._sockets = sockets
-        self._owners = keyring.owners
+        self.owners = keyring.owners
+        """The owner of each public key that is let in."""
         self._unreported: dict[str, tuple[str, int]] = {}
         self._questions = sockets.open(zmq.REP, _ZAP)
         self._questions.bind(_ZAP)
@@ -89,7 +90,7 @@ class CurveAuth:
     def _answer(self, parts: Parts) -> None:
         question = [part.bytes for part in parts]
         version, request, key = question[0], question[1], question[6] if len(question) == 7 else b""
-        owner = self._owners.get(key) if question[5] == b"CURVE" else None
+        owner = self.owners.get(key) if question[5] == b"CURVE" else None
         if owner is None:
             self._turned_away(question[3].decode(errors="replace"), "unlisted-key")
             code, text, name = b"400", b"not listed", b""

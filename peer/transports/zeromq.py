@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import zmq
@@ -82,6 +84,7 @@ class ZeroMQTransport:
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
+        self._first_keys = {} if keyring is None else keyring.listed
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._bulk_port = bulk
@@ -174,8 +177,22 @@ class ZeroMQTransport:
         self._dealers[link].connect()
         return link
 
+    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
+        """Take these keys for the listed ones; connections of others end."""
+        if self.keyring is None:
+            return
+        listed = {identity: some or self._first_keys.get(identity, ()) for identity, some in keys.items()}
+        own = self.keyring.owners[self.keyring.public]
+        self.keyring = replace(self.keyring, listed={own: (self.keyring.public,)} | listed)
+        if self._auth is not None:
+            self._auth.owners = self.keyring.owners
+        if self.guard is not None:
+            self.guard.end_others(self.keyring.listed)
+
     def drop(self, link: Link) -> None:
-        """Close the link's DEALER."""
+        """Close the link's DEALER, or the connection of a link that was accepted."""
+        if isinstance(link, bytes) and self.guard is not None:
+            self.guard.end(link)
         dealer = self._dealers.pop(link, None)
         if dealer is not None:
             dealer.close()

@@ -6,6 +6,7 @@ from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.peer import dialled
 from tests.peer.table import Table, payload, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
@@ -296,3 +297,29 @@ def test_a_neighbor_that_cannot_train_with_another_is_named_with_the_reason_unti
     table.hear("again from 2", table.hello(2))
     table.wait(1)
     assert table.ended == [Wake()]
+
+
+# -- a relay -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_relay_that_is_away_is_named_once_for_each_reason_and_once_when_it_is_back():
+    table = ring()
+    for trouble in ("it is silent", "it is silent", "it does not answer", None, None, "it is silent"):
+        table.do(table.core.relayed(trouble, table.now))
+    reasons = [one.fields["reason"] for one in table.events("relay-unreachable")]
+    assert reasons == ["it is silent", "it does not answer", "it is silent"]
+    assert len(table.events("relay-back")) == 1
+
+
+TCP, RELAY = "tcp://host:1", "relay://host:1"
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "dials"),
+    [(TCP, TCP, True), (RELAY, RELAY, True), (None, RELAY, True), (RELAY, None, False), (RELAY, TCP, True),
+     (TCP, RELAY, False), (TCP, None, False), (None, TCP, True)],
+)  # fmt: skip
+def test_a_relay_is_used_where_neither_end_can_be_dialled_and_exactly_one_end_dials(own, other, dials):
+    addresses = {rank: one for rank, one in ((1, own), (2, other)) if one is not None}
+    assert dialled(1, (2,), addresses) == ({2: other} if dials else {})
+    assert dialled(2, (1,), addresses) == ({} if dials else {1: own})

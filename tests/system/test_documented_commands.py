@@ -431,6 +431,7 @@ NOT_RUN = {
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
+    "python examples/consortium/night.py --quick": "in two minutes or so",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few

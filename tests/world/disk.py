@@ -4,6 +4,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.core.epoch_chain import ChainRecord
+
 
 @dataclass
 class Saved:
@@ -26,12 +28,14 @@ class Disk:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
+        epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
     """
 
     saved: Saved | None = None
     released: int = -1
     ledger: list[tuple[int, int]] = field(default_factory=list)
+    epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
 
 
@@ -70,6 +74,12 @@ class Files:
         self.lost.update(saved.lost)
         self.incarnations.update(saved.incarnations)
         return saved.next_round
+
+    def epochs(self):
+        return self._disk.epochs if self._config.resume else ChainRecord()
+
+    def keep_epochs(self, record):
+        self._disk.epochs = record
 
     def begin(self):
         if not self._config.resume:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpeer.peer.core import waiting
+from dpeer.peer.core import round_clock, waiting
 from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
@@ -94,7 +94,9 @@ def only_a_lone_peer_pauses(patch):
     """A pair runs ahead."""
     held = Waiting.blocked
     patch.setattr(
-        Waiting, "blocked", lambda self, number: why if (why := held(self, number)) is not waiting.NO_QUORUM else None
+        Waiting,
+        "blocked",
+        lambda self, number: why if (why := held(self, number)) is not round_clock.NO_QUORUM else None,
     )
 
 

@@ -117,11 +117,7 @@ class World:
         self.loop = asyncio.get_running_loop()
         limit = invariants.limit(self.scenario)
         self.director.start()
-        for rank, at in enumerate(self.scenario.arrivals or (0.0,) * self.size):
-            if not at:
-                self._begin(rank, resume=False)
-            elif at < math.inf:
-                later(at, partial(self._begin, rank, resume=False))
+        self._begin_all()
         try:
             async with asyncio.timeout(limit):
                 await asyncio.sleep(self.scenario.over_at + 0.001)
@@ -130,13 +126,32 @@ class World:
         except TimeoutError:
             late = [f"{life.rank} (round {life.began[-1:]})" for life in self.present if not life.task.done()]
             self.fail(f"still at it after {limit:.0f} s: ranks {', '.join(late)}")
-        invariants.at_the_end(self)
+        self.at_the_end()
         for lives in self.lives:
             for life in lives:
                 life.task.cancel()
         await asyncio.gather(*(life.task for lives in self.lives for life in lives), return_exceptions=True)
         if self.violations:
             raise Violation(self.violations[0])
+
+    def _begin_all(self):
+        for rank, at in enumerate(self.scenario.arrivals or (0.0,) * self.size):
+            if not at:
+                self._begin(rank, resume=False)
+            elif at < math.inf:
+                later(at, partial(self._begin, rank, resume=False))
+
+    def at_the_end(self):
+        """What the whole run must have shown."""
+        invariants.at_the_end(self)
+
+    def listed(self, rank):
+        """The addresses that a rank's federation file has."""
+        return self.addresses
+
+    def setup(self, life):
+        """How the federation changes, as a peer knows it; None where it never does."""
+        return
 
     @property
     def present(self):
@@ -180,6 +195,7 @@ class World:
             linger=1.0,
             liveness=LIVENESS,
             resume=resume,
+            epochs=self.setup(life),
             say_waiting=1000.0,
         )
         learner = WorldLearner(self, life)
@@ -187,7 +203,7 @@ class World:
         try:
             life.peer = self._peer(life, config, learner, worker)
             await life.peer.listen()
-            life.outcome = await life.peer.serve(self.addresses)
+            life.outcome = await life.peer.serve(self.listed(life.rank))
         except Exception as error:
             life.outcome = error
             if isinstance(error, Refused) and self.scenario.mistaken:

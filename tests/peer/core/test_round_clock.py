@@ -72,47 +72,6 @@ def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
     assert peer.core.round_clock.table == table(0, 0, 0)
 
 
-# -- the start ---------------------------------------------------------------------------------------------------------
-
-
-def numbers(quorum, *rounds):
-    """What a quorum of so many ranks has completed, by counting."""
-    return max(most for most in range(ROUNDS + 1) if sum(one >= most for one in rounds) >= quorum)
-
-
-@pytest.mark.parametrize("quorum", [3, 4, 5])
-@pytest.mark.parametrize("rounds", [(0, 0, 0, 0, 0), (9, 1, 7, 3, 3), (ROUNDS, ROUNDS, ROUNDS, 4, 7)])
-def test_a_number_of_ranks_is_a_quorum(quorum, rounds):
-    assert presence(0, *rounds, quorum=quorum).quorum == numbers(quorum, *rounds)
-
-
-def test_who_has_been_there_spreads_with_the_table_and_stays():
-    one, other = RoundClock(0, 4, ROUNDS), RoundClock(2, 4, ROUNDS)
-    one.reached(0, 0)
-    other.reached(2, 0)
-    assert (one.there, one.absent) == ([0], [1, 2, 3])
-    assert one.merge(other.table)
-    assert one.adds_to(table(0, -1, -1, -1))
-    assert (one.there, one[3], one.started) == ([0, 2], 0, False)
-    assert not one.merge(table(-1, -1, -1, -1))
-    one.merge(table(0, 0, 0, 0))
-    assert (one.absent, one.assembled) == ([], True)
-
-
-@pytest.mark.parametrize(("quorum", "enough"), [("majority", 4), ("any", 4), (3, 3), (4, 4)])
-def test_all_ranks_or_as_many_as_were_asked_for_are_enough_to_start(quorum, enough):
-    clock = RoundClock(0, 4, ROUNDS, quorum)
-    found = [clock.reached(rank, 0) and clock.started for rank in range(4)]
-    assert found == [count >= enough for count in range(1, 5)]
-
-
-def test_a_round_that_some_rank_has_completed_shows_that_the_start_was_agreed():
-    clock = RoundClock(0, 4, ROUNDS)
-    clock.merge(table(-1, 1, -1, -1))
-    assert clock.started
-    assert not clock.assembled
-
-
 # -- the second part of an entry ---------------------------------------------------------------------------------------
 
 
@@ -182,11 +141,52 @@ def test_a_quorum_of_members_is_more_than_half_of_them_or_half_with_the_lowest(m
     assert changing(0, 0, 0).is_quorum(members, ranks) is enough
 
 
+# -- the start ---------------------------------------------------------------------------------------------------------
+
+
+def numbers(quorum, *rounds):
+    """What a quorum of so many ranks has completed, by counting."""
+    return max(most for most in range(ROUNDS + 1) if sum(one >= most for one in rounds) >= quorum)
+
+
+@pytest.mark.parametrize("quorum", [3, 4, 5])
+@pytest.mark.parametrize("rounds", [(0, 0, 0, 0, 0), (9, 1, 7, 3, 3), (ROUNDS, ROUNDS, ROUNDS, 4, 7)])
+def test_a_number_of_ranks_is_a_quorum(quorum, rounds):
+    assert presence(0, *rounds, quorum=quorum).quorum == numbers(quorum, *rounds)
+
+
 @pytest.mark.parametrize(("members", "least"), [(2, 2), (4, 4), (5, 4), (7, 4), (9, 5)])
 def test_a_number_of_ranks_stays_more_than_half_of_the_members_and_at_most_all(members, least):
     clock = presence(0, 0, 0, 0, 0, 0, 0, quorum=4)
     found = [clock.is_quorum(range(members), range(count)) for count in range(1, members + 1)]
     assert found == [count >= least for count in range(1, members + 1)]
+
+
+def test_who_has_been_there_spreads_with_the_table_and_stays():
+    one, other = RoundClock(0, 4, ROUNDS), RoundClock(2, 4, ROUNDS)
+    one.reached(0, 0)
+    other.reached(2, 0)
+    assert (one.there, one.absent) == ([0], [1, 2, 3])
+    assert one.merge(other.table)
+    assert one.adds_to(table(0, -1, -1, -1))
+    assert (one.there, one[3], one.started) == ([0, 2], 0, False)
+    assert not one.merge(table(-1, -1, -1, -1))
+    one.merge(table(0, 0, 0, 0))
+    assert (one.absent, one.assembled) == ([], True)
+
+
+@pytest.mark.parametrize(("quorum", "enough"), [("majority", 4), ("any", 4), (3, 3), (4, 4)])
+def test_all_ranks_or_as_many_as_were_asked_for_are_enough_to_start(quorum, enough):
+    clock = RoundClock(0, 4, ROUNDS, quorum)
+    found = [clock.reached(rank, 0) and clock.started for rank in range(4)]
+    assert found == [count >= enough for count in range(1, 5)]
+
+
+def test_a_round_that_some_rank_has_completed_shows_that_the_start_was_agreed():
+    clock = RoundClock(0, 4, ROUNDS)
+    clock.merge(table(-1, 1, -1, -1))
+    assert clock.started
+    assert not clock.assembled
 
 
 # -- who goes on -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Versions of the protocol: which one a link uses, and that nothing of a later one is sent on it or taken."""
 
-from typing import Literal
-
 import msgpack
 import pytest
 
@@ -9,28 +7,13 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.handshake import agreed
 from dpeer.peer.core.versions import Protocol
+from tests.peer import next_version
+from tests.peer.next_version import NEWEST, Greeting, Heartbeat
 
 LIMITS = wire.Limits(payload_bytes=1000)
 
 
-class Heartbeat(wire.Heartbeat):
-    """That of the next version."""
-
-    mood: str = "fine"
-
-
-class Greeting(wire.Header):
-    """What the next version adds."""
-
-    kind: Literal["greeting"] = "greeting"
-    words: str = ""
-
-
-NEWEST = wire.CURRENT.newest
-NEXT = Protocol(
-    {**wire.ADDED, NEWEST + 1: ("heartbeat.mood", "greeting"), NEWEST + 2: ("greeting.words",)},
-    (*(one for one in wire.CURRENT.messages if one is not wire.Heartbeat), Heartbeat, Greeting),
-)
+NEXT = Protocol({**next_version.NEXT.added, NEWEST + 2: ("greeting.words",)}, next_version.NEXT.messages)
 BEAT = Heartbeat(rank=1, federation=b"f" * 16, round=3, mood="tired")
 
 
@@ -79,8 +62,8 @@ def test_a_stored_body_loses_the_fields_that_an_older_neighbor_does_not_know():
     ("message", "version", "what"),
     [
         (BEAT, NEWEST, "heartbeat.mood"),
-        (Greeting(rank=1), NEWEST, "greeting"),
-        (Greeting(rank=1, words="x"), NEWEST + 1, "greeting.words"),
+        (Greeting(rank=1, federation=b"f" * 16), NEWEST, "greeting"),
+        (Greeting(rank=1, federation=b"f" * 16, words="x"), NEWEST + 1, "greeting.words"),
     ],
 )
 def test_what_the_version_of_a_link_does_not_have_is_malformed_there(message, version, what):

@@ -305,6 +305,20 @@ async def test_a_port_in_use_is_refused(world):
         Relay({}, RelayLimits(), print).listen("127.0.0.1", one.running.port)
 
 
+async def test_a_key_that_comes_and_goes_without_end_fills_no_log(world, monkeypatch):
+    monkeypatch.setattr(limits, "LINES_AT_ONCE", 6.0)
+    monkeypatch.setattr(limits, "LINES_A_SECOND", 0.0)
+    monkeypatch.setattr(limits, "LOOK", 0.05)
+    monkeypatch.setattr(limits, "REPORT", 0.1)
+    one = await world()
+    for _ in range(8):
+        client = await one.connect()
+        assert await client.claim(one.secrets[1], LISTEN) == b"+"
+    await one.log.until("rank 1", "comes and goes: 2 lines were left out")
+    assert len(one.log) == 7
+    await one.listen(0)  # whose lines are its own
+
+
 async def test_pings_that_were_not_asked_for_end_the_connection(world):
     """Bytes that wait already would keep the event loop of a careless relay for ever."""
     one = await world()

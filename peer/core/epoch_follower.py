@@ -1,0 +1,327 @@
+"""Keeps a peer's graph, neighbors, links and messages in step with its chain of epochs; no I/O."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Admit, Dial, Effect, Keep
+from dpeer.peer.core.epoch import Epoch, EpochSetup, SignedEpoch
+from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.transport import Link
+from dpeer.topology import Graphs, temporal_diameter
+
+AHEAD = 3
+"""Rounds after the diameter from which on an epoch may begin: in one its documents leave, in one new edges are dialled,
+and its first one has not begun."""
+
+
+def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
+    """Whether of two neighbors `rank` dials `other`: only one with an address is dialled, of two the higher rank."""
+    return other in addresses and (rank < other or rank not in addresses)
+
+
+class EpochFollower:
+    """Follows the chain of a peer.
+
+    Args:
+        config: The peer's place in the federation.
+        setup: The first epoch, and the graphs of each.
+        topology: The graphs of the first epoch.
+        clock: Presence.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+
+    Attributes:
+        chain: What this peer knows of the epochs, and has decided.
+        addresses: Where ranks are dialled, by the federation file.
+        contacts: The ranks through which a joiner hears of the epoch that lets it in.
+    """
+
+    def __init__(
+        self, config: PeerConfig, setup: EpochSetup, topology: Graphs, clock: RoundClock, log: Callable[..., None]
+    ) -> None:
+        self.chain = EpochChain(setup, config.rank, clock, topology)
+        self.addresses: dict[int, str] = {}
+        self.contacts: set[int] = set()
+        self._rank, self._clock, self._log = config.rank, clock, log
+        self._liveness = config.liveness
+        self._said: set[tuple[str, str]] = set()
+        self.slack = 0
+        """How many rounds a message takes to reach all members, in the present epoch or the next one."""
+
+    def join_up(
+        self,
+        schedule: Schedule,
+        members: Membership,
+        send_queues: SendQueues,
+        reached: Callable[[Iterable[int]], None],
+        hang_up: Callable[[int], list[Effect]],
+    ) -> None:
+        """Take the parts of the core that follow.
+
+        Args:
+            schedule: The neighbors of each round.
+            members: The neighbors.
+            send_queues: Where documents wait to be written.
+            reached: Sends heartbeats to ranks.
+            hang_up: Closes the dialled links of a rank that is no neighbor any more, and forgets what it was to get.
+        """
+        self._schedule, self._members, self._send_queues = schedule, members, send_queues
+        self._send_heartbeats, self._hang_up = reached, hang_up
+        self._follow()
+
+    # -- the chain ---------------------------------------------------------------------------------------------
+
+    @property
+    def joins(self) -> bool:
+        """Whether this peer has never been a member, as far as is known."""
+        return not self.chain.listed
+
+    @property
+    def entry(self) -> int:
+        """The round before that of this peer's entry, in which it begins; 0 for a member of the first epoch."""
+        listed = (self.chain.pending or self.chain.current).members.get(self._rank)
+        return 0 if listed is None else max(listed.since - 1, 0)
+
+    @property
+    def let_in(self) -> bool:
+        """Whether an accepted epoch lists this peer, or did."""
+        return self.chain.removed or any(self._rank in epoch.members for epoch in self.chain.line)
+
+    def take_up(self, record: ChainRecord) -> None:
+        """Take up what is on disk, before the first round.
+
+        Raises:
+            ProtocolError: It is not valid.
+        """
+        self.chain.take_up(record)
+        self._follow()
+
+    def start(self, number: int) -> list[Effect]:
+        """Begin with round `number`, before any message."""
+        self.chain.start(number)
+        effects = self._follow()
+        for one in self._members.all():
+            one.expected = one.rank in self._around(self.chain.current)
+            if one.rank not in self.neighbors() | self.contacts:
+                effects += self._hang_up(one.rank)
+        return effects + self.review()
+
+    def to_dial(self) -> dict[int, str]:
+        """Where this peer dials when it begins: the neighbors that it has to dial, or all that a joiner knows of."""
+        if self.joins and not self.let_in:
+            self.contacts = self.addresses.keys() - {self._rank}
+            self._members.add(self.contacts)
+            ranks = self.contacts
+        else:
+            ranks = {rank for rank in self.neighbors() if dials(self._rank, rank, self.addresses)}
+        return {rank: self.addresses[rank] for rank in sorted(ranks)}
+
+    def holds(self, number: int) -> str | None:
+        """Why round `number` may not begin yet on account of epochs; None if it may."""
+        if self.chain.undecided(number) is not None:
+            epoch = self.chain.undecided(number)
+            assert epoch is not None
+            return f"epoch {epoch.number} begins, and no quorum is known to have accepted it"
+        if number > self.chain.quorum_then(number) + self.slack and not self.joins:
+            return NO_QUORUM
+        if self.joins and number > self._clock.quorum + self.slack:
+            return f"the others are not in round {number + 1} yet, before that of its entry"
+        return None
+
+    def neighbors(self) -> set[int]:
+        """The ranks to which this peer has a link, by the present epoch and the next one."""
+        return self._around(self.chain.current) | self._around(self.chain.pending)
+
+    def _around(self, epoch: Epoch | None) -> set[int]:
+        if epoch is None or self._rank not in epoch.members:
+            return set()
+        return set(self.chain.graphs(epoch).connections(self._rank, epoch.rounds))
+
+    def review(self) -> list[Effect]:
+        """Decide anew, because something is known that was not; what has to be on disk first."""
+        record = self.chain.consider()
+        self._say_void()
+        return [] if record is None else [Keep(record)]
+
+    def kept(self, record: ChainRecord, now: float) -> list[Effect]:
+        """Note that a record is on disk, and say so to all."""
+        before = self.chain.line
+        self.chain.kept(record)
+        effects = self._follow()
+        for epoch in [one for one in self.chain.line if one not in before]:
+            self._log("info", "epoch-accepted", f"{describe(epoch)}: known here and on disk", round=epoch.begins)
+        self._say_void()
+        pending = self.chain.pending
+        soon = pending is not None and (pending.forced or self._members.current_round >= pending.begins - 1)
+        if self.joins or soon:  # a forced one may find the others apart
+            effects += self._dial(self.neighbors(), now)
+        self._send_heartbeats(one.rank for one in self._members.all())
+        return effects + self.review()
+
+    def _say_void(self) -> None:
+        for epoch in self.chain.void:
+            if ("void", epoch.digest) in self._said:
+                continue
+            self._said.add(("void", epoch.digest))
+            twins = len([one for one in self.chain.void if one.number == epoch.number]) > 1
+            why = (
+                "two epochs of this number are signed: see which operator's key was used twice"
+                if twins
+                else "a quorum had gone past its round before it knew it: hand it over anew, with a later round"
+            )
+            self._log(
+                "warning", "epoch-void", f"epoch {epoch.number} does not begin: {why}; the federation stays as it was",
+                round=epoch.begins, reason="twins" if twins else "late",
+            )  # fmt: skip
+
+    def _follow(self) -> list[Effect]:
+        """Have the graph and the list of neighbors follow the chain."""
+        chain = self.chain
+        self._schedule.follow(chain.pieces(), chain.rounds)
+        self._members.add(self.neighbors() | self.contacts)
+        epochs = [epoch for epoch in (chain.current, chain.pending) if epoch is not None]
+        self.slack = max(temporal_diameter(chain.graphs(epoch), epoch.rounds) for epoch in epochs)
+        listed = dict(chain.current.members) | dict(chain.pending.members if chain.pending is not None else {})
+        self.addresses.update({rank: one.address for rank, one in listed.items() if one.address is not None})
+        keys = {rank: tuple(map(bytes.fromhex, one.keys)) for rank, one in listed.items()}
+        return [Admit(keys, dict(self.addresses))]
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    def begin(self, number: int, now: float) -> list[Effect]:
+        """Make ready for round `number`, which this peer has reached: dial new neighbors, drop those that were."""
+        effects: list[Effect] = []
+        pending = self.chain.pending
+        if pending is not None and number >= pending.begins - 1:
+            effects += self._dial(self._around(pending), now)
+        if number > self.chain.current.begins:
+            self.contacts &= self.chain.current.members.keys() if self.joins else set()
+            for one in self._members.all():
+                guest = self.chain.lists(one.rank) and one.link is not None and not one.expected
+                if one.rank not in self.neighbors() | self.contacts and not guest:
+                    effects += self._hang_up(one.rank)
+        return effects
+
+    def enter(self, number: int, now: float) -> tuple[Turn | None, list[Effect]]:
+        """Begin round `number`, which nothing holds up; the change of epoch, if it brings one."""
+        turn = self.chain.enter(number)
+        if turn is None:
+            return None, []
+        effects = [*self._follow(), *self._dial(self._around(turn.now), now)]
+        if self.chain.removed:
+            self._log(
+                "info", "left", f"is no member from round {turn.now.begins + 1} on ({describe(turn.now)}): its model "
+                "is kept", round=number,
+            )  # fmt: skip
+        else:
+            wrong = "; some rounds before ran in another one, and this peer comes back" if turn.wrong else ""
+            self._log("info", "epoch-began", f"{describe(turn.now)}: has begun{wrong}", round=number)
+        return turn, effects
+
+    def changed(self, turn: Turn) -> set[int]:
+        """The ranks to which an edge began or ended."""
+        return self._around(turn.before) ^ self._around(turn.now)
+
+    def _dial(self, ranks: Iterable[int], now: float) -> list[Effect]:
+        """Begin to expect these neighbors, and dial those that this peer dials."""
+        effects: list[Effect] = []
+        since = {rank: one.since for rank, one in (self.chain.pending or self.chain.current).members.items()}
+        for rank in sorted(ranks):
+            neighbor = self._members[rank]
+            if neighbor.expected:
+                continue
+            new = since.get(rank, 0) > self.chain.current.begins or self.joins
+            self._members.expect(rank, now, joins=new)
+            if neighbor.link is None and rank not in self.contacts and dials(self._rank, rank, self.addresses):
+                effects.append(Dial(rank))
+        return effects
+
+    # -- documents ---------------------------------------------------------------------------------------------
+
+    def hear(self, document: bytes, source: Link) -> None:
+        """Take in a document that came on a link, and pass it on.
+
+        Raises:
+            ProtocolError: It is not valid.
+        """
+        epoch = self.chain.learn(document)
+        if epoch is not None:
+            self._spread(epoch, source)
+
+    def hand(self, document: bytes, number: int) -> str | None:
+        """Take a document from this peer's own user, while it works on round `number`; why not, if it is refused."""
+        chain = self.chain
+        if self._rank not in chain.current.members:
+            return f"rank {self._rank} is no member of the federation: hand it to a member"
+        try:
+            signed = chain.check(document)
+        except ProtocolError as error:
+            return str(error).removeprefix("epoch: ")
+        epoch = signed.epoch
+        if chain.epoch(epoch.digest) is not None:
+            return None
+        newest = chain.line[-1]
+        twin = next((one for one in chain.children(epoch.previous) if one not in chain.void), None)
+        if twin is not None:
+            return f"epoch {twin.number} is known here, and begins with round {twin.begins + 1}: a change follows it"
+        if epoch.previous != newest.digest:
+            return f"epoch {epoch.number} does not follow the newest one, epoch {newest.number}"
+        earliest = max(number + self.diameter(number) + AHEAD, newest.begins + 1)
+        if epoch.begins < earliest:
+            return (
+                f"epoch {epoch.number} begins with round {epoch.begins + 1}: expected round {earliest + 1} or a later "
+                "one, so that all know it before"
+            )
+        chain.learn(document)
+        self._spread(epoch, None)
+        return None
+
+    def _spread(self, epoch: Epoch, source: Link | None) -> None:
+        """Send an epoch on all links but that on which it came, before the next body."""
+        for one in self._members.all():
+            if one.link is not None and one.link != source:
+                self.send(one.link, self.chain.document(epoch))
+
+    def send_lacking(self, link: Link, known: bytes) -> None:
+        """Send the documents that the other side lacks."""
+        for document in self.chain.lacking(known):
+            self.send(link, document)
+
+    def send(self, link: Link, document: bytes) -> None:
+        """Send a document on a link, before the next body."""
+        message = wire.EpochMessage(rank=self._rank, document=document)
+        self._send_queues[link].add(f"epoch {len(document)} {hash(document)}", wire.encode(message))
+
+    def diameter(self, number: int) -> int:
+        """In how many rounds a message of this peer reaches all members, counted from round `number` + 1."""
+        epoch = self.chain.current
+        return temporal_diameter(self.chain.graphs(epoch), epoch.rounds, first=number + 1)
+
+    def membership(self, number: int) -> dict[str, Any]:
+        """What an operator's command has to know: plain JSON values."""
+        chain = self.chain
+        newest = chain.line[-1]
+        signed = chain.signed(newest) or SignedEpoch(epoch=newest)
+        return {
+            "document": base64.b64encode(signed.encode()).decode(),
+            "round": number,
+            "diameter": self.diameter(number),
+            "void": [[one.number, one.digest] for one in chain.void if one.previous == newest.digest],
+            "addresses": {str(rank): address for rank, address in self.addresses.items()},
+            "completed": {str(rank): self._clock[rank] for rank in newest.ranks if rank < len(self._clock)},
+            "begun": chain.current.number,
+        }
+
+
+def describe(epoch: Epoch) -> str:
+    """An epoch in a few words."""
+    return f"epoch {epoch.number} of {len(epoch.members)} members, from round {epoch.begins + 1} on"
