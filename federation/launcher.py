@@ -58,6 +58,10 @@ class Launcher:
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
         changes: What changes while the federation runs.
+
+    Attributes:
+        first_failure: The first peer that failed.
+        ranks: One more than the highest rank that is a member, or was one.
     """
 
     loop_factory = None
@@ -83,6 +87,7 @@ class Launcher:
         self._members: list[Member] = []
         self._relays: list[asyncio.Task[None]] = []
         self._known: dict[str, str] = {}
+        self.ranks = settings.size
         self._stopping = False
         self._connected: set[int] = set()
 
@@ -186,8 +191,12 @@ class Launcher:
             keys = () if keyring is None else (keyring.public.hex(),)
             return epoch.Member(address=address, keys=keys)
 
+        def handed(first: int, ranks: tuple[int, ...], rounds: int) -> None:
+            self.ranks = max(self.ranks, *(rank + 1 for rank in ranks))
+            self._view.members(first, ranks, rounds)
+
         return Growth(
-            self._changes, self._operator, self._settings.out, enter, self._admit, self._dismiss, self._view.members,
+            self._changes, self._operator, self._settings.out, enter, self._admit, self._dismiss, handed,
             self._view.say,
         )  # fmt: skip
 

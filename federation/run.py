@@ -153,11 +153,12 @@ def run_federation(
                 view.say(line)
             runner = open_runner(view)
             drive(runner)
-        return _result(settings, out, ranks or settings.size, runner, time.monotonic() - began)
+        return _result(settings, out, settings.size, runner, time.monotonic() - began)
 
 
 def _result(run: RunPart, out: Path, size: int, runner: Runner, seconds: float) -> Result:
     failed = runner.first_failure if isinstance(runner, Launcher) else None
+    size = runner.ranks if isinstance(runner, Launcher) else size
     if failed is not None and not runner.connected:
         error = PeerFailed(_failure(failed), failed.exit_code or 1)
         error.add_note(failed.traceback)  # the peer's own, for --debug

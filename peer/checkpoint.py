@@ -3,9 +3,10 @@
     checkpoint/round-00000007/state.json         round, fingerprint, released body, checksums (of itself, too)
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
+    checkpoint/unfinished-00000008-00000002/...  how far round 8 is trained, where that is kept; the second copy of it
 
 A folder is written under another name, flushed to disk, then renamed; so a folder that has its name is whole. Only then
-is the earlier checkpoint removed.
+is the earlier checkpoint removed; that of a completed round also takes the place of an unfinished one's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.learner import SaveCopy
+from dpeer.peer.learner import Buffer, SaveCopy
 from dpeer.results.files import flush, make_folder
 
 FOLDER = "checkpoint"
@@ -30,9 +31,11 @@ STATE = "state.json"
 """In a checkpoint: the peer's own part."""
 
 _PREFIX = "round-"
+_UNFINISHED = "unfinished-"
 _LEARNER = "learner"
 _CHECKSUM = "checksum"
 _KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "sha256"}
+_UNFINISHED_KEYS = {"round", "fingerprint", "sha256"}
 
 
 @dataclass(frozen=True)
@@ -52,38 +55,70 @@ class State:
 
 def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
     """Write the checkpoint of round `state.next_round - 1` and drop older ones."""
-    final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
-    draft = folder / f".{final.name}.tmp"
-    shutil.rmtree(draft, ignore_errors=True)
-    make_folder(folder)
-    (draft / _LEARNER).mkdir(parents=True)
-    save_learner(draft / _LEARNER)
-    saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]
-    hashes = {path.relative_to(draft).as_posix(): digest_of(path) for path in saved}
-    for index, frame in enumerate(state.released or ()):
-        hashes[f"released-{index}.bin"] = hashlib.sha256(frame).hexdigest()  # in memory: a file is read once more
-        (draft / f"released-{index}.bin").write_bytes(frame)
+    frames = {f"released-{index}.bin": frame for index, frame in enumerate(state.released or ())}
     described = {
         "next_round": state.next_round,
         "fingerprint": dict(state.fingerprint),
         "receivers": list(state.receivers),
         "released_frames": None if state.released is None else len(state.released),
         "extra": dict(state.extra),
-        "sha256": hashes,
     }
+    final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
+    _write(final, described, save_learner, frames)
+    _drop(folder, f"{_PREFIX}*", final)
+    _drop(folder, f"{_UNFINISHED}*")
+
+
+def write_unfinished(folder: Path, number: int, fingerprint: Mapping[str, Any], save_learner: SaveCopy) -> None:
+    """Write how far round `number` is trained, after the checkpoint of the round before; drop what was so before."""
+    earlier = unfinished(folder)
+    copies = 0 if earlier is None else int(earlier.name.rpartition("-")[2])
+    final = folder / f"{_UNFINISHED}{number:08d}-{copies + 1:08d}"
+    _write(final, {"round": number, "fingerprint": dict(fingerprint)}, save_learner, {})
+    _drop(folder, f"{_UNFINISHED}*", final)
+
+
+def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, frames: Mapping[str, Buffer]) -> None:
+    """Write a folder so that it is whole once it has its name.
+
+    Args:
+        final: The folder.
+        described: The entries of state.json, without hashes.
+        save_learner: Writes the learner's part.
+        frames: Further files, by name.
+    """
+    draft = final.with_name(f".{final.name}.tmp")
+    shutil.rmtree(draft, ignore_errors=True)
+    make_folder(final.parent)
+    (draft / _LEARNER).mkdir(parents=True)
+    save_learner(draft / _LEARNER)
+    saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]
+    hashes = {path.relative_to(draft).as_posix(): digest_of(path) for path in saved}
+    for name, frame in frames.items():
+        hashes[name] = hashlib.sha256(frame).hexdigest()  # in memory: a file is read once more
+        (draft / name).write_bytes(frame)
+    described = {**described, "sha256": hashes}
     (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: checksum(described)}))
     for path in [*(draft / name for name in hashes), draft / STATE, draft / _LEARNER, draft]:
         flush(path)
     draft.rename(final)
-    flush(folder)
-    for old in folder.glob(f"{_PREFIX}*"):
-        if old != final:
+    flush(final.parent)
+
+
+def _drop(folder: Path, pattern: str, kept: Path | None = None) -> None:
+    for old in folder.glob(pattern):
+        if old != kept:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint in the folder; None without one."""
     return max(folder.glob(f"{_PREFIX}*"), default=None)
+
+
+def unfinished(folder: Path) -> Path | None:
+    """The newest whole progress of an unfinished round in the folder; None without one."""
+    return max(folder.glob(f"{_UNFINISHED}*"), default=None)
 
 
 def completed(rank_folder: Path) -> int:
@@ -143,11 +178,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
         CheckpointError: a file is missing, changed or unreadable; names it.
     """
     try:
-        described = json.loads((checkpoint / STATE).read_text())
-        _check_state(described, checkpoint)
-        for name, digest in described["sha256"].items():
-            if digest_of(checkpoint / name) != digest:
-                raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
+        described = _checked(checkpoint)
         count = described["released_frames"]
         state = State(
             next_round=int(described["next_round"]),
@@ -167,6 +198,34 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
     return state
 
 
+def read_unfinished(found: Path) -> tuple[int, Mapping[str, Any], Path]:
+    """Verify the progress of an unfinished round; returns the round, its fingerprint, and where the learner's part is.
+
+    Raises:
+        CheckpointError: a file is missing, changed or unreadable; names it.
+    """
+    try:
+        described = _checked(found)
+        return int(described["round"]), dict(described["fingerprint"]), found / _LEARNER
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{str(found)!r} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _checked(checkpoint: Path) -> dict[str, Any]:
+    """The entries of state.json, after a check of it and of all files.
+
+    Raises:
+        CheckpointError: a file is changed.
+        OSError, ValueError, KeyError, TypeError, AttributeError: one is missing or unreadable.
+    """
+    described: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
+    _check_state(described, checkpoint)
+    for name, digest in described["sha256"].items():
+        if digest_of(checkpoint / name) != digest:
+            raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
+    return described
+
+
 def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
     """Check state.json against its checksum.
 
@@ -174,8 +233,11 @@ def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
         CheckpointError: it is damaged.
     """
     written = described.pop(_CHECKSUM, None)
-    number = int(checkpoint.name.removeprefix(_PREFIX))
-    sound = set(described) == _KEYS and described["next_round"] == number + 1
+    kind, number, *_ = checkpoint.name.split("-")
+    if f"{kind}-" == _UNFINISHED:
+        sound = set(described) == _UNFINISHED_KEYS and described["round"] == int(number)
+    else:
+        sound = set(described) == _KEYS and described["next_round"] == int(number) + 1
     if not sound or written != checksum(described):
         raise CheckpointError(
             f"checkpoint {str(checkpoint)!r} is damaged: {STATE} is not what was written; restore the folder, or start "

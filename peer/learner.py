@@ -21,6 +21,36 @@ SaveCopy = Callable[[Path], None]
 """Writes a copy of a learner into an existing, empty folder. Any thread may call it, whatever the learner does now."""
 
 
+class UnfinishedRound(Protocol):
+    """The progress of the round that a learner trains, by which another process goes on inside it."""
+
+    @property
+    def earlier_seconds(self) -> float:
+        """Seconds for which earlier processes have trained the present round."""
+
+    def keep(self) -> None:
+        """Keep the progress of rounds from now on."""
+
+    def ask(self, take: Callable[[SaveCopy], None] | None) -> None:
+        """Copy the progress when the present minibatch, or the training, is over. Any thread may call this.
+
+        Args:
+            take: Gets the copy, on the thread that trains; not called where nothing was trained. None to ask no more.
+        """
+
+    def copied(self, number: int) -> SaveCopy | None:
+        """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
+
+    def go_on(self, number: int, directory: Path, warn: Callable[[str], None]) -> str:
+        """Have round `number`, which is trained next, go on from the copy in the folder; returns how far that is.
+
+        What does not fit is trained anew, and `warn` gets a sentence about it then.
+
+        Raises:
+            CheckpointError: The copy cannot be read, or is of another round; nothing has changed.
+        """
+
+
 class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
@@ -51,6 +81,10 @@ class Learner(Protocol):
         """When in its round that model was as it is: "trained" (before mixing), "mixed" or "finished" (`fine_tune`)."""
 
     @property
+    def unfinished(self) -> UnfinishedRound | None:
+        """The progress of the round that is trained; None where a round can only be trained from its start."""
+
+    @property
     def finite(self) -> bool:
         """Whether all parameters are finite; called as the other methods are, from the worker."""
 
@@ -72,8 +106,23 @@ class Learner(Protocol):
     def privacy(self) -> Mapping[str, Any] | None:
         """Privacy cost of the releases so far, with "epsilon" and "delta", for this peer's files; None without DP."""
 
-    def train(self, number: int) -> float | None:
+    @property
+    def steps(self) -> Sequence[int]:
+        """How many minibatches each phase of the round's training has taken, in their order."""
+
+    @property
+    def steps_asked(self) -> Sequence[int]:
+        """How many those are without a limit."""
+
+    def train(
+        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
+    ) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
+
+        Args:
+            number: The round.
+            seconds: After how long they end, between two minibatches; None for no limit.
+            recorded: The `steps` to be taken instead, for the bits that they gave.
 
         Raises:
             Interrupted: `interrupt` was called; the model is left between two minibatches.

@@ -168,10 +168,13 @@ class Peer:
 
         outbox, members = self.core.exchange.outbox, self.core.members
         self._files = files or RankFolder(
-            config, learner, outbox, members.lost, facts or {}, warn, incarnations=members.incarnations
-        )
+            config, learner, outbox, members.lost, facts or {}, warn, self._warn_of_progress,
+            incarnations=members.incarnations,
+        )  # fmt: skip
         self._files.rounds = lambda: self._rounds
         self.saver = Saver(self._files, worker, on_completed, self._report)
+        if config.checkpoint_seconds is not None and learner.unfinished is not None:
+            self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_progress)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -188,10 +191,14 @@ class Peer:
             if self.core.epochs is not None:
                 self.core.epochs.take_up(await self._worker.run(self._files.epochs))
             self._start = await self._worker.run(self._files.take_up)
+            self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
-            if self._start:
-                self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
+            if self._start or self._files.inside:
+                place = f"at round {self._start + 1}"
+                if self._files.inside:
+                    place = f"inside round {self._start + 1}, as far as it is trained: {self._files.inside}"
+                self._log.info("resuming", message=f"resuming {place}", round=self._start)
             if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
                 return None
             return await self._transport.listen(self.config.listen)
@@ -297,9 +304,15 @@ class Peer:
         return asdict(self.snapshot())
 
     def stop(self) -> None:
-        """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
+        """Finish the current minibatch and leave. May be called more than once.
+
+        The unfinished round is discarded, but where `PeerConfig.checkpoint_seconds` keeps how far it is trained.
+        """
         self._stopping.set()
         self._learner.interrupt()
+
+    def _warn_of_progress(self, message: str) -> None:
+        self._log.warning("unfinished-lost", message=message)
 
     def _log_event(self, event: LogEvent) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
@@ -346,6 +359,10 @@ class Peer:
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = [await self._worker.drain(), await self.saver.close()]
+            if self.saver.kept_inside:
+                number = self._files.completed
+                message = f"round {number + 1} is saved as far as it is trained: --resume goes on there"
+                self._log.info("unfinished", message=message, round=number)
         stopped = self._stopping.is_set()
         if self.driver.broken.done():
             self.driver.broken.result()
@@ -409,6 +426,7 @@ class Peer:
                 self.core.waiting.pauses,
                 self.core.late_bodies,
                 self._log.dropped,
+                self.core.entry.incarnation,
             ),
         )
         return self._outcome(status)
@@ -430,10 +448,12 @@ _SHOWN = (
 def _line(entry: Mapping[str, Any], rounds: int) -> str:
     parts = [f"round {entry['round'] + 1}/{rounds}"]
     if not entry["active"]:
-        parts.append("sat out")
+        parts.append(f"sat out, adopted the mean of {entry['heard']}" if entry["adopted"] else "sat out")
     for name, key in _SHOWN:
         if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")
+    if sum(entry["steps"]) < sum(entry["steps_asked"]):
+        parts.append(f"{sum(entry['steps']):,} of {sum(entry['steps_asked']):,} steps")
     parts.append(f"sent {entry['bytes_sent']:,} B")
     if entry["privacy"] is not None:
         parts.append(cost(entry["privacy"]))

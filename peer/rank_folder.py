@@ -38,7 +38,8 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
-from dpeer.results.json_fields import whole
+from dpeer.results.json_fields import number as json_number
+from dpeer.results.json_fields import table_or_empty, whole, wholes
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
 from dpeer.results.records import gap
@@ -70,6 +71,7 @@ class RunCounts:
         pauses: The pauses without a quorum.
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
+        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -79,6 +81,7 @@ class RunCounts:
     pauses: Pauses = field(default_factory=Pauses)
     late_bodies: int = 0
     log_dropped: int = 0
+    returns: int = 0
 
     def as_results(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -86,6 +89,7 @@ class RunCounts:
             "dropped": dict(self.dropped),
             "warnings": list(self.warnings),
             "left_behind": self.left_behind,
+            "returns": self.returns,
             "pauses": self.pauses.count,
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,
@@ -103,6 +107,7 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
+        warn_of_progress: Likewise about the progress of an unfinished round, if that cannot be used.
         incarnations: How often each neighbor has returned; kept over a resume.
 
     Attributes:
@@ -110,6 +115,8 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
+        inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
+        round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
@@ -122,6 +129,7 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
+        warn_of_progress: Callable[[str], None] = lambda message: None,
         *,
         incarnations: dict[int, int] | None = None,
     ) -> None:
@@ -132,10 +140,14 @@ class RankFolder:
         self._incarnations = {} if incarnations is None else incarnations
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
+        self._warn_of_progress = warn_of_progress
         self.diverged = False
         self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
         self.released = -1
+        self.inside = ""
+        self._steps: dict[int, Sequence[int]] = {}
+        self.round_seconds: float | None = None
         self.incarnation = 0
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
@@ -186,9 +198,15 @@ class RankFolder:
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
         if out is not None and self._config.resume:
-            found = whole(read_object(out / RELEASED).get("round"))
+            noted = read_object(out / RELEASED)
+            found = whole(noted.get("round"))
             self.released = -1 if found is None else found
+            by_round = table_or_empty(noted.get("steps"))
+            self._steps = {int(one): own for one in by_round if one.isdigit() and (own := wholes(by_round[one]))}
+            self.round_seconds = json_number(noted.get("seconds"))
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
+        if self._config.resume:
+            self._take_up_unfinished(start)
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -255,10 +273,26 @@ class RankFolder:
             epoch_folder.remove(out / epoch_folder.FOLDER)
         self._metrics.rewrite()
 
-    def note_released(self, number: int) -> None:
-        """Note that a round was trained and released. Not flushed: after a power loss an earlier round may stand."""
-        if self._config.out is not None:
-            (self._config.out / RELEASED).write_text(json.dumps({"round": number}))
+    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
+        """Note that a round was trained, with these steps of each phase and this limit, and released.
+
+        Flushed where a clock has decided about the steps. Else after a power loss an earlier round may stand.
+        """
+        if self._config.out is None:
+            return
+        path = self._config.out / RELEASED
+        # Of a process that is killed now, the rounds since the last checkpoint are trained again.
+        least = number - self._config.checkpoint_every
+        self._steps = {one: own for one, own in self._steps.items() if one >= least} | {number: tuple(steps)}
+        noted = {"round": number, "steps": {str(one): own for one, own in self._steps.items()}, "seconds": seconds}
+        if self._config.round_seconds is None:
+            path.write_text(json.dumps(noted))
+        else:
+            write_json(path, noted, indent=None)
+
+    def recorded_steps(self, number: int) -> Sequence[int] | None:
+        """The steps of each phase with which round `number` is to be trained again; None where they are free."""
+        return self._steps.get(number) if number <= self.released else self._config.recorded_steps.get(number)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk, before a neighbor hears of it.
@@ -312,6 +346,15 @@ class RankFolder:
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
             self.saved_at = time.time()
         self._completed = None
+
+    def save_unfinished(self, number: int, save_progress: SaveCopy) -> None:
+        """Put on disk how far round `number`, the one after the last completed, is trained.
+
+        The checkpoint of the round before goes first, also where none is due: the progress is of use with that alone.
+        """
+        if self._checkpoints is not None:
+            self.save(now=True)
+            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_progress)
 
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
@@ -446,9 +489,22 @@ class RankFolder:
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
+        self._check_run(found, state.fingerprint)
+        if state.next_round > self.rounds():
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
+            )
+        return state
+
+    def _check_run(self, found: Path, theirs: Mapping[str, Any]) -> None:
+        """Refuse what was written by a run with other settings.
+
+        Raises:
+            CheckpointError: It was.
+        """
         ours = self._config.fingerprint
-        for name in [*ours, *(one for one in state.fingerprint if one not in ours)]:
-            there, here = state.fingerprint.get(name), ours.get(name)
+        for name in [*ours, *(one for one in theirs if one not in ours)]:
+            there, here = theirs.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
                 names = self._config.names.get(name)
@@ -458,11 +514,19 @@ class RankFolder:
                     f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
-        if state.next_round > self.rounds():
-            raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
-            )
-        return state
+
+    def _take_up_unfinished(self, start: int) -> None:
+        """Have the first round go on inside its training, if its progress is there and can be used."""
+        found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
+        if found is None or (progress := self._learner.unfinished) is None:
+            return
+        try:
+            number, fingerprint, folder = checkpoint.read_unfinished(found)
+            self._check_run(found, fingerprint)
+            if number == start:  # else the checkpoint of the round before is not the one that it was written after
+                self.inside = progress.go_on(number, folder, self._warn_of_progress)
+        except CheckpointError as error:
+            self._warn_of_progress(f"{error}; round {start + 1} is trained from its start")
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+from dpeer.peer.learner import UnfinishedRound
 from dpeer.peer.rank_folder import RankFolder
+from dpeer.peer.unfinished import UnfinishedWriter
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 
@@ -20,6 +23,9 @@ class Saver:
         on_completed: Called with the round, on the event loop, when it is complete and the next has not begun.
         on_saved: Called with the round's line of metrics.jsonl, on the event loop, when that is written and so is the
             checkpoint, if one is due after this round.
+
+    Attributes:
+        kept_inside: Whether what was trained of the round after the last completed is on disk; set by `close`.
     """
 
     def __init__(
@@ -34,14 +40,35 @@ class Saver:
         self._completed = self._saved = -1
         self._writing: asyncio.Task[None] | None = None
         self._held_back: list[Callable[[], None]] = []
+        self._unfinished: UnfinishedWriter | None = None
+        self.kept_inside = False
+
+    def keep_unfinished(self, progress: UnfinishedRound, seconds: float, warn: Callable[[str], None]) -> None:
+        """Also write rounds that are not completed, every so many seconds of training and when the peer ends.
+
+        Args:
+            progress: The learner's.
+            seconds: Seconds of training between two copies.
+            warn: Called on the event loop with a sentence if the disk refuses one.
+        """
+        if self._files.kept:
+            self._unfinished = UnfinishedWriter(progress, self._files, self._worker, seconds, self.saved, warn)
+
+    def training(self, number: int) -> AbstractAsyncContextManager[None]:
+        """Context in which round `number` is trained."""
+        return nullcontext() if self._unfinished is None else self._unfinished.during(number)
 
     def begin(self, number: int) -> None:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
 
-    def note_released(self, number: int) -> None:
-        """Note on disk that a round was trained and released; called on the thread that trains."""
-        self._files.note_released(number)
+    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
+        """Note on disk that a round was trained, with these steps and limit, and released; not on the event loop."""
+        self._files.note_released(number, steps, seconds)
+
+    def recorded_steps(self, number: int) -> Sequence[int] | None:
+        """The steps with which an earlier process of the run, or another run, has trained round `number`; or None."""
+        return self._files.recorded_steps(number)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk; called on the thread for the disk."""
@@ -57,6 +84,8 @@ class Saver:
         The round before must be saved (`saved`), so only one copy exists at a time.
         """
         entry = record.as_dict()
+        if self._unfinished is not None:
+            await self._unfinished.written()
         if not self._files.kept:
             self._files.complete(entry)
             self._files.save()
@@ -85,7 +114,8 @@ class Saver:
     async def close(self) -> BaseException | None:
         """When no round is running any more: wait for the present write, and write the rest.
 
-        That is a checkpoint of the last completed round, if it lacks one. Messages held back never leave.
+        That is a checkpoint of the last completed round, if it lacks one, and how far the next is trained, where that
+        is kept. Messages held back never leave.
 
         Returns:
             What went wrong, if it did: then nothing more is written.
@@ -95,6 +125,8 @@ class Saver:
             await self.saved()
             if self._files.kept:
                 await self._worker.write(self._files.save, now=True)
+            if self._unfinished is not None:
+                self.kept_inside = await self._unfinished.close(self._files.completed)
         except Exception as error:
             return error
         if (last := self._files.last) is not None:

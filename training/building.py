@@ -30,6 +30,7 @@ from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
 from dpeer.training.state.snapshots import Snapshots, Stateful
 from dpeer.training.state.store import Origin
+from dpeer.training.state.unfinished import UnfinishedRound
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
@@ -168,6 +169,8 @@ def build_learner(
     if sampled is not None:
         kept["sampled"] = sampled
     checkpoints = Checkpoints(made, trainer, Snapshots(trainer, kept), selection, session)
+    if sampling is None and facts.replayable:
+        trainer.unfinished = UnfinishedRound(trainer, generators)
     return kind(
         facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
         finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session, sampled=sampled,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.unfinished import UnfinishedRound
 from dpeer.training.trainer import Trainer
 
 
@@ -50,6 +51,9 @@ class TorchLearner:
         sampled: The releases of a run with privacy at sample level.
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
         patience: The number of evaluations without a better validation loss after which a peer that trains alone stops.
+
+    Attributes:
+        virtual: On a virtual clock: the share of a round's steps that are taken in so many seconds. None on a real one.
     """
 
     def __init__(
@@ -74,11 +78,19 @@ class TorchLearner:
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
         self._mixed = False
+        self.virtual: Callable[[float], float] | None = None
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
         """Context of the task's code: its random numbers can be repeated, the device's errors are reported."""
         with self._generators.kept(purpose, number), self.compute.reporting():
+            yield
+
+    @contextmanager
+    def _training(self, purpose: Purpose, number: int, method: str) -> Iterator[None]:
+        """Context of the algorithm's and the task's code that may train."""
+        during = nullcontext() if self.unfinished is None else self.unfinished.during(method)
+        with self._calling(purpose, number), blamed(self.algorithm, method), during:
             yield
 
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
@@ -92,8 +104,15 @@ class TorchLearner:
         if self.session is not None and (self.shares or not isinstance(self.session, ClientSession)):
             self.session.begin()
 
-    def train(self, number: int) -> float | None:
-        """Run round `number`'s local steps.
+    def train(
+        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
+    ) -> float | None:
+        """Run round `number`'s local steps; epochs are their most.
+
+        Args:
+            number: The round.
+            seconds: After how long they end, each phase after its first minibatch at the earliest; None for no limit.
+            recorded: The steps of each phase, as `steps` gave them, so that the bits are the same; these count then.
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
@@ -104,13 +123,18 @@ class TorchLearner:
             TaskError: The task's model, loss or data raised.
         """
         self.trainer.begin(number)
+        if self.unfinished is not None:
+            self.unfinished.begin(number)
         self._mixed = False
         self.finishing.forget()
         if self._patience is not None and self.selection.worse >= self._patience:
             return None
-        with self._calling(Purpose.TRAIN, number), blamed(self.algorithm, "train"):
-            self._fit_head()
-            self.algorithm.train(self.trainer)
+        share = None if seconds is None or self.virtual is None else self.virtual(seconds)
+        with self._training(Purpose.TRAIN, number, "train"):
+            gradients = 0.0 if seconds is None else self.algorithm.gradients(self.trainer.hyperparameters)
+            with self.trainer.budget.limiting(gradients, seconds=seconds, share=share, recorded=recorded):
+                self._fit_head()
+                self.algorithm.train(self.trainer)
         return self.trainer.figures.loss
 
     def _fit_head(self) -> None:
@@ -201,7 +225,7 @@ class TorchLearner:
         self._mixed = True
         if type(self.algorithm).mixed is Algorithm.mixed:
             return
-        with self._calling(Purpose.MIXED, self.trainer.number), blamed(self.algorithm, "mixed"):
+        with self._training(Purpose.MIXED, self.trainer.number, "mixed"):
             self.algorithm.mixed(self.trainer)
         if not self._facts.mixed_uses_data:
             self.gossip.rebase()
@@ -209,6 +233,8 @@ class TorchLearner:
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self.trainer.begin(number)
+        if self.unfinished is not None:
+            self.unfinished.begin(number)
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()
@@ -267,7 +293,7 @@ class TorchLearner:
         self.trainer.begin(number)
         # A class from outside may train the model itself, so its last steps are protected like others.
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
-        with self._calling(Purpose.FINISH, number), blamed(self.algorithm, "finish"), freely:
+        with self._training(Purpose.FINISH, number, "finish"), freely:
             self.algorithm.finish(self.trainer)
         return self.trainer.figures.loss
 
@@ -284,7 +310,8 @@ class TorchLearner:
         if not self.finishing.asked:
             return None
         self.trainer.begin(number)
-        with self._calling(Purpose.FINE_TUNE, number), self._at_home():
+        during = nullcontext() if self.unfinished is None else self.unfinished.during("fine_tune")
+        with self._calling(Purpose.FINE_TUNE, number), self._at_home(), during:
             self.finishing.train()
         return self.evaluate()
 
@@ -393,6 +420,11 @@ class TorchLearner:
         return self.gossip.codec.receive_buffer()
 
     @property
+    def unfinished(self) -> UnfinishedRound | None:
+        """The progress of the round that is trained; None where a round can only be trained from its start."""
+        return self.trainer.unfinished
+
+    @property
     def shares(self) -> bool:
         """Whether anything leaves the peer at all."""
         return self._facts.shares != "nothing"
@@ -416,6 +448,16 @@ class TorchLearner:
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
         return self.trainer.figures.gradients
+
+    @property
+    def steps(self) -> list[int]:
+        """The minibatches of each phase of the round's training, in their order; none in a round that is sat out."""
+        return self.trainer.budget.taken
+
+    @property
+    def steps_asked(self) -> list[int]:
+        """How many they are without a budget."""
+        return self.trainer.budget.asked
 
     @property
     def finite(self) -> bool:

@@ -245,6 +245,7 @@ class Night:
         shutil.rmtree(site.folder / "run", ignore_errors=True)
         self.tell(LOST, "disk lost", "its disk is lost; the site starts anew with an empty one")
         site.restart_at, site.code = self.now() + RESTART_AFTER, None
+        site.restarts += 1
 
     def kill_largest(self) -> None:
         """The largest site dies in the last round."""
@@ -322,7 +323,8 @@ class Night:
                 site.start(*patience, *(("--resume",) if resumes else ()))
         elif (code := site.process.poll()) is not None:
             site.code = code
-            left = code == LEFT and all(other.code == 0 for other in self.sites if other is not site)
+            # Two sites that were both restarted would wait for each other's restarts for ever.
+            left = code == LEFT and all(one.code == 0 or one.restarts or one is site for one in self.sites)
             if code and not left and site.restarts < RESTARTS:
                 site.restarts += 1
                 self.tell(site.rank, "ended", f"its process ended with {code}")

@@ -42,6 +42,8 @@ class VectorLearner:
     finite = True
     privacy = None
     gradients = 0
+    unfinished = None
+    steps = steps_asked = ()
 
     def __init__(self, rank, width=5, manifest=None, digest="same"):
         self.rank = rank
@@ -66,7 +68,7 @@ class VectorLearner:
     def start_over(self):
         pass
 
-    def train(self, number):
+    def train(self, number, *, seconds=None, recorded=None):
         self.on_train(number)
         self.gradients += 10 * (self.rank + 1)
         if number == self.fail:
@@ -188,7 +190,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1, say_waiting=30.0, deadline=None,
+        checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -218,6 +220,7 @@ class Federation:
             out=folder,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
             say_waiting=say_waiting,
             deadline=deadline,
         )

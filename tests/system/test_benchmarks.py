@@ -12,7 +12,17 @@ QUICK: dict[str, str] = runpy.run_path(str(ROOT / "benchmarks" / "quick.py"))["Q
 STARTED = {"scale_figure", "strangers"}
 """Started by other programs: by `scale` and by `flooded`."""
 
-SHORT = {"gossip_round", "per_example", "privacy", "sample_level", "scale", "simulate", "steady", "under_gossip"}
+SHORT = {
+    "gossip_round",
+    "per_example",
+    "privacy",
+    "sample_level",
+    "scale",
+    "simulate",
+    "steady",
+    "under_gossip",
+    "unfinished",
+}
 """Run with the slow tests; the rest, with many processes or rounds, with the long ones."""
 
 COMPARED = "--task digits --size 2 --rounds 1 --body-epochs 1 --seeds 0-1 --jobs 1 --out compared --algorithms "

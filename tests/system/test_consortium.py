@@ -107,4 +107,5 @@ def test_a_night_of_few_rounds(run_program, tmp_path):
     )  # fmt: skip
     night = json.loads((tmp_path / "night" / "timeline.json").read_text())
     assert {one["kind"] for one in night["happenings"]} >= {"cut", "healed", "closed", "opened", "disk lost", "killed"}
-    assert all(site["status"] == "done" for site in night["sites"])
+    assert {site["status"] for site in night["sites"]} <= {"done", "left-behind"}
+    assert sum(site["status"] == "done" for site in night["sites"]) >= 6, "all but those that were killed"

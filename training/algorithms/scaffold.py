@@ -74,20 +74,10 @@ class Scaffold(Algorithm):
     def train(self, peer: Trainer) -> None:
         """K corrected SGD steps on body and head jointly, then the variates."""
         h, tracked = peer.hyperparameters, peer.extras[_TRACKED]
-        correction, total = tracked - self.own, torch.zeros_like(self.own)
-        steps = 0
-
-        def corrected(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
-            nonlocal steps
-            loss = peer.gradient(part, batch)
-            steps += 1
-            total.add_(peer.body.grad)  # the part is the body or begins with it: its gradient is the same memory
-            peer.body.grad.add_(correction)
-            return loss
-
+        corrected = _Corrected(tracked - self.own)
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=corrected)
-        if steps:  # privacy may grant none
-            mean = total.div_(steps)
+        if corrected.steps:  # privacy may grant none
+            mean = corrected.total.div_(corrected.steps)
             tracked.add_(mean - self.own, alpha=peer.sampled_share)
             self.own = mean
 
@@ -98,3 +88,35 @@ class Scaffold(Algorithm):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
         self.own.copy_(state["own"].view(self.own.shape))
+
+
+class _Corrected:
+    """The gradient of one round's steps, corrected for the body.
+
+    Args:
+        correction: What is added to the body's part, shape (body.count,).
+
+    Attributes:
+        total: The sum of the gradients of the body before the correction, shape (body.count,).
+        steps: How many those are.
+    """
+
+    def __init__(self, correction: Tensor) -> None:
+        self._correction, self.total, self.steps = correction, torch.zeros_like(correction), 0
+
+    def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+        """See `dpeer.training.gradients`."""
+        loss = peer.gradient(part, batch)
+        self.steps += 1
+        self.total.add_(peer.body.grad)  # the part is the body or begins with it: its gradient is the same memory
+        peer.body.grad.add_(self._correction)
+        return loss
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `dpeer.training.sgd.carried`."""
+        return {"total": self.total, "steps": torch.tensor(self.steps, device="cpu")}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        self.total.copy_(state["total"])
+        self.steps = int(state["steps"])

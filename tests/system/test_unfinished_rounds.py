@@ -1,0 +1,81 @@
+"""Killed or stopped inside a round, with --checkpoint-minutes a federation goes on there with the same bits."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.thinning import only
+
+pytestmark = pytest.mark.slow
+
+SIZE = 3
+ROUNDS = 3
+PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
+
+
+def inside(rank: Path) -> list[dict[str, Any]]:
+    """The calls of a rank's unfinished second round, as they are on disk."""
+    for folder in (rank / "checkpoint").glob("unfinished-00000001-*"):
+        try:
+            found: list[dict[str, Any]] = json.loads((folder / "learner" / "learner.json").read_text())["calls"]
+        except FileNotFoundError:
+            continue  # a newer one has just taken its place
+        return found
+    return []
+
+
+@pytest.mark.parametrize(
+    "case",
+    only(
+        [("dfedsmdc", signal.SIGKILL), ("fedadamw", signal.SIGINT)],
+        [
+            (algorithm, how)
+            for algorithm in ("dfedsmdc", "ditto", "scaffold", "fedadamw")
+            for how in (signal.SIGKILL, signal.SIGINT)
+        ],
+    ),
+)
+def test_ended_inside_a_round_it_goes_on_there_with_the_same_bits(
+    case, task, schedule, dpeer_process, simulate, slow_after, results, until, tmp_path
+):
+    algorithm, how = case
+    ranks = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
+    options = ("--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS, "--algorithm", algorithm, "--seed", 3,
+               "--checkpoint-minutes", 0.002 if how == signal.SIGKILL else 1000)  # fmt: skip
+    run = dpeer_process("simulate", *options, *slow_after(1), "--out", "run")
+    if how == signal.SIGKILL:
+        until(lambda: all(any(call["done"] for call in inside(one)) for one in ranks))
+    else:
+        until(lambda: all((one / "checkpoint" / "round-00000000").exists() for one in ranks))
+        until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(SIZE)))
+    run.signal(how)
+    run.wait()
+    trained = [sum(call["done"] for call in inside(one)) for one in ranks]
+    simulate(*options, "--out", "run", "--resume")
+    for rank, one in enumerate(ranks):
+        log = (one / "log.jsonl").read_text()
+        assert ("resuming inside round 2" in log) == bool(trained[rank])
+        assert "unfinished-lost" not in log
+    assert how == signal.SIGINT or all(trained)
+    simulate(*options, "--out", "whole")
+    assert results("run", SIZE) == results("whole", SIZE)
+    assert not list((tmp_path / "run").rglob("unfinished-*"))
+
+
+def test_a_private_round_that_goes_on_inside_is_charged_once(
+    task, schedule, dpeer_process, simulate, slow_after, until, tmp_path
+):
+    ranks = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
+    options = ("--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS, *PRIVATE, "--checkpoint-minutes", 0.002)
+    run = dpeer_process("simulate", *options, *slow_after(1), "--out", "run")
+    until(lambda: all(any(call["done"] for call in inside(one)) for one in ranks))
+    run.signal(signal.SIGKILL)
+    run.wait()
+    simulate(*options, "--out", "run", "--resume")
+    for one in ranks:
+        assert "resuming inside round 2" in (one / "log.jsonl").read_text()
+        lines = (one / "privacy" / "ledger.jsonl").read_text().splitlines()[1:]
+        assert [json.loads(line)["round"] for line in lines] == list(range(ROUNDS))
