@@ -1,6 +1,6 @@
 """Eight real peers over TCP with keys, while processes are killed and stopped and lines are cut, slow and far.
 
-    python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--show] [--json]
+    python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--partition iid] [--show] [--json]
 
 Each seed is a schedule: a graph, a delay and a bandwidth of all lines, and two faults, one after the other. The peers
 are processes of `dpeer start` on this host, and each edge is a proxy (`lines.py`). A schedule takes half a minute on
@@ -41,7 +41,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -90,6 +90,7 @@ class Schedule:
     rate: float
     kinds: tuple[str, ...]
     data_seed: int
+    partition: str = "iid"
 
     def edges(self) -> list[tuple[int, int]]:
         """The edges, lower rank first."""
@@ -346,6 +347,7 @@ def settings(schedule: Schedule, rounds: int) -> list[str]:
     """The settings of a schedule that its reference has, too."""
     return [
         "--size", str(SIZE), "--topology", schedule.topology, "--task", "digits", "--test-split", "shared",
+        "--partition", schedule.partition,
         "--algorithm", "dfedavgm", "--rounds", str(rounds), "--seed", str(schedule.data_seed), "--body-epochs", "1",
         "--keep", "last", "--checkpoint-every", "1",
     ]  # fmt: skip
@@ -371,7 +373,8 @@ def reference(schedule: Schedule, rounds: int, out: Path) -> dict[str, float]:
 
     A fault in which no round is lost changes no bit, so this is how far accuracies swing by themselves.
     """
-    folder = out / f"reference-{schedule.topology}-{schedule.data_seed}-{rounds}"
+    name = f"reference-{schedule.topology}-{schedule.partition.replace(':', '-')}-{schedule.data_seed}-{rounds}"
+    folder = out / name
     if not (folder / "rank-0" / "summary.json").exists():
         command = ["simulate", *settings(schedule, rounds), "--alone", "never", "--overwrite", "--out", str(folder)]
         process = _server().Process(target=chaos_peer.run, args=(command, str(folder) + ".output"))
@@ -447,6 +450,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("chaos"))
     parser.add_argument("--seeds", default="0-49", metavar="FIRST-LAST")
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument(
+        "--partition", default="iid", help="how the digits are divided; unequal parts swing by themselves"
+    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, help="faults in place of those that the seed draws")
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines in place of the table")
@@ -457,9 +463,9 @@ def main() -> None:
     path = options.out / "results.jsonl"
     there = {one["seed"] for one in lines_of(path)}
     for seed in [] if options.show else [one for one in seeds if one not in there]:
-        schedule = draw(seed)
+        schedule = replace(draw(seed), partition=options.partition)
         if options.kinds:
-            schedule = Schedule(**{**asdict(schedule), "kinds": tuple(options.kinds)})
+            schedule = replace(schedule, kinds=tuple(options.kinds))
         known = reference(schedule, options.rounds, options.out)
         folder = (options.out / f"seed-{seed}").absolute()
         shutil.rmtree(folder, ignore_errors=True)
