@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -84,6 +84,14 @@ class PeerConfig:
     None to wait for as long as it takes. A deadline keeps a process that hangs from holding up the others, and costs
     the bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
 
+    round_seconds: float | Literal["auto"] | None = None
+    """Seconds after which a round's local training ends between two minibatches; "auto" to find them from when the
+    neighbors' bodies come (`RoundBudget`); None for no limit. A slow peer with a budget is mixed in every round, and
+    holds up nobody; how many steps it takes depends on the machine, so its bits are repeated from a record alone."""
+
+    recorded_steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """By round, the steps of each phase of training in another run, to be taken again whatever the time."""
+
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses the others' rounds meanwhile; or a number of ranks, which are also enough to start.
@@ -106,6 +114,10 @@ class PeerConfig:
 
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
+
+    unrecorded: bool = False
+    """Whether this peer protects its data, and its folder has no record of a release: where others remember rounds of
+    its rank, the record was lost with its disk, and no further release may be made."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""

@@ -184,6 +184,7 @@ class Peer:
             if self.core.epochs is not None:
                 self.core.epochs.take_up(await self._worker.run(self._files.epochs))
             self._start = await self._worker.run(self._files.take_up)
+            self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             if self._start or self._files.inside:
@@ -418,6 +419,7 @@ class Peer:
                 self.core.waiting.pauses,
                 self.core.late_bodies,
                 self._log.dropped,
+                self.core.entry.incarnation,
             ),
         )
         return self._outcome(status)
@@ -439,10 +441,12 @@ _SHOWN = (
 def _line(entry: Mapping[str, Any], rounds: int) -> str:
     parts = [f"round {entry['round'] + 1}/{rounds}"]
     if not entry["active"]:
-        parts.append("sat out")
+        parts.append(f"sat out, adopted the mean of {entry['heard']}" if entry["adopted"] else "sat out")
     for name, key in _SHOWN:
         if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")
+    if sum(entry["steps"]) < sum(entry["steps_asked"]):
+        parts.append(f"{sum(entry['steps']):,} of {sum(entry['steps_asked']):,} steps")
     parts.append(f"sent {entry['bytes_sent']:,} B")
     if entry["privacy"] is not None:
         parts.append(cost(entry["privacy"]))

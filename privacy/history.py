@@ -38,6 +38,11 @@ def current(folder: Path) -> Run:
     return read_or_none(folder / LEDGER) or Run()
 
 
+def empty(folder: Path) -> bool:
+    """Whether a privacy folder has no record of a release, of any run: of a new peer, or of one whose disk was lost."""
+    return not (folder / LEDGER).exists() and not _aside(folder) and not payload_paths(folder)
+
+
 def earlier(folder: Path, data: str | None, *, new_data: bool, begun: bool) -> list[Run]:
     """The runs that released something on the data of the run that asks, oldest first.
 

@@ -142,7 +142,7 @@ class Entry:
             now: The present one.
         """
         graph = self._schedule.at(number)
-        if not self._adopts or not graph.in_neighbors:
+        if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
             return now
         there = max(one.current_round for one in self._near(number))
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
@@ -159,6 +159,10 @@ class Entry:
         if number + 1 == self._schedule.rounds:
             return math.inf  # no later round can be entered, and no neighbor is held up
         return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
+
+    def keeps_its_own(self, number: int) -> bool:
+        """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""
+        return self.since is not None and number + 1 - self.since <= self._rejoin_after
 
     def collect(self) -> None:
         """Begin to wait for a round's bodies."""

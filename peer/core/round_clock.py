@@ -68,6 +68,8 @@ class RoundClock:
         """The completed rounds of each rank that counts; None: those of all ranks."""
         self.lenient = False
         """Whether tables of other lengths fit: ranks come and go, and not all peers know of it yet."""
+        self.remembered = 0
+        """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
         self._completed = np.full(size, _ABSENT, _ENTRY)
@@ -146,6 +148,12 @@ class RoundClock:
             self._completed = np.concatenate([self._completed, np.full(more, _ABSENT, _ENTRY)])
             self._accepted = np.concatenate([self._accepted, np.zeros(more, _ACCEPTED)])
 
+    @property
+    def over_for_others(self) -> bool:
+        """Whether all other ranks are known to have completed all rounds, so that none comes any more."""
+        others = np.delete(self._completed, self._rank)
+        return bool(len(others)) and bool((others >= self.rounds).all())
+
     def passed(self, number: int) -> bool:
         """Whether a quorum has completed round `number`."""
         return self.quorum > number
@@ -209,6 +217,7 @@ class RoundClock:
         heard = np.frombuffer(table, _ENTRY).copy()
         for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.bound):
             raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
+        self.remembered = max(self.remembered, int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from dpeer.exceptions import Drained, Isolated, LeftBehind, PeersMissing, Refused
+from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
@@ -452,6 +452,8 @@ class Waiting:
         if now >= self._collected_at:
             self._wait = None
             bodies = self._bodies(wait.number)
+            if self._entry.keeps_its_own(wait.number):
+                bodies = {}
             last = wait.number + 1 == self._exchange.schedule.rounds
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]
@@ -465,12 +467,22 @@ class Waiting:
         return []
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
+        if self._config.unrecorded and (rounds := self._round_clock.remembered):
+            self._wait = None
+            return [Fail(CheckpointError(
+                f"the others know {rounds} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
+                "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+            ))]  # fmt: skip
         every = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
             if self._handshake.apart and not self.met >= every and now < self._leave_at:
                 return []
             self._wait = None
             return [Fail(self._refusal)]
+        if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
+                self._members[rank].current_round = self._round_clock[rank]
         if self._round_clock.assembled:
             self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
         if now >= self._give_up_at:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpeer.exceptions import Refused
+from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
@@ -96,8 +96,10 @@ def announced_nothing(table):
 
 def test_a_peer_that_has_sat_out_few_rounds_goes_on_with_its_own_body():
     table = left_behind(rejoin_after=6)
-    behind = [table.core.waiting.behind(number) for number in range(8)]
-    assert behind == [True] * 6 + [False] * 2
+    table.hear(table.links[1], table.body(1, 1))
+    for number in range(6):
+        assert sits_out(table, number) == {}, "it may go on with its own, and adopts none"
+    assert not table.core.waiting.behind(6)
     table.do(table.core.look(table.now))
     assert (
         "sat out rounds 1 to 6, and goes on with the others, with its own body" in table.events("caught-up")[0].message
@@ -217,6 +219,33 @@ def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bo
         table.runs(number)
         table.hear(table.links[1], table.body(1, number))
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
+
+
+def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_it_does_not_begin():
+    table = Table(dialled=[1], rounds=9, unrecorded=True)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[0, 6, 6]))
+    assert table.ended == [], "a new peer"
+    table.hear("from 2", table.hello(2, 6, presence=[4, 6, 6]))
+    assert str(table.ended[0].error) == (
+        "the others know 4 rounds of rank 0, and its folder has no ledger of them: put its folder 'privacy' back as it "
+        "was last, or give --new-data if it trains on other data now"
+    )
+    assert table.ended[0].error.exit_code == 2
+
+
+def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():
+    table = Table(dialled=[1], rounds=9, start=3)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 9, reply=True, presence=[3, 9, 9]))
+    assert isinstance(table.ended[0], Wake)
+    assert not table.core.waiting.holds(3), "one is there, with the last bodies"
+    table.hear(table.links[1], table.goodbye(1, "done"))
+    assert table.core.waiting.holds(3)
+    table.do(table.core.pause(3, table.now))
+    assert isinstance(table.ended[1].error, LeftBehind)
 
 
 # -- what is not kept --------------------------------------------------------------------------------------------------

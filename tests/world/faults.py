@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 
 from dpeer.simulation.network import later
 
-What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power", "drain"]
+What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power", "drain", "lose"]
 
-KINDS: tuple[What, ...] = tuple(kind for kind in get_args(What) if kind != "drain")
-"""The kinds that are drawn; schedules of drains have a generator of their own (`drains`)."""
+KINDS: tuple[What, ...] = tuple(kind for kind in get_args(What) if kind not in ("drain", "lose"))
+"""The kinds that are drawn; schedules of drains and lost disks have generators of their own (`drains`, `returns`)."""
 
 _OF_TWO = ("cut", "vanish", "stall")
 
@@ -41,6 +41,7 @@ class Fault:
     | stop | the ranks stop, and begin again `seconds` later |
     | crash | the ranks' processes are killed, and begin again from their checkpoints `seconds` later |
     | power | the same, but their connections do not break: no other peer learns of it |
+    | lose | the same, but with empty disks, as on new machines |
 
     Attributes:
         what: One of these kinds.
@@ -176,6 +177,9 @@ class Director:
             case "crash" | "power":
                 self._stage.kill(rank, notice=fault.what == "crash")
                 self._end(fault, partial(self._stage.restart, rank))
+            case "lose":
+                self._stage.kill(rank, notice=False)
+                self._end(fault, partial(self._stage.begin_anew, rank))
 
     def _end(self, fault: Fault, end: Callable[[], None]) -> None:
         if fault.seconds < math.inf:

@@ -6,7 +6,7 @@ import math
 
 from dpeer.exceptions import PeersMissing
 from dpeer.topology import temporal_diameter
-from tests.world.learner import mixed, trained
+from tests.world.learner import STEPS, mixed, trained
 from tests.world.scenario import TIME_VARYING
 
 _OVERHEAD = 5.0
@@ -34,11 +34,13 @@ def limit(scenario):
     After the last fault silent neighbors are found dead, dialled again, and caught up with; slow ones work off what
     they have begun.
     """
-    times = dict.fromkeys(range(scenario.size), 1.0)
+    times, always = dict.fromkeys(range(scenario.size), 1.0), False
     for fault in scenario.faults:
         if fault.what == "slow":
             times[fault.ranks[0]] *= fault.times
-    slow = sum(3 * factor * scenario.pace for factor in times.values() if factor > 1)
+            always |= fault.seconds == math.inf
+    rounds = 1.4 * scenario.rounds if always else 3
+    slow = sum(rounds * factor * scenario.pace for factor in times.values() if factor > 1)
     drains = [fault.seconds for fault in scenario.faults if fault.what == "drain" and fault.seconds < math.inf]
     return scenario.over_at + sum(drains) + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
 
@@ -213,10 +215,12 @@ def at_the_end(world):
             if sender not in heard and _must_have_heard(world, rank, number, sender):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
     _began_in_time(world)
+    in_time(world)
     if scenario.mistaken:
         world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
+        and not scenario.budgets
         and len(world.present) == scenario.size
         and not scenario.arrivals
         and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
@@ -236,6 +240,32 @@ def at_the_end(world):
             world.check(
                 expected or not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}"
             )
+
+
+def in_time(world):
+    """A peer whose rounds have a budget is mixed in every one, however slow it is, and nobody waits for more than that.
+
+    Where the budget is found, a first round is trained whole, and others may be sat out after it. It may come back a
+    round behind, and a few are without it.
+    """
+    scenario, budgets = world.scenario, dict(world.scenario.budgets)
+    found = "auto" in budgets.values()
+    for rank in [rank for rank, seconds in budgets.items() if found == (seconds == "auto")]:
+        trained = [n for n in range(scenario.rounds) if (rank, n) in world.used and (rank, n) not in world.sat_out]
+        since, most = (next(iter(trained[3:]), scenario.rounds), 4) if found else (0, 0)
+        without = [
+            number
+            for number in range(since, scenario.rounds)
+            for receiver in world.graphs.at(number, rank).out_neighbors
+            if rank not in world.used.get((receiver, number), (rank,))
+        ]
+        world.check(len({*without}) <= most, f"rounds {without} had neighbors without rank {rank}: {budgets[rank]}")
+    if budgets and scenario.deadline is None and all(fault.what == "slow" for fault in scenario.faults):
+        step = max(fault.times for fault in scenario.faults) * scenario.pace * 1.4 / STEPS
+        last, since = scenario.rounds - 1, 3 if found else 0
+        for rank in range(scenario.size):
+            seconds = (world.ended[rank, last] - world.ended[rank, since]) / (last - since)
+            world.check(seconds <= 4 * scenario.pace + step, f"rank {rank} was held up: rounds of {seconds:.1f} s")
 
 
 def _must_have_heard(world, rank, number, sender):

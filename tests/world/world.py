@@ -17,7 +17,7 @@ from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants
+from tests.world import invariants, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -36,15 +36,15 @@ class Violation(AssertionError):  # noqa: N818 - it names the event
 class Costs:
     """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
 
-    def __init__(self, rng):
-        self._rng = rng
+    def __init__(self, rng, disk):
+        self._rng, self._disk = rng, disk
         self._owed = 0.0
 
     def owe(self, seconds):
         self._owed += seconds
 
     def before(self, job):
-        return self._rng.choice((0.0, 0.02, 0.2, 2.0)) if getattr(job, "__func__", None) is Files.save else 0.0
+        return self._rng.choice(self._disk) if getattr(job, "__func__", None) is Files.save else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -84,6 +84,7 @@ class World:
         self.disks = [Disk() for _ in range(self.size)]
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
+        self.bodies: dict[tuple[int, int, object], object] = {}
         self.used: dict[tuple[int, int], list[int]] = {}
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
@@ -92,6 +93,8 @@ class World:
         self.came: dict[int, float] = {}
         self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
+        self.returns: list[returns.Return] = []
+        self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.drained_once = False
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
@@ -144,6 +147,7 @@ class World:
     def at_the_end(self):
         """What the whole run must have shown."""
         invariants.at_the_end(self)
+        returns.at_the_end(self)
 
     def listed(self, rank):
         """The addresses that a rank's federation file has."""
@@ -159,7 +163,7 @@ class World:
         return [lives[-1] for lives in self.lives if lives]
 
     def _begin(self, rank, *, resume):
-        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times))
+        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times, self.scenario.disk))
         life.transport = self.network.transport(rank, life.process)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
@@ -190,6 +194,7 @@ class World:
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
             deadline=self.scenario.deadline,
+            round_seconds=dict(self.scenario.budgets).get(life.rank),
             quorum=self.scenario.quorum,
             remind_every=1000.0,
             linger=1.0,
@@ -266,6 +271,12 @@ class World:
         elif life.stopped:
             life.task.add_done_callback(lambda _: self._go_on(life))
 
+    def begin_anew(self, rank):
+        """Begin again with an empty disk."""
+        if self.lives[rank][-1].process.dead:
+            self.disks[rank] = Disk()
+            self._begin(rank, resume=False)
+
     def _go_on(self, life):
         if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
             self._begin(life.rank, resume=True)
@@ -304,7 +315,14 @@ class World:
             invariants.not_alone(self, life, number)
         if trains and invariants.in_vain(self, life, number):
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
+        returns.begins(self, life, number, trains=trains)
         self.director.begun(life.rank, number)
+
+    def releases(self, life, number, payload, base, body):
+        """A body is released: whichever process has trained it, from the same base it has the same bits."""
+        self.released[life.rank, number, life.incarnation] = payload
+        before = self.bodies.setdefault((life.rank, number, base), body)
+        self.check(before == body, f"rank {life.rank} releases a second, different body of round {number}")
 
     def mixes(self, life, number, rank, raw, named):
         """A body is mixed: it must be a neighbor's, as released in that round."""
@@ -328,7 +346,7 @@ class World:
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
-        self.check((life.rank, number) in self.sat_out, f"rank {life.rank} adopts in round {number}, and takes part")
+        returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
 
     def sits_out(self, life, number):
@@ -341,6 +359,8 @@ class World:
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         header = bytes(frames[0])
+        if header[:1] != b"\xc1":
+            returns.announces(self, source, msgpack.unpackb(header))
         if b"body" in header and header[:1] != b"\xc1":  # the first byte of a chunk
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}

@@ -1,0 +1,170 @@
+"""Schedules of returns: outages so long that rounds go on, lost disks, returners side by side; and their invariants."""
+
+import random
+from dataclasses import dataclass
+
+from dpeer.exceptions import TopologyError
+from dpeer.simulation.network import Conditions
+from tests.world.faults import Fault
+
+RETURNS = 240
+"""The number of schedules, from seed 0 on, in the test suite."""
+
+_SOON = 2
+"""Rounds within which a peer that has entered is mixed."""
+
+_ALONE = 1
+"""Rounds that may have been sat out by a peer that goes on with its own body: the default of --rejoin-after."""
+
+
+@dataclass
+class Return:
+    """A way back of a rank's process.
+
+    Attributes:
+        life: The process.
+        since: The first round that was sat out.
+        last: The last one.
+        adopted: Whether bodies were adopted.
+        entered: The round in which it took part again; None if it did not.
+        incarnation: The peer's incarnation then.
+    """
+
+    life: object
+    since: int
+    last: int
+    adopted: bool = False
+    entered: int | None = None
+    incarnation: int = 0
+
+
+def generate_returns(seed):
+    """The scenario of a seed."""
+    from tests.world.scenario import STATIC, Scenario, graphs
+
+    rng = random.Random(f"returns {seed}")
+    size, rounds = rng.randint(3, 8), rng.randint(25, 40)
+    topology = rng.choice(STATIC)
+    try:
+        graphs(topology, size, 1.0)
+    except TopologyError:  # not of this size
+        topology = "ring"
+    conditions = Conditions(
+        latency=(0.001, rng.choice((0.002, 0.3))),
+        bytes_per_second=rng.choice((float("inf"), float("inf"), 400.0)),  # a body takes longer than a round
+        chunk_bytes=rng.choice((None, 16)),
+        redial=(0.1, 1.0),
+        notice=(0.0, 0.5),
+    )
+    found = graphs(topology, size, 1.0)
+    faults = []
+    at, first = rng.uniform(2, 12), rng.randrange(size)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        first = rng.choice((first, rng.randrange(size)))  # often the same one again
+        near = found.connections(first, rounds)
+        away = {first, *rng.sample(near, rng.randint(0, len(near)))}  # neighbors side by side, all of one at times
+        away = sorted(away)[: max(1, (size - 1) // 2)]
+        lasts = rng.uniform(4, 30)
+        what = rng.choice(("power", "power", "crash", "lose", "part", "freeze"))
+        if what == "part":
+            faults.append(Fault("part", tuple(away), round(at, 2), round(lasts, 2)))
+        else:
+            faults += [Fault(what, (rank,), round(at, 2), round(lasts + rng.uniform(0, 3), 2)) for rank in away]
+        rest = [rank for rank in range(size) if rank not in away]
+        if rng.random() < 0.4:  # a neighbor dies while a returner collects
+            dies = round(at + lasts + rng.uniform(0, 4), 2)
+            faults.append(Fault("power", (rng.choice(rest),), dies, round(rng.uniform(1, 25), 2)))
+        at += lasts + rng.uniform(5, 25)
+    return Scenario(seed, topology, size, rounds, wait=300.0, conditions=conditions, faults=tuple(faults))
+
+
+# -- invariants --------------------------------------------------------------------------------------------------------
+
+
+def _open(world, life):
+    return next((one for one in world.returns if one.life is life and one.entered is None), None)
+
+
+def begins(world, life, number, *, trains):
+    """A peer takes part again only with adopted bodies, and sits out no round that no other peer has begun."""
+    if not world.graphs.at(number, life.rank).active:
+        return
+    way = _open(world, life)
+    if not trains:
+        if way is None:
+            way = Return(life, number, number)
+            world.returns.append(way)
+        way.last = number
+        others = [begun for rank, begun in world.began if rank != life.rank]
+        # With all bodies of a round it may begin the next one as soon as any of those who have released them.
+        far = number > max(others, default=0) + 1
+        world.check(not far, f"rank {life.rank} sits out round {number}, and no other has completed the one before")
+        return
+    if way is None:
+        return
+    way.entered = number
+    few = way.last - way.since < _ALONE
+    hears = any(world.graphs.at(one, life.rank).in_neighbors for one in range(number))
+    world.check(
+        way.adopted or few or not hears,
+        f"rank {life.rank} takes part in round {number} with its own body of round {way.since}",
+    )
+    way.incarnation = life.peer.core.entry.incarnation
+    before = [one.incarnation for one in world.returns if one is not way and one.life.rank == life.rank]
+    near = {*world.graphs.connections(life.rank, world.scenario.rounds)}
+    if not near & {fault.ranks[0] for fault in world.scenario.faults if fault.what == "lose"}:  # which remember it
+        world.check(
+            way.incarnation > max(before, default=0),
+            f"rank {life.rank} is back as incarnation {way.incarnation}, after {before}",
+        )
+
+
+def adopts(world, life, number):
+    """Bodies are adopted in a round that is sat out, and none is released in it."""
+    way = _open(world, life)
+    world.check(way is not None, f"rank {life.rank} adopts in round {number}, and takes part")
+    if way is not None:
+        way.adopted = True
+    released = any(key == (life.rank, number, life.incarnation) for key in world.released)
+    world.check(not released, f"rank {life.rank} adopts in round {number}, for which it has released a body")
+
+
+def releases(world, life, number, body):
+    """A rank releases one body a round and incarnation."""
+    key = life.rank, life.peer.core.entry.incarnation, number
+    before = world.bodies.setdefault(key, body)
+    if world.scenario.checkpoint_every == 1:
+        world.check(before == body, f"rank {key[0]} releases two bodies for round {number} in incarnation {key[1]}")
+
+
+def announces(world, source, fields):
+    """An incarnation is on disk before it is named."""
+    named, kept = fields.get("incarnation", 0), world.disks[source].incarnation
+    if not world.lives[source][-1].process.dead:
+        world.check(named <= kept, f"rank {source} names incarnation {named}, and {kept} is on its disk")
+
+
+def at_the_end(world):
+    """A peer that has entered is mixed soon."""
+    for way in world.returns:
+        if way.entered is not None:
+            _mixed_soon(world, way)
+
+
+def _mixed_soon(world, way):
+    from tests.world.invariants import troubles
+
+    rank, first = way.life.rank, way.entered
+    last = min(first + _SOON, world.scenario.rounds - 1)
+    end = max((world.ended.get((rank, number), 0.0) for number in range(first, last + 1)), default=0.0)
+    receivers = world.graphs.at(first, rank).out_neighbors
+    since = world.began[rank, way.since]
+    for other in receivers:
+        for begun, over, _ in troubles(world.scenario)[rank, other]:
+            if begun <= end and over + 20.0 >= since:
+                return  # it may be taken for dead meanwhile
+    done = [world.ended.get((other, last)) for other in receivers]
+    if not receivers or any(time is None for time in done) or (rank, last) not in world.ended:
+        return
+    heard = any(rank in world.used.get((other, n), ()) for other in receivers for n in range(first, last + 1))
+    world.check(heard, f"rank {rank} has entered in round {first}, and no neighbor has mixed its body by round {last}")
