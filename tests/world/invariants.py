@@ -248,13 +248,13 @@ def in_time(world):
     """A peer whose rounds have a budget is mixed in every one, however slow it is, and nobody waits for more than that.
 
     Where the budget is found, a first round is trained whole, and others may be sat out after it. It may come back a
-    round behind, and a few are without it.
+    round behind, and some are without it until it has caught up.
     """
     scenario, budgets = world.scenario, dict(world.scenario.budgets)
     found = "auto" in budgets.values()
     for rank in [rank for rank, seconds in budgets.items() if found == (seconds == "auto")]:
         trained = [n for n in range(scenario.rounds) if (rank, n) in world.used and (rank, n) not in world.sat_out]
-        since, most = (next(iter(trained[3:]), scenario.rounds), 4) if found else (0, 0)
+        since, most = (next(iter(trained[3:]), scenario.rounds), 10) if found else (0, 0)
         without = [
             number
             for number in range(since, scenario.rounds)
