@@ -87,7 +87,7 @@ class Idle(TorchLearner):
     sleeps = computes = 0.0
     """Seconds that a round's training takes: in which the thread waits, and of the processor's time."""
 
-    def train(self, number: int) -> None:
+    def train(self, number: int, **budget: Any) -> None:
         """Nothing but to let time go by."""
         time.sleep(self.sleeps)
         end = time.thread_time() + self.computes

@@ -9,6 +9,7 @@ from __future__ import annotations
 _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
+    "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
     "cuts": "--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1",
     "defaults": "--out defaults --sets digits --only clip1 --seeds 0 --rounds 1",
     "finish": "--sets digits --algorithms dfedmdc --seeds 0 --jobs 1 --rounds 1",
@@ -27,6 +28,7 @@ QUICK = {
     "sample_level": "--only cancer --seeds 1 --few 1",
     "scale": "--quick --repeats 1",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
+    "speeds": "--peers 3 --rounds 3 --seeds 0 --round-seconds auto -- local_steps=2",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
     "steady": "--peers 2 --parameters 1000 --rounds 8",
     "table": "--quick",

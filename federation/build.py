@@ -26,6 +26,7 @@ from dpeer.federation.checks import (
     check_hostile,
     check_quorum,
     check_replayable,
+    check_round_budget,
     check_server,
     first_weights_notes,
 )
@@ -35,6 +36,7 @@ from dpeer.federation.epochs import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds, privacy_config
+from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -122,6 +124,7 @@ def build(
             "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
             "it out"
         )
+    check_round_budget(run, config.privacy.privacy)
     graph = build_graph(config.graph)
     check_quorum(config.network.quorum, config.graph.size)
     if how.participation_mode == "server":
@@ -129,6 +132,11 @@ def build(
     if run.checkpoint_minutes is not None:
         check_replayable(facts_of_algorithm, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
+    repeated, not_repeated = (
+        ({}, list[str]())
+        if run.steps_from is None
+        else recorded_steps(run.steps_from, rank, how.rounds, lambda number: meeting.at(number, rank).active)
+    )
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
     if shares != "nothing":
@@ -230,6 +238,8 @@ def build(
         checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
+        round_seconds=run.round_seconds,
+        recorded_steps=repeated,
         quorum=network.quorum,
         rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
@@ -254,6 +264,7 @@ def build(
             *session.notes(noised),
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
+            *not_repeated,
         ],
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.run_settings import RunPart
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
@@ -110,6 +111,30 @@ def check_server(training: TrainingPart) -> None:
         raise ConfigurationError(
             f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
             "most send nothing: leave one of the two out"
+        )
+
+
+def check_round_budget(run: RunPart, privacy: str) -> None:
+    """Refuse a budget of a round's time where privacy does not allow it.
+
+    At client level noise covers a whole update, however many steps it is made of. At sample level it covers each step
+    alone, and the steps of a round are public.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    if privacy != "sample":
+        return
+    if run.round_seconds is not None:
+        asked = run.round_seconds if isinstance(run.round_seconds, str) else f"{run.round_seconds:g}"
+        raise ConfigurationError(
+            f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
+            "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
+        )
+    if run.steps_from is not None:
+        raise ConfigurationError(
+            f"--steps-from {run.steps_from} with --privacy sample: its batches are drawn in secret and are never "
+            "repeated: leave it out"
         )
 
 

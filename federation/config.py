@@ -73,7 +73,14 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
             common = values.get(key, {})
             given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}
     for table in (values, *_tables(values.get("rank"))):
-        for name in ("schema", "faults", "grow", "secret", "init_from"):  # beside the file that names them
+        for name in (
+            "schema",
+            "faults",
+            "grow",
+            "secret",
+            "init_from",
+            "steps_from",
+        ):  # beside the file that names them
             if path is not None and isinstance(table.get(name), str):
                 table[name] = str(path.parent / Path(table[name]).expanduser())
     for own in _tables(values.get("rank")):

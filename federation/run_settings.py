@@ -13,7 +13,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.results.units import read_duration, read_size
 from dpeer.sections import Mark, Section, setting
 
-_RUN, _HOST = "The run", "This host"
+_RUN, _HOST, _TRAINING = "The run", "This host", "Training"
 
 
 def _listed(value: Any) -> Any:
@@ -293,6 +293,27 @@ class SimulationSettings(Section):
     )
 
 
+class SpeedSettings(Section):
+    """What a peer that is slower than its neighbors leaves out."""
+
+    round_seconds: Seconds | Literal["auto"] | None = setting(
+        None,
+        "seconds after which local training in a round ends, with fewer steps than its epochs have: a number, or auto "
+        "(about what the neighbors take); each phase takes one step at least",
+        mark=Mark.OWN,
+        group=_TRAINING,
+    )
+    steps_from: Path | None = setting(
+        None,
+        "folder of a run whose recorded steps are taken again, round by round, for the bits that it had with "
+        "--round-seconds; that has no effect then",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        of_rank=False,
+        strict=False,
+    )
+
+
 class FaultSettings(Section):
     """What happens to the peers of a simulation."""
 
@@ -306,8 +327,8 @@ class FaultSettings(Section):
     )
 
 
-class RunPart(FaultSettings, LogSettings, AloneSettings, MeasureSettings):
-    """What a run measures, keeps, logs and compares, and the faults of a simulation."""
+class RunPart(SpeedSettings, FaultSettings, LogSettings, AloneSettings, MeasureSettings):
+    """What a run measures, keeps, logs and compares, what slow peers leave out, and the faults of a simulation."""
 
 
 class HostPart(SimulationSettings, ThreadSettings, ComputeSettings):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +83,14 @@ class PeerConfig:
     """Seconds that a round waits for a neighbor that is there but sends no body; "auto" to find it (`RoundDeadline`);
     None to wait for as long as it takes. A deadline keeps a process that hangs from holding up the others, and costs
     the bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
+
+    round_seconds: float | Literal["auto"] | None = None
+    """Seconds after which a round's local training ends between two minibatches; "auto" to find them from when the
+    neighbors' bodies come (`RoundBudget`); None for no limit. A slow peer with a budget is mixed in every round, and
+    holds up nobody; how many steps it takes depends on the machine, so its bits are repeated from a record alone."""
+
+    recorded_steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """By round, the steps of each phase of training in another run, to be taken again whatever the time."""
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs

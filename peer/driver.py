@@ -142,6 +142,10 @@ class Driver:
         """Make round `number` this peer's current round: the rounds before are on disk."""
         self._do(self.core.begin(number, self.now()))
 
+    def train(self, number: int) -> float | None:
+        """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+        return self.core.train(number, self.now())
+
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
         self._do(self.core.release(number, payload, self.now()))

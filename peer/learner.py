@@ -106,8 +106,23 @@ class Learner(Protocol):
     def privacy(self) -> Mapping[str, Any] | None:
         """Privacy cost of the releases so far, with "epsilon" and "delta", for this peer's files; None without DP."""
 
-    def train(self, number: int) -> float | None:
+    @property
+    def steps(self) -> Sequence[int]:
+        """How many minibatches each phase of the round's training has taken, in their order."""
+
+    @property
+    def steps_asked(self) -> Sequence[int]:
+        """How many those are without a limit."""
+
+    def train(
+        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
+    ) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
+
+        Args:
+            number: The round.
+            seconds: After how long they end, between two minibatches; None for no limit.
+            recorded: The `steps` to be taken instead, for the bits that they gave.
 
         Raises:
             Interrupted: `interrupt` was called; the model is left between two minibatches.

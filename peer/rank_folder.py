@@ -38,7 +38,8 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
-from dpeer.results.json_fields import whole
+from dpeer.results.json_fields import number as json_number
+from dpeer.results.json_fields import table_or_empty, whole, wholes
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
 from dpeer.results.records import gap
@@ -115,6 +116,7 @@ class RankFolder:
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
         inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
+        round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
@@ -144,6 +146,8 @@ class RankFolder:
         """How many rounds the peer has to run, as far as is known."""
         self.released = -1
         self.inside = ""
+        self._steps: dict[int, Sequence[int]] = {}
+        self.round_seconds: float | None = None
         self.incarnation = 0
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
@@ -194,8 +198,12 @@ class RankFolder:
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
         if out is not None and self._config.resume:
-            found = whole(read_object(out / RELEASED).get("round"))
+            noted = read_object(out / RELEASED)
+            found = whole(noted.get("round"))
             self.released = -1 if found is None else found
+            by_round = table_or_empty(noted.get("steps"))
+            self._steps = {int(one): own for one in by_round if one.isdigit() and (own := wholes(by_round[one]))}
+            self.round_seconds = json_number(noted.get("seconds"))
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
         if self._config.resume:
             self._take_up_unfinished(start)
@@ -265,10 +273,26 @@ class RankFolder:
             epoch_folder.remove(out / epoch_folder.FOLDER)
         self._metrics.rewrite()
 
-    def note_released(self, number: int) -> None:
-        """Note that a round was trained and released. Not flushed: after a power loss an earlier round may stand."""
-        if self._config.out is not None:
-            (self._config.out / RELEASED).write_text(json.dumps({"round": number}))
+    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
+        """Note that a round was trained, with these steps of each phase and this limit, and released.
+
+        Flushed where a clock has decided about the steps. Else after a power loss an earlier round may stand.
+        """
+        if self._config.out is None:
+            return
+        path = self._config.out / RELEASED
+        # Of a process that is killed now, the rounds since the last checkpoint are trained again.
+        least = number - self._config.checkpoint_every
+        self._steps = {one: own for one, own in self._steps.items() if one >= least} | {number: tuple(steps)}
+        noted = {"round": number, "steps": {str(one): own for one, own in self._steps.items()}, "seconds": seconds}
+        if self._config.round_seconds is None:
+            path.write_text(json.dumps(noted))
+        else:
+            write_json(path, noted, indent=None)
+
+    def recorded_steps(self, number: int) -> Sequence[int] | None:
+        """The steps of each phase with which round `number` is to be trained again; None where they are free."""
+        return self._steps.get(number) if number <= self.released else self._config.recorded_steps.get(number)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk, before a neighbor hears of it.

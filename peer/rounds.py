@@ -79,9 +79,11 @@ async def run_rounds(
             await worker.run(learner.forget, returned)
         watch = Stopwatch()
 
+        seconds = driver.train(number) if active else None
         trains = train_and_release if active else sit_out
         async with saver.training(number):
-            train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
+            train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver, seconds)
+        steps, steps_asked = list(learner.steps), list(learner.steps_asked)
         saver.once_saved(partial(driver.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
@@ -137,6 +139,8 @@ async def run_rounds(
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
+                steps=steps,
+                steps_asked=steps_asked,
                 active=active or saver.released(number),
                 adopted=behind and bool(heard),
                 epsilon=privacy["epsilon"] if privacy else None,
@@ -148,18 +152,23 @@ async def run_rounds(
 
 
 def train_and_release(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
 ) -> tuple[float | None, Payload | None, float]:
-    """Train and release; returns the training loss, the released body, and the seconds that training took in all."""
-    loss = learner.train(number)
-    seconds = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
+    """Train, for so many seconds at most, and release; returns the training loss, the body, and training's seconds.
+
+    A round that has been released before is trained with as many steps: a peer releases one body a round.
+    """
+    loss = learner.train(number, seconds=seconds, recorded=saver.recorded_steps(number))
+    taken = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
     payload = learner.release(number)
     if payload is not None:
-        saver.note_released(number)
-    return loss, payload, seconds
+        saver.note_released(number, learner.steps, seconds)
+    return loss, payload, taken
 
 
-def sit_out(learner: Learner, number: int, watch: Stopwatch, saver: Saver) -> tuple[None, None, float]:
+def sit_out(
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
+) -> tuple[None, None, float]:
     """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)
     return None, None, watch.lap()

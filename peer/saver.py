@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
@@ -62,9 +62,13 @@ class Saver:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
 
-    def note_released(self, number: int) -> None:
-        """Note on disk that a round was trained and released; called on the thread that trains."""
-        self._files.note_released(number)
+    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
+        """Note on disk that a round was trained, with these steps and limit, and released; not on the event loop."""
+        self._files.note_released(number, steps, seconds)
+
+    def recorded_steps(self, number: int) -> Sequence[int] | None:
+        """The steps with which an earlier process of the run, or another run, has trained round `number`; or None."""
+        return self._files.recorded_steps(number)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk; called on the thread for the disk."""

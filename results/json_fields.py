@@ -86,8 +86,8 @@ def figures(value: Any) -> Mapping[str, float | None] | None:
     return {name: number(one) for name, one in value.items()} if isinstance(value, Mapping) else None
 
 
-def by_class(value: Any) -> tuple[int, ...] | None:
-    """Numbers of samples if the value is a list of nothing else."""
+def wholes(value: Any) -> tuple[int, ...] | None:
+    """Whole numbers from 0 on, of samples or steps, if the value is a list of nothing else."""
     if isinstance(value, list) and all(whole(one) is not None for one in value):
         return tuple(value)
     return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from dpeer.results.files import finite
-from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole
+from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
 
 Figure = Literal[
     "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
@@ -61,6 +61,10 @@ class RoundRecord:
     mix_seconds: float
     samples: int
     """For how many samples a gradient was computed in the round."""
+    steps: list[int] = field(default_factory=list)
+    """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
+    steps_asked: list[int] = field(default_factory=list)
+    """How many those are without `--round-seconds`."""
     epsilon: float | None = None
     delta: float | None = None
     active: bool = True
@@ -147,6 +151,8 @@ class Line(JsonFields):
     diverged: bool = json_field(_diverged)
     """Whether training has diverged: its loss was not finite."""
     samples: int | None = json_field(total)
+    steps: Sequence[int] | None = json_field(wholes)
+    steps_asked: Sequence[int] | None = json_field(wholes)
     bytes_sent: int | None = json_field(total)
     bytes_received: int | None = json_field(total)
     epsilon: float | None = json_field(number)

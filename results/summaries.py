@@ -10,7 +10,6 @@ from dpeer.results.effect import Effect, effect_of, effects_by_rank
 from dpeer.results.faults import Faults, faults_of
 from dpeer.results.json_fields import (
     JsonFields,
-    by_class,
     figures,
     flag,
     json_field,
@@ -22,6 +21,7 @@ from dpeer.results.json_fields import (
     texts,
     total,
     whole,
+    wholes,
     wholes_by_rank,
     words,
 )
@@ -94,7 +94,7 @@ class PeerSummary(Summary):
     left_behind: int | None = json_field(whole)
     """How many rounds this peer sat out because the others had gone past them."""
     training_samples: int | None = json_field(whole)
-    class_counts: tuple[int, ...] | None = json_field(by_class)
+    class_counts: tuple[int, ...] | None = json_field(wholes)
     """Training samples by class; None where the task has no classes."""
     class_names: tuple[str, ...] | None = json_field(words)
     """The names of the classes in the order of both counts; None where the task has none."""
@@ -106,7 +106,7 @@ class PeerSummary(Summary):
     """The kinds of warnings in the log."""
     log_dropped: int | None = json_field(whole)
     """Lines that the log did not write: its reader was too slow, or the disk was full."""
-    evaluated_class_counts: tuple[int, ...] | None = json_field(by_class)
+    evaluated_class_counts: tuple[int, ...] | None = json_field(wholes)
     """Evaluated samples by class."""
 
 

@@ -38,6 +38,7 @@ class _Incarnation:
     rank: int
     process: Process
     transport: FaultyTransport
+    costs: RoundCosts
     worker: VirtualWorker
     peer: Peer | None = None
     task: asyncio.Task[None] | None = None
@@ -101,7 +102,7 @@ class FaultySimulation(Simulation):
     # -- running ---------------------------------------------------------------------------------------------------
 
     def _worker(self) -> Worker:
-        return VirtualWorker(Process(), RoundCosts(0.0), self._executor)
+        return VirtualWorker(process := Process(), RoundCosts(0.0, process), self._executor)
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
         first = self._incarnation(config.rank)
@@ -132,15 +133,17 @@ class FaultySimulation(Simulation):
 
     def _incarnation(self, rank: int) -> _Incarnation:
         process = Process()
-        worker = VirtualWorker(process, RoundCosts(self._plan.round_seconds), self._executor)
-        return _Incarnation(rank, process, self.network.transport(rank, process), worker)
+        costs = RoundCosts(self._plan.round_seconds, process)
+        worker = VirtualWorker(process, costs, self._executor)
+        return _Incarnation(rank, process, self.network.transport(rank, process), costs, worker)
 
     async def _prepare(self, one: _Incarnation, *, resume: bool) -> None:
         rank = self._ranks[one.rank]
         one.peer = await self._peer(
             rank.config, one.transport, one.worker, rank.log, resume=resume,
-            on_connected=lambda: self._injector.reached(0),
+            on_connected=lambda: self._injector.reached(0), share=one.costs.share,
         )  # fmt: skip
+        one.costs.budget = lambda core=one.peer.core: core.round_budget.seconds  # type: ignore[misc]
 
     def _start(self, one: _Incarnation, *, again: bool) -> None:
         one.task = one.process.start(self._run(one, again=again))

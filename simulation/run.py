@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.folders import working_folder_kept
 from dpeer.federation.run import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
@@ -24,6 +25,7 @@ def simulate(
     Arguments and errors are those of `run_federation`; where `settings.faults` is set, time and network are simulated.
     """
     check_faults(settings, settings.size, settings.rounds, resume=resume)
+    _check_clock(settings)
 
     def open_runner(view: View) -> Runner:
         # Both import torch, which a command with wrong settings does without.
@@ -39,6 +41,20 @@ def simulate(
         settings, open_runner,
         resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
     )  # fmt: skip
+
+
+def _check_clock(settings: Settings) -> None:
+    """Refuse rounds as long as the neighbors' where no peer has a clock of its own.
+
+    Raises:
+        ConfigurationError: Names the setting.
+    """
+    asked = [settings, *(settings.of_rank(rank) for rank in settings.rank)]
+    if settings.faults is None and settings.steps_from is None and any(one.round_seconds == "auto" for one in asked):
+        raise ConfigurationError(
+            "--round-seconds auto: the peers of a simulation train in turn, so none can see how long the others take: "
+            "give seconds, or --faults with a file (which may be empty) for a clock of each, or use dpeer cluster"
+        )
 
 
 def peer_configs(settings: Settings) -> list[RunConfig]:

@@ -165,9 +165,9 @@ class Simulation:
 
     async def _peer(
         self, config: RunConfig, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
-        on_connected: Callable[[], None] = lambda: None,
+        on_connected: Callable[[], None] = lambda: None, share: Callable[[float], float] | None = None,
     ) -> Peer:  # fmt: skip
-        """Make a peer of a rank."""
+        """Make a peer of a rank; `share` is that of `TorchLearner.virtual`."""
         rank, new_data = config.rank, self._new_data and not resume
         out = rank_folder(self._out, rank)
         assembled = worker.run(build, config, resume=resume, new_data=new_data, workers=self._workers, home=self._home)
@@ -179,6 +179,7 @@ class Simulation:
         if rank == 0:
             self._notes = parts.notes
         learner = parts.learner
+        learner.virtual = share
         self._bodies[rank] = lambda: learner.body
         if parts.baseline is not None:
             await worker.run(parts.baseline.take_up, resume=resume)

@@ -89,6 +89,11 @@ class Compute:
         shared = {id(part): part for part in (*model.modules(), *model.parameters(), *model.buffers())}
         return copy.deepcopy(function, shared).to(self.device)
 
+    def drain(self) -> None:
+        """Wait until the device has done what it was given so far."""
+        if not self.on_host:
+            torch.cuda.synchronize(self.device)
+
     @contextmanager
     def reporting(self) -> Iterator[None]:
         """Report errors that a GPU tells long after the call at fault, when that call is not known any more.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,9 @@ class TorchLearner:
         sampled: The releases of a run with privacy at sample level.
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
         patience: The number of evaluations without a better validation loss after which a peer that trains alone stops.
+
+    Attributes:
+        virtual: On a virtual clock: the share of a round's steps that are taken in so many seconds. None on a real one.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class TorchLearner:
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
         self._mixed = False
+        self.virtual: Callable[[float], float] | None = None
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -100,8 +104,15 @@ class TorchLearner:
         if self.session is not None and (self.shares or not isinstance(self.session, ClientSession)):
             self.session.begin()
 
-    def train(self, number: int) -> float | None:
-        """Run round `number`'s local steps.
+    def train(
+        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
+    ) -> float | None:
+        """Run round `number`'s local steps; epochs are their most.
+
+        Args:
+            number: The round.
+            seconds: After how long they end, each phase after its first minibatch at the earliest; None for no limit.
+            recorded: The steps of each phase, as `steps` gave them, so that the bits are the same; these count then.
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
@@ -118,9 +129,12 @@ class TorchLearner:
         self.finishing.forget()
         if self._patience is not None and self.selection.worse >= self._patience:
             return None
+        share = None if seconds is None or self.virtual is None else self.virtual(seconds)
         with self._training(Purpose.TRAIN, number, "train"):
-            self._fit_head()
-            self.algorithm.train(self.trainer)
+            gradients = 0.0 if seconds is None else self.algorithm.gradients(self.trainer.hyperparameters)
+            with self.trainer.budget.limiting(gradients, seconds=seconds, share=share, recorded=recorded):
+                self._fit_head()
+                self.algorithm.train(self.trainer)
         return self.trainer.figures.loss
 
     def _fit_head(self) -> None:
@@ -434,6 +448,16 @@ class TorchLearner:
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
         return self.trainer.figures.gradients
+
+    @property
+    def steps(self) -> list[int]:
+        """The minibatches of each phase of the round's training, in their order; none in a round that is sat out."""
+        return self.trainer.budget.taken
+
+    @property
+    def steps_asked(self) -> list[int]:
+        """How many they are without a budget."""
+        return self.trainer.budget.asked
 
     @property
     def finite(self) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError, describe
@@ -59,8 +58,7 @@ class _ResumableLocal(Local):
             self.whole = True
             for _ in self._left:
                 self.made += 1
-                if not peer.compute.on_host:  # what only waits in the device's queue would hold up the peer's own work
-                    torch.cuda.synchronize(peer.compute.device)
+                peer.compute.drain()  # what only waits in the device's queue would hold up the peer's own work
                 if self.enough():
                     self.whole = False
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -93,6 +93,15 @@ class Position:
     augmenting: Mapping[str, Any] | None
 
 
+More = Callable[[], bool]
+"""Asked before each minibatch: whether one more is taken; see `StepBudget.phase`."""
+
+
+def always() -> bool:
+    """All minibatches are taken."""
+    return True
+
+
 class Minibatches:
     """Shuffled passes over the training data; the order depends on seed, rank, round, phase and pass alone.
 
@@ -129,18 +138,26 @@ class Minibatches:
             return math.ceil(h.local_steps * epochs / h.body_epochs)
         return epochs * self._an_epoch
 
-    def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+    def of(self, number: int, phase: Phase, epochs: int, more: More = always) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
         The inputs are augmented where the task says how.
+
+        Args:
+            number: The round.
+            phase: Which part of it.
+            epochs: Passes over the data.
+            more: Ends the minibatches before that.
 
         Raises:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
-        return self.after(None, number, phase, epochs)
+        return self.after(None, number, phase, epochs, more)
 
-    def after(self, begin: Position | None, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+    def after(
+        self, begin: Position | None, number: int, phase: Phase, epochs: int, more: More = always
+    ) -> Iterator[Batch]:
         """The minibatches of `of` that come after a position in a call like this one; None for all."""
         self._noted = deque(maxlen=self._an_epoch)
         first = 0 if begin is None else begin.step
@@ -158,6 +175,8 @@ class Minibatches:
                         generator.bit_generator.state = begin.augmenting
             if self._stop.is_set():
                 raise Interrupted("training was asked to stop")
+            if not more():
+                break
             inputs, targets = self._data.take(chunks[index])
             if self._augment is not None:
                 inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))

@@ -18,8 +18,8 @@ from dpeer.training.batch_loader import Batches, predict
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
 from dpeer.training.flat import Exchanged, Extended, Extras, Flat, Phase, new_vector
-from dpeer.training.gradients import Gradient, plain
-from dpeer.training.minibatches import Batch, Minibatches
+from dpeer.training.gradients import Gradient, looks, plain
+from dpeer.training.minibatches import Batch, Minibatches, More
 from dpeer.training.objective import check_broadcast, objective
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
@@ -27,6 +27,7 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.state.snapshots import ModuleBuffers
+from dpeer.training.step_budget import StepBudget
 from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Trainer:
         task: The task.
         data: The training data.
         number: The round, from 0; the learner sets it.
+        budget: Counts the steps of a round's training, and may end its phases early; the learner limits it.
         adopted: Whether the body is the mean of neighbors' bodies, and has not been trained since.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
@@ -115,6 +117,8 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
+        self.budget = StepBudget(compute.drain)
+        self._looks = 1
         self.adopted = False
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
@@ -162,6 +166,7 @@ class Trainer:
     def begin(self, number: int) -> None:
         """Begin round `number`, in which nothing has been trained so far."""
         self.number, self._minibatches.loss = number, None
+        self.budget.begin()
 
     def fit(
         self,
@@ -180,7 +185,7 @@ class Trainer:
 
         Args:
             part: `body`, `head` or `model`.
-            epochs: Passes over the data.
+            epochs: Passes over the data; fewer where the peer's budget ends before.
             lr: Learning rate, before schedule and warm-up; it is made this round's here.
             gradient: What a step is made with; see `dpeer.training.gradients`.
             step: Makes the optimizer, one for each call; `optimizer` if None, which starts anew.
@@ -211,6 +216,7 @@ class Trainer:
         """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
+        self._looks = looks(gradient, self.ascent)
         phase, unfinished = phase or part.phase, self.unfinished
         if unfinished is None or not unfinished.kept:
             batches = self.minibatches(phase, epochs)
@@ -227,7 +233,7 @@ class Trainer:
             yield
 
     def planned_steps(self, epochs: int) -> int:
-        """How many steps `fit` takes for so many passes over the data."""
+        """How many steps `fit` takes for so many passes over the data, where no budget ends it before."""
         return self._minibatches.steps(epochs)
 
     def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
@@ -259,8 +265,13 @@ class Trainer:
             yield
 
     def minibatches(self, phase: Phase, epochs: int) -> Iterator[Batch]:
-        """This round's minibatches: see `Minibatches.of`."""
-        return self._minibatches.of(self.number, phase, epochs)
+        """This round's minibatches: see `Minibatches.of`; fewer where the peer's budget ends before."""
+        return self._minibatches.of(self.number, phase, epochs, self.begin_phase(epochs))
+
+    def begin_phase(self, epochs: int) -> More:
+        """Begin a phase of the round's budget, with the gradients that `steps` computes on a batch, or one."""
+        gradients, self._looks = float(epochs * self._looks), 1
+        return self.budget.phase(self.planned_steps(epochs), gradients)
 
     def note(self, loss: Tensor, batch: Batch) -> None:
         """Remember the loss of a minibatch: `loss` becomes the mean over the last epoch's."""

@@ -6,7 +6,7 @@ driver does them over a `Transport`. So a peer's behavior is a function of its e
     core.open, dialled                              the start
     core.connected, disconnected, receive           events of a link
     core.tick                                       time passes; `next_tick` is when it matters
-    core.meet, begin, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.meet, begin, train, pause, release, collect, settle, linger, leave     wishes of the round loop
     core.outgoing, taken                            messages to be written on a link
 
 docs/design.md has a picture of a neighbor's states and the purpose of each message.
@@ -35,6 +35,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.schedule import Schedule
@@ -77,6 +78,7 @@ class Core:
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
+        round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
@@ -137,6 +139,7 @@ class Core:
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
             self.epochs,
         )  # fmt: skip
+        self.round_budget = RoundBudget(config.round_seconds)
         if self.epochs is not None:
             chain = self.epochs.chain
             self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
@@ -261,6 +264,10 @@ class Core:
             self._effects += self.epochs.begin(number, now) + self.epochs.review()
         return self.look(now)
 
+    def train(self, number: int, now: float) -> float | None:
+        """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+        return self.round_budget.begin(number, now)
+
     def enter(self, number: int, now: float) -> list[Effect]:
         """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
         if self.epochs is not None:
@@ -300,6 +307,8 @@ class Core:
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
+        if payload is not None:
+            self.round_budget.released(number, now)
         if payload is not None and number != self.handshake.start:  # which an earlier process may have released
             self._note_lateness(number)
         self.exchange.release(number, payload)
@@ -317,8 +326,8 @@ class Core:
                 "warning", "too-slow",
                 f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
                 "completed the round, so no peer mixes them: its rounds take longer than the neighbors wait (their "
-                "--deadline); let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or "
-                "the neighbors wait longer",
+                "--deadline); let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a "
+                "faster device, or the neighbors wait longer",
                 round=number,
             )  # fmt: skip
 
@@ -482,6 +491,7 @@ class Core:
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
                 if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), message.epoch)):
+                    self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
@@ -552,6 +562,7 @@ class Core:
         if arriving.fingerprint is not None:
             inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
         elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes, body.epoch)):
+            self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
 

@@ -66,7 +66,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "grow": (Path("grow.toml"), {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
-    "alone": ("always", {}), "alone_share": (0.5, {}),
+    "alone": ("always", {}), "alone_share": (0.5, {}), "round_seconds": (2.5, {}), "steps_from": (Path("before"), {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
 
@@ -100,6 +100,11 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, str) and value.startswith("mine.py"):
             values[name] = str(tmp_path / value)
+    if "steps_from" in values:
+        values["steps_from"] = tmp_path / values["steps_from"]
+        (tmp_path / "before" / "rank-0").mkdir(parents=True)
+        lines = ("{" + f'"round": {number}, "steps": [3, 4]' + "}\n" for number in range(4))
+        (tmp_path / "before" / "rank-0" / "metrics.jsonl").write_text("".join(lines))
     if "init_from" in values:
         values["init_from"] = tmp_path / values["init_from"]
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])

@@ -12,11 +12,12 @@ from safetensors import SafetensorError
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile, check_quorum, check_replayable
+from dpeer.federation.checks import check_hostile, check_quorum, check_replayable, check_round_budget
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
 from dpeer.federation.privacy import privacy_config
+from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import Settings, revalidated
@@ -48,6 +49,22 @@ def address(text: str, call: Callable[..., Any], ranks: Mapping[int, Any], *rest
     """An error of a call that takes settings with these ranks, their number 4, and more."""
     settings = Settings.model_validate({"size": 4, "rank": ranks, **common})
     return Message(lambda folder: call(settings, 4, *rest), AddressError, text)
+
+
+def round_budget(text: str, **values: Any) -> Message:
+    """An error of a budget with privacy at sample level."""
+    return refused(text, check_round_budget, Settings(**values), "sample")
+
+
+def recorded(text: str, *lines: str) -> Message:
+    """An error of the steps that rank 1 has recorded in these lines, for three rounds."""
+
+    def cause(folder: Path) -> None:
+        (folder / "rank-1").mkdir()
+        (folder / "rank-1" / "metrics.jsonl").write_text("\n".join(lines))
+        recorded_steps(folder, 1, 3, lambda number: True)
+
+    return Message(cause, ConfigurationError, text)
 
 
 def listed(text: str, *keys: Any, rank: int = 0, **common: Any) -> Message:
@@ -278,6 +295,27 @@ MESSAGES = {
     "a second port beyond the highest": refused(
         "rank.1.bulk = 70000: input should be less than or equal to 65535",
         Settings.model_validate, {"size": 3, "rank": {1: {"bulk": 70000}}}),
+    # Budgets of a round's time.
+    "seconds with privacy of records": round_budget(
+        "--round-seconds 2.5 with --privacy sample: how many steps fit into a time depends on the records that were "
+        "drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
+        round_seconds=2.5),
+    "the neighbors' time with privacy of records": round_budget(
+        "--round-seconds auto with --privacy sample: how many steps fit into a time depends on the records that were "
+        "drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
+        round_seconds="auto"),
+    "recorded steps with privacy of records": round_budget(
+        "--steps-from before with --privacy sample: its batches are drawn in secret and are never repeated: leave it "
+        "out", steps_from=Path("before")),
+    "recorded steps of nobody": recorded(
+        "--steps-from {folder}: '{folder}/rank-1/metrics.jsonl' has no steps of rank 1: name the folder of a run that "
+        "is there, with as many peers"),
+    "recorded steps of an older dpeer": recorded(
+        "--steps-from {folder}: '{folder}/rank-1/metrics.jsonl' has no steps of rank 1: name the folder of a run that "
+        "is there, with as many peers", '{"round": 0, "samples": 3}'),
+    "too few recorded rounds": recorded(
+        "--steps-from {folder}: rank 1 has not recorded round 2, and --rounds is 3: give as many rounds as there are",
+        '{"round": 0, "steps": [3]}', '{"round": 2, "steps": [3]}'),
     # The federation file, flags and settings.
     "inside the rounds of an algorithm that does not say it can": refused(
         "--checkpoint-minutes 10: mine does not state `replayable = True`, by which a class of your own says that its "
@@ -288,8 +326,8 @@ MESSAGES = {
         "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
         "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
-        "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_max, device, amp, "
-        "channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy",
+        "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_max, round_seconds, device, "
+        "amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "

@@ -10,6 +10,7 @@ from dpeer.federation.folders import refuse_faults
 from dpeer.federation.settings import Settings
 from dpeer.simulation.faults import check_faults, read_faults
 from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.run import simulate
 from dpeer.simulation.virtual_time import Process
 from tests.messages.message import Message, file
 
@@ -92,6 +93,12 @@ MESSAGES = {
         ConfigurationError,
         "--faults faults.toml: a run with faults cannot be resumed, because no file holds the messages that were under "
         "way when it was stopped: start over with --overwrite",
+    ),
+    "the neighbors' time without a clock of each": Message(
+        lambda _: simulate(Settings(size=4, rank={2: {"round_seconds": "auto"}})),
+        ConfigurationError,
+        "--round-seconds auto: the peers of a simulation train in turn, so none can see how long the others take: give "
+        "seconds, or --faults with a file (which may be empty) for a clock of each, or use dpeer cluster",
     ),
     "an address in use": Message(listen_twice, AddressError, "address 'sim://0' is in use: give each peer its own"),
 }

@@ -154,6 +154,16 @@ def learner(algorithm: Any, *, given: Any = None, changes: Any = None, **h: Any)
     return cause
 
 
+def recorded(*steps: int) -> Cause:
+    """A cause: a round with steps that were recorded of another one; it has 8 steps of the head, then 2 of the body."""
+
+    def cause(_: Path) -> Any:
+        h = Hyperparameters(body_epochs=1, head_epochs=4)
+        return build_learner(small_task(), "dfedmdc", h, rank=0, seed=0).train(0, recorded=steps)
+
+    return cause
+
+
 class Scaled(SmallNet):
     """Does something to what the head gives."""
 

@@ -6,10 +6,12 @@ It is run once for a version of the protocol, before that is released. What it h
 import asyncio
 import json
 import shutil
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import dpeer
 from dpeer.peer.core import wire
 from dpeer.topology import build
 from tests.peer.conftest import Federation, done
@@ -30,6 +32,8 @@ VALUES = {
     "presence": b"\x01\0\0\0" * 3, "apart_because": "body_lr differs", "running": True, "federation": FEDERATION,
     "round": 4, "sizes": [8, 3], "paused": True, "hops": 2, "got": 65536, "pace": 131072, "back_within": 120,
     "protocol": 5, "oldest": 5, "enters": 6, "incarnation": 2, "remembers": 1,
+    "there": 2, "waited": 30, "epochs": b"epoch-of-rank-0!" * 3, "known": b"8-bytes-", "epoch": b"8-bytes-",
+    "document": b'{"epoch": "and its signatures"}',
 }  # fmt: skip
 """By name of a field, a value that is not its default."""
 
@@ -88,6 +92,34 @@ async def checkpoint(folder):
                 shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
 
 
+TABLE = "age,pulse,outcome\n" + "".join(
+    f"{20 + one},{60 + 7 * one % 40},{'yes' if 7 * one % 40 > 20 else 'no'}\n" for one in range(40)
+)
+
+
+def settings(out, rounds):
+    """Of a small run on a table, whose path counts from the current folder."""
+    return dpeer.Settings(
+        size=2, rounds=rounds, task="csv", task_options={"path": "visits.csv", "target": "outcome"}, partition="iid",
+        body_epochs=1, alone="never", threads=1, out=out,
+    )  # fmt: skip
+
+
+def trained_run(folder):
+    """A run of two peers that has trained a model for two rounds, and its table."""
+    with TemporaryDirectory() as here, chdir(here):
+        Path("visits.csv").write_text(TABLE)
+        dpeer.run(settings("run", 2))
+        folder.mkdir()
+        shutil.copy("visits.csv", folder)
+        for rank in range(2):
+            for name in (*KEPT, "partition.json", "preparation.json", "privacy"):
+                source = Path("run") / f"rank-{rank}" / name
+                target = folder / source
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+
+
 def main():
     version = wire.CURRENT.newest
     kinds = [
@@ -101,6 +133,9 @@ def main():
     folder = RECORDED / f"checkpoint-of-protocol-{version}"
     shutil.rmtree(folder, ignore_errors=True)
     asyncio.run(checkpoint(folder))
+    run = RECORDED / f"run-of-protocol-{version}"
+    shutil.rmtree(run, ignore_errors=True)
+    trained_run(run)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+import dpeer
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Deliver, Wake
 from dpeer.topology import build
 from tests.peer.conftest import done, expected_bodies, lines
+from tests.peer.record import settings
 from tests.peer.table import Table
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -79,7 +82,7 @@ def test_a_whole_exchange_is_understood(version, monkeypatch):
     assert delivered == {key: body for key, body in released.items() if key[0] != 0}
     assert not table.core.drops.counts
     assert not table.core.exchange.inbox.dropped
-    assert [table.core.members[rank].why_away for rank in (1, 2)] == ["done", "done"]
+    assert [table.core.members[rank].current_round for rank in (1, 2)] == [recorded["rounds"]] * 2
 
 
 def round_loop(table, rounds, released, delivered):
@@ -109,3 +112,20 @@ async def test_a_checkpoint_is_taken_up(federation, tmp_path, folder):
     np.testing.assert_allclose(ours.bodies(), expected_bodies(build("ring", 3), 4), rtol=1e-12)
     for rank in range(3):
         assert [line["round"] for line in lines(tmp_path / "run", rank)] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", sorted(RECORDED.glob("run-*")), ids=lambda path: path.name)
+def test_a_trained_run_is_resumed(tmp_path, monkeypatch, folder):
+    """A third round follows the two that were recorded, as in a run of three."""
+    shutil.copytree(folder, tmp_path / "there")
+    monkeypatch.chdir(tmp_path / "there")
+    before = [lines(Path("run"), rank) for rank in range(2)]
+    dpeer.run(settings("run", 3), resume=True)
+    dpeer.run(settings("whole", 3))
+    for rank in range(2):
+        assert lines(Path("run"), rank)[:2] == before[rank]
+        resumed, whole = (load_file(Path(run) / f"rank-{rank}" / "model.safetensors") for run in ("run", "whole"))
+        assert resumed.keys() == whole.keys()
+        for name, values in whole.items():  # recorded with one version of torch, and gone on with another
+            np.testing.assert_allclose(resumed[name], values, rtol=1e-3, atol=1e-5)

@@ -148,3 +148,44 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     assert b"".join(bytes(part) for part in found.buffers) == b"12345678abc"  # pragma: allowlist secret
     again = begun(tmp_path, older, resume=True, first=1)
     assert [bytes(frame) for frame in again.outbox.frames[0]] == [bytes(frame) for frame in sent]
+
+
+@pytest.mark.parametrize(
+    ("every", "kept"), [(1, {2: [5, 2], 3: [1, 1]}), (3, {0: [9, 9], 1: [7, 3], 2: [5, 2], 3: [1, 1]})]
+)
+def test_rounds_that_may_be_trained_again_have_the_steps_with_which_they_were_released(every, kept, tmp_path):
+    """Those since the last checkpoint; a round that no process has released is trained by the clock."""
+
+    def begun_with_a_budget(*, resume, first):
+        config = PeerConfig(0, 9, None, OURS, out=tmp_path, resume=resume, checkpoint_every=every, round_seconds="auto")
+        files = RankFolder(config, Silent(), Outbox(), {}, {})
+        assert files.take_up() == first
+        files.begin()
+        return files
+
+    files = begun_with_a_budget(resume=False, first=0)
+    run(files, 0)
+    for number, steps in enumerate(([9, 9], [7, 3], [5, 2], [1, 1])):
+        files.note_released(number, steps, 2.5 + number)
+    again = begun_with_a_budget(resume=True, first=1)
+    assert {number: again.recorded_steps(number) for number in range(6)} == {
+        number: tuple(kept[number]) if number in kept else None for number in range(6)
+    }
+    assert again.round_seconds == 5.5
+    again.note_released(1, [7, 3], 9.0)
+    assert begun_with_a_budget(resume=False, first=0).recorded_steps(1) is None, "a new run"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", '{"round": 3, "steps": 7}', '{"round": 3, "steps": {"3": "many", "x": [1]}}']
+)
+def test_damaged_notes_of_releases_leave_steps_to_the_clock(content, tmp_path):
+    run(begun(tmp_path), 0)
+    (tmp_path / "released.json").write_text(content)
+    assert begun(tmp_path, resume=True, first=1).recorded_steps(3) is None
+
+
+def test_steps_of_another_run_are_taken_where_nothing_was_released(tmp_path):
+    config = PeerConfig(0, 4, None, OURS, out=tmp_path, recorded_steps={0: (3,), 1: (4,)})
+    files = RankFolder(config, Silent(), Outbox(), {}, {})
+    assert [files.recorded_steps(number) for number in range(3)] == [(3,), (4,), None]

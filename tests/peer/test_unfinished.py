@@ -67,7 +67,7 @@ class Stepping(VectorLearner):
         self.made = []
         self.stand = None  # round and step before which it waits to go on, and gives what it is asked for
 
-    def train(self, number):
+    def train(self, number, **limits):
         progress, first = self.unfinished, 0
         if progress.body is not None and progress.number == number:
             first, self.body = progress.step, progress.body.copy()

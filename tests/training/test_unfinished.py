@@ -356,3 +356,30 @@ def test_an_algorithm_of_a_users_own_that_says_nothing_is_not_kept() -> None:
 
     assert not facts_of(Silent).replayable
     assert built(Silent).unfinished is None
+
+
+def test_the_time_that_an_earlier_process_has_used_counts_in_the_rounds_budget(tmp_path: Path) -> None:
+    """Each phase of the budget goes on with its steps and seconds; a phase that it has ended stays ended."""
+    folder = begun(tmp_path / "stopped")
+    described = json.loads((folder / "learner.json").read_text())
+    for call, used in zip(described["calls"], ([4, 60.0, False], [3, 50.0, False]), strict=True):
+        assert call["plain"]["budget"][0] == used[0]
+        assert not call["plain"]["budget"][2]
+        call["plain"]["budget"] = used
+    (folder / "learner.json").write_text(json.dumps(described))
+    ours, more = built(), built()
+    for learner in (ours, more):
+        unfinished(learner).go_on(0, folder, no_warning)
+    ours.train(0, seconds=110.0)
+    assert (ours.steps, ours.steps_asked) == ([4, 3], [4, 8]), "a fourth step would not end in time"
+    more.train(0, seconds=1000.0)
+    assert more.steps == [4, 8]
+
+
+def test_a_round_with_recorded_steps_goes_on_to_them(tmp_path: Path) -> None:
+    whole, resumed = built(), built()
+    whole.train(0, recorded=[4, 6])
+    unfinished(resumed).go_on(0, begun(tmp_path / "stopped"), no_warning)
+    resumed.train(0, recorded=[4, 6])
+    assert resumed.steps == whole.steps == [4, 6]
+    assert torch.equal(resumed.trainer.model.data, whole.trainer.model.data)

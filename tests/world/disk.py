@@ -27,6 +27,8 @@ class Disk:
     Attributes:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
+        steps: The steps with which each round was trained.
+        seconds: The limit that the last one had.
         ledger: Round and incarnation of every release that was charged.
         epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
@@ -34,6 +36,8 @@ class Disk:
 
     saved: Saved | None = None
     released: int = -1
+    steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
     epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
@@ -46,6 +50,7 @@ class Files:
     kept = True
     released = -1
     inside = ""
+    round_seconds = None
     incarnation = 0
 
     def __init__(self, disk, config, learner):
@@ -64,6 +69,7 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
+        self.round_seconds = self._disk.seconds if self._config.resume else None
         self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
@@ -86,8 +92,12 @@ class Files:
         if not self._config.resume:
             self._learner.start_over()
 
-    def note_released(self, number):
-        self._disk.released = number
+    def note_released(self, number, steps, seconds):
+        self._disk.released, self._disk.seconds = number, seconds
+        self._disk.steps[number] = tuple(steps)
+
+    def recorded_steps(self, number):
+        return self._disk.steps.get(number) if number <= self.released else None
 
     def note_incarnation(self, incarnation):
         self._disk.incarnation = self.incarnation = incarnation

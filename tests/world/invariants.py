@@ -4,9 +4,9 @@ import functools
 import itertools
 import math
 
-from dpeer.exceptions import PeersMissing
+from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
-from tests.world.learner import mixed, trained
+from tests.world.learner import STEPS, mixed, trained
 from tests.world.scenario import TIME_VARYING
 
 _OVERHEAD = 5.0
@@ -34,11 +34,13 @@ def limit(scenario):
     After the last fault silent neighbors are found dead, dialled again, and caught up with; slow ones work off what
     they have begun.
     """
-    times = dict.fromkeys(range(scenario.size), 1.0)
+    times, always = dict.fromkeys(range(scenario.size), 1.0), False
     for fault in scenario.faults:
         if fault.what == "slow":
             times[fault.ranks[0]] *= fault.times
-    slow = sum(3 * factor * scenario.pace for factor in times.values() if factor > 1)
+            always |= fault.seconds == math.inf
+    rounds = 1.4 * scenario.rounds if always else 3
+    slow = sum(rounds * factor * scenario.pace for factor in times.values() if factor > 1)
     drains = [fault.seconds for fault in scenario.faults if fault.what == "drain" and fault.seconds < math.inf]
     return scenario.over_at + sum(drains) + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
 
@@ -213,10 +215,14 @@ def at_the_end(world):
             if sender not in heard and _must_have_heard(world, rank, number, sender):
                 world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
     _began_in_time(world)
+    in_time(world)
     if scenario.mistaken:
-        world.check(world.corrected, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
+        found = any(isinstance(life.outcome, Refused) for lives in world.lives for life in lives)
+        late = _too_late(world, world.lives[scenario.mistaken[0]][0])
+        world.check(found or late, f"rank {scenario.mistaken[0]} has other settings, and no peer has ended by it")
     if (
         scenario.deadline is None
+        and not scenario.budgets
         and len(world.present) == scenario.size
         and not scenario.arrivals
         and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
@@ -238,6 +244,32 @@ def at_the_end(world):
             )
 
 
+def in_time(world):
+    """A peer whose rounds have a budget is mixed in every one, however slow it is, and nobody waits for more than that.
+
+    Where the budget is found, a first round is trained whole, and others may be sat out after it. It may come back a
+    round behind, and some are without it until it has caught up.
+    """
+    scenario, budgets = world.scenario, dict(world.scenario.budgets)
+    found = "auto" in budgets.values()
+    for rank in [rank for rank, seconds in budgets.items() if found == (seconds == "auto")]:
+        trained = [n for n in range(scenario.rounds) if (rank, n) in world.used and (rank, n) not in world.sat_out]
+        since, most = (next(iter(trained[3:]), scenario.rounds), 10) if found else (0, 0)
+        without = [
+            number
+            for number in range(since, scenario.rounds)
+            for receiver in world.graphs.at(number, rank).out_neighbors
+            if rank not in world.used.get((receiver, number), (rank,))
+        ]
+        world.check(len({*without}) <= most, f"rounds {without} had neighbors without rank {rank}: {budgets[rank]}")
+    if budgets and scenario.deadline is None and all(fault.what == "slow" for fault in scenario.faults):
+        step = max(fault.times for fault in scenario.faults) * scenario.pace * 1.4 / STEPS
+        last, since = scenario.rounds - 1, 3 if found else 0
+        for rank in range(scenario.size):
+            seconds = (world.ended[rank, last] - world.ended[rank, since]) / (last - since)
+            world.check(seconds <= 4 * scenario.pace + step, f"rank {rank} was held up: rounds of {seconds:.1f} s")
+
+
 def _must_have_heard(world, rank, number, sender):
     """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
     if not any(key[:2] == (sender, number) for key in world.released):
@@ -250,6 +282,8 @@ def _must_have_heard(world, rank, number, sender):
         return False  # it had ended: this rank was left behind, and goes on with others that were
     if isinstance(world.lives[sender][-1].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
+    if world.scenario.arrivals and min(world.began.values()) < max(world.came[sender], world.came[rank]):
+        return False  # one came after the start, and was behind
     if mild(world.scenario, sender, rank):
         return True
     # A peer that was away is waited for again once it is known to have reached the round before.
@@ -273,7 +307,7 @@ def _began_in_time(world):
         return
     agreed = max(scenario.over_at, *(life.since for life in world.present))
     for life in world.present:
-        if _too_late(world, life):
+        if _too_late(world, life) or isinstance(life.outcome, Refused):
             continue
         begun = min((at for (rank, _), at in world.began.items() if rank == life.rank), default=math.inf)
         world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
@@ -302,6 +336,8 @@ def _ended_well(world, life, ended):
         world.check(any(one.seconds == math.inf for one in away), f"rank {life.rank} was drained and is not back")
         return
     outcome = life.outcome
+    if isinstance(outcome, Refused) and world.scenario.mistaken and not world.corrected:
+        return  # the others, who were enough, have ended before it was corrected
     if isinstance(outcome, PeersMissing) and world.scenario.arrivals:
         few = len(world.came) < world.scenario.needed
         world.check(

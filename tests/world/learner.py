@@ -18,9 +18,16 @@ class Found:
     auroc: float | None = None
 
 
-def trained(body, rank, number):
-    """A round's training."""
-    return tuple(0.9 * value + rank + 1 + 0.1 * number * (index + 1) for index, value in enumerate(body))
+STEPS = 10
+"""Minibatches of a round without a budget."""
+
+
+def trained(body, rank, number, steps=STEPS):
+    """A round's training, of so many steps."""
+    whole = tuple(0.9 * value + rank + 1 + 0.1 * number * (index + 1) for index, value in enumerate(body))
+    if steps == STEPS:
+        return whole
+    return tuple(value + steps / STEPS * (end - value) for value, end in zip(body, whole, strict=True))
 
 
 def mixed(bodies, row):
@@ -49,6 +56,7 @@ class WorldLearner:
         self.rank = life.rank
         self.body = (0.0, 0.0)
         self.next = 0
+        self.steps, self.steps_asked = [], []
         self._stop = False
 
     # -- state ----
@@ -64,19 +72,27 @@ class WorldLearner:
 
     # -- a round ----
 
-    def train(self, number):
+    def train(self, number, *, seconds=None, recorded=None):
         if self._stop:
             raise Interrupted("between two minibatches")
         self._world.begins(self._life, number, self.next, trains=True)
-        self._life.costs.owe(self._world.times.uniform(0.6, 1.4) * self._world.scenario.pace)
-        self.body = trained(self.body, self.rank, number)
+        whole = self._world.times.uniform(0.6, 1.4) * self._world.scenario.pace
+        steps = STEPS
+        if recorded is not None:
+            (steps,) = recorded
+        elif seconds is not None:
+            steps = min(STEPS, max(1, int(STEPS * seconds / (whole * self._life.process.slowness))))
+        self._life.costs.owe(whole * steps / STEPS)
+        self.steps, self.steps_asked = [steps], [STEPS]
+        self._base = self.body
+        self.body = trained(self.body, self.rank, number, steps)
         return float(self.body[0])
 
     def release(self, number):
         incarnation = self._life.incarnation
         payload = _BODY.pack(self.rank, number, incarnation, *self.body)
         self._world.disks[self.rank].ledger.append((number, incarnation))
-        self._world.released[self.rank, number, incarnation] = payload
+        self._world.releases(self._life, number, payload, self._base, self.body)
         returns.releases(self._world, self._life, number, self.body)
         self._own = self.body
         self.releasing = number
@@ -104,6 +120,7 @@ class WorldLearner:
         self._life.costs.owe(0.001)
         self._world.sits_out(self._life, number)
         self._own, self.releasing = self.body, number
+        self.steps, self.steps_asked = [], []
         self.next = number + 1
 
     def adopt(self, number, received, weigh):

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dpeer.exceptions import TopologyError
 from dpeer.peer.core.round_clock import Quorum
@@ -43,10 +44,14 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     wait: float = 60.0
     """Seconds for which a peer waits for its neighbors, or for news in a pause."""
+    deadline: float | Literal["auto"] | None = None
+    """Seconds after which a round goes on without a neighbor that sends nothing; None for never."""
+    disk: tuple[float, ...] = (0.0, 0.02, 0.2, 2.0)
+    """The seconds that saving may take."""
+    budgets: tuple[tuple[int, float | Literal["auto"]], ...] = ()
+    """Ranks whose rounds have a budget, and its seconds."""
     announced: bool = True
     """Whether peers that are drained announce their return; else all begin again when the last one has left."""
-    deadline: float | None = None
-    """Seconds after which a round goes on without a neighbor that sends nothing; None for never."""
     quorum: Quorum = "majority"
     arrivals: tuple[float, ...] = ()
     """By rank, when its process begins first; inf for never. Empty where all begin at once."""

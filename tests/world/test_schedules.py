@@ -103,9 +103,9 @@ def test_a_violation_names_the_rank_and_the_schedule_is_shrunk(monkeypatch):
 def test_a_peer_that_trains_twenty_times_slower_logs_that_no_peer_mixes_its_bodies(monkeypatch):
     train = WorldLearner.train
 
-    def slowly(self, number):
+    def slowly(self, number, **budget):
         self._life.costs.owe(19.0 if self.rank == 3 else 0.0)
-        return train(self, number)
+        return train(self, number, **budget)
 
     monkeypatch.setattr(WorldLearner, "train", slowly)
     world = World(Scenario(3, "full", 5, 60, deadline=5.0), log=True).run()
@@ -114,7 +114,7 @@ def test_a_peer_that_trains_twenty_times_slower_logs_that_no_peer_mixes_its_bodi
     assert warned
     assert all("rank 3: the last 3 bodies" in line for line in warned)
     assert (
-        "let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or the neighbors wait"
+        "let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a faster device, or"
         in warned[0]
     )
     assert world.present[3].peer.core.late_bodies >= 3

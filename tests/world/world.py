@@ -36,15 +36,15 @@ class Violation(AssertionError):  # noqa: N818 - it names the event
 class Costs:
     """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
 
-    def __init__(self, rng):
-        self._rng = rng
+    def __init__(self, rng, disk):
+        self._rng, self._disk = rng, disk
         self._owed = 0.0
 
     def owe(self, seconds):
         self._owed += seconds
 
     def before(self, job):
-        return self._rng.choice((0.0, 0.02, 0.2, 2.0)) if getattr(job, "__func__", None) is Files.save else 0.0
+        return self._rng.choice(self._disk) if getattr(job, "__func__", None) is Files.save else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -84,6 +84,7 @@ class World:
         self.disks = [Disk() for _ in range(self.size)]
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
+        self.bodies: dict[tuple[int, int, object], object] = {}
         self.used: dict[tuple[int, int], list[int]] = {}
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
@@ -162,7 +163,7 @@ class World:
         return [lives[-1] for lives in self.lives if lives]
 
     def _begin(self, rank, *, resume):
-        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times))
+        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times, self.scenario.disk))
         life.transport = self.network.transport(rank, life.process)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
@@ -193,6 +194,7 @@ class World:
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
             deadline=self.scenario.deadline,
+            round_seconds=dict(self.scenario.budgets).get(life.rank),
             quorum=self.scenario.quorum,
             remind_every=1000.0,
             linger=1.0,
@@ -315,6 +317,12 @@ class World:
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
         returns.begins(self, life, number, trains=trains)
         self.director.begun(life.rank, number)
+
+    def releases(self, life, number, payload, base, body):
+        """A body is released: whichever process has trained it, from the same base it has the same bits."""
+        self.released[life.rank, number, life.incarnation] = payload
+        before = self.bodies.setdefault((life.rank, number, base), body)
+        self.check(before == body, f"rank {life.rank} releases a second, different body of round {number}")
 
     def mixes(self, life, number, rank, raw, named):
         """A body is mixed: it must be a neighbor's, as released in that round."""

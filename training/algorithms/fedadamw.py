@@ -158,12 +158,14 @@ class FedAdamW(Algorithm):
             return made[-1]
 
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=step)
-        taken = made[-1].steps if made else 0
+        taken = made[-1].steps if made else 0  # privacy may grant none
         if taken:
             self._moments.learn(made[-1].second)
         if self.options.gamma:
             torch.sub(before, peer.body.data, out=peer.extras[_CHANGE])
-        self._covered = taken * peer.decayed(h.body_lr)
+        # All steps, whether a budget has ended them before or not: the mean change is that of all peers, and a peer
+        # that has taken one step would follow it many times as fast in the next round.
+        self._covered = self._cover() if taken else 0.0
 
     def _pull(self, peer: Trainer, flat: Flat) -> Tensor | None:
         """Gamma d for what is trained, of which the body comes first; None where that is zero."""

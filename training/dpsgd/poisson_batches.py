@@ -17,7 +17,7 @@ from dpeer.privacy.sampling import Poisson
 from dpeer.training.batch_loader import Batches
 from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
-from dpeer.training.minibatches import Batch, Minibatches, augmented
+from dpeer.training.minibatches import Batch, Minibatches, More, always, augmented
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 
@@ -84,13 +84,16 @@ class PoissonBatches(Minibatches):
             return math.ceil(h.local_steps * epochs / h.body_epochs)
         return max(1, round(epochs / self._poisson.rate)) if epochs else 0
 
-    def of(self, number: int, phase: Phase, epochs: int, pay: Pay = _nothing_to_pay) -> Iterator[Batch]:
+    def of(
+        self, number: int, phase: Phase, epochs: int, more: More = always, pay: Pay = _nothing_to_pay
+    ) -> Iterator[Batch]:
         """The batches of a round; neither its number nor the phase decides about what is drawn.
 
         Args:
             number: The round.
             phase: Which part of it.
             epochs: Passes over the data.
+            more: Counts the batches, and ends none: how long they take depends on what was drawn.
             pay: Called before batches are drawn, with the number still to come; gives how many of them may be drawn
                 now. None ends the batches.
 
@@ -106,6 +109,7 @@ class PoissonBatches(Minibatches):
             paid = paid or pay(left)
             if not paid:
                 break
+            more()
             yield self._drawn()
             left, paid = left - 1, paid - 1
         self._settle()

@@ -191,7 +191,7 @@ class UnfinishedRound:
         trainer = self._trainer
         key, self._index = f"{self._name} {self._index}", self._index + 1
         changed = _Changed(trainer, stepped, gradient)
-        steps, before = minibatches.steps(epochs), trainer.figures.gradients
+        steps, before, more = minibatches.steps(epochs), trainer.figures.gradients, trainer.begin_phase(epochs)
         plan = {"phase": phase, "count": part.count, "steps": steps, **_settings(trainer), "began": changed.digest()}
         call, position, done = self._earlier(key, plan), None, 0
         if call is not None:
@@ -214,12 +214,12 @@ class UnfinishedRound:
                 {
                     "sizes": position.sizes, "loss": position.loss, "augmenting": position.augmenting,
                     "generators": None if state is None else state.plain,
-                    "gradients": trainer.figures.gradients - before,
+                    "gradients": trainer.figures.gradients - before, "budget": trainer.budget.progress(),
                 },
             )  # fmt: skip
 
         try:
-            for batch in minibatches.after(position, trainer.number, phase, epochs):
+            for batch in minibatches.after(position, trainer.number, phase, epochs, more):
                 yield batch
                 done += 1
                 if self._take is not None:
@@ -259,6 +259,7 @@ class UnfinishedRound:
         if plain["generators"] is not None:
             self._generators.put(GeneratorState(_under("generator/", tensors), plain["generators"]))
         self._trainer.computed(plain["gradients"])
+        self._trainer.budget.go_on(plain["budget"])
         return Position(call.done, tensors["losses"], tuple(plain["sizes"]), plain["loss"], plain["augmenting"])
 
 

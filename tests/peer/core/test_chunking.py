@@ -52,7 +52,7 @@ class Floats(VectorLearner):
     def receive_buffer(self):
         return super().receive_buffer() if self.with_buffer else None
 
-    def train(self, number):
+    def train(self, number, **budget):
         self.number, self.body = number, drawn(self.rank, number, self.count)
 
     def evaluate(self):
@@ -91,7 +91,7 @@ class Drawing(TorchLearner):
         learner.go = types.SimpleNamespace(set=lambda: None)
         return learner
 
-    def train(self, number):
+    def train(self, number, **budget):
         self.number = number
         self.weights.data.copy_(torch.from_numpy(drawn(self.rank, number, self.weights.numel())))
 

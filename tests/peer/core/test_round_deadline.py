@@ -244,5 +244,5 @@ def test_a_peer_that_is_too_slow_for_all_its_neighbors_is_warned_with_the_remedy
         return
     (line,) = peer.events("too-slow")
     assert "the last 3 bodies" in line.message
-    assert "--body-epochs" in line.message
+    assert "--round-seconds auto" in line.message
     assert peer.core.late_bodies == 3  # the first may have been sent by an earlier process

@@ -324,3 +324,17 @@ def test_what_training_writes_to_extras_is_not_there_before_it(tmp_path: Path) -
     assert learner.trainer.extras["rounds"].tolist() == [0.0]
     learner.train(0)
     assert learner.trainer.extras["rounds"].tolist() == [1.0]
+
+
+def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> None:
+    """A peer with little time has `local_steps` of its own, which are planned, charged and recorded."""
+    learner = sampled(small_task(samples=20), tmp_path, "dfedmdc", head="alternate", hyper={"local_steps": 3})
+    charged = 0
+    for number in range(2):
+        learner.train(number)
+        learner.release(number)
+        assert learner.steps == learner.steps_asked
+        charged += sum(learner.steps)
+        assert learner.privacy is not None
+        assert learner.privacy["steps"] == charged
+    assert charged == 2 * (3 + 3), "as many epochs of the head"

@@ -267,3 +267,22 @@ def test_after_an_adoption_updates_are_counted_from_the_mean_of_releases_and_not
     extras = len(released) - learner.trainer.body.count
     np.testing.assert_allclose(released[extras:], mean, atol=1e-5)
     assert np.linalg.norm(released[:extras]) <= 0.05 + 1e-4, "what is kept of the rest is clipped like any update"
+
+
+def test_a_release_costs_the_same_however_many_steps_a_round_budget_allowed(peer: Peer) -> None:
+    """The noise covers the whole update, and the clip bounds it: of two steps as of twelve."""
+    cut, whole = peer(0, name="cut", sigma=1.0), peer(0, name="whole", sigma=1.0)
+    for number in range(3):
+        cut.train(number, recorded=[1, 1])
+        whole.train(number)
+        start = body(cut)
+        assert np.linalg.norm(floats(cut.release(number)) - start) > 0
+        whole.release(number)
+        assert cut.privacy is not None
+        assert whole.privacy is not None
+        assert [cut.privacy[key] for key in ("epsilon", "delta")] == [
+            whole.privacy[key] for key in ("epsilon", "delta")
+        ]
+        for learner in (cut, whole):
+            learner.mix({}, {0: 1.0})
+    assert cut.steps == [1, 1] != whole.steps

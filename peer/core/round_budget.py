@@ -1,0 +1,74 @@
+"""Round budget (`--round-seconds`): how long local training may take in a round, given or from arrivals; no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import fmean, median
+from typing import Literal
+
+_WINDOW = 3
+"""Rounds that count: the last ones. A peer that has become slower, or faster, is one that soon."""
+
+_TIMES = 1.25
+"""Of what the neighbors take. The rest keeps peers that are equally fast from shortening their rounds in turn, and lets
+a shortened round grow again."""
+
+
+class RoundBudget:
+    """The seconds of each round's local training.
+
+    "auto" finds them from the bodies that come: a neighbor has taken as long as from the begin of this peer's training
+    to the arrival of its body. A round may take a quarter more than the mean over the neighbors, of the last
+    rounds the median. With their maximum two slow peers side by side would never become quicker, and with their minimum
+    a quick one would drag all others along.
+
+    Training may always take as long as what follows when the bodies are there, such as a slow evaluation. Of two
+    neighbors one that hurries, or is hostile, takes three eighths of what the other one leaves.
+
+    Args:
+        given: Seconds; "auto"; None for no budget.
+    """
+
+    def __init__(self, given: float | Literal["auto"] | None) -> None:
+        self._given = given
+        self._taken: deque[float] = deque(maxlen=_WINDOW)
+        self._number = -1
+        self._began = 0.0
+        self._released: float | None = None
+        self._elsewhere = 0.0
+        self._arrivals: dict[tuple[int, int], float] = {}
+
+    def resume(self, seconds: float | None) -> None:
+        """Go on from the seconds that an earlier process had found."""
+        if self._given == "auto" and seconds is not None:
+            self._taken.append(seconds / _TIMES)
+
+    def begin(self, number: int, now: float) -> float | None:
+        """Note that round `number`'s training begins; returns its seconds, None for no limit."""
+        if self._released is not None:
+            arrivals = [at for (_, round_), at in self._arrivals.items() if round_ == self._number]
+            if arrivals:
+                self._taken.append(fmean(max(0.0, at - self._began) for at in arrivals))
+            if number == self._number + 1:  # none was sat out in between
+                self._elsewhere = now - max([self._released, *arrivals])
+        self._number, self._began, self._released = number, now, None
+        return self.seconds
+
+    def arrived(self, rank: int, number: int, now: float) -> None:
+        """Note that a neighbor's body of a round has come."""
+        if self._given == "auto":
+            self._arrivals.setdefault((rank, number), now)
+            kept = (self._number, number - 1, number)
+            self._arrivals = {key: at for key, at in self._arrivals.items() if key[1] in kept}
+
+    def released(self, number: int, now: float) -> None:
+        """Note that this peer releases the body of a round."""
+        if number == self._number:
+            self._released = now
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds of the present round; None for no limit."""
+        if self._given != "auto":
+            return self._given
+        return max(_TIMES * median(self._taken), self._elsewhere) if self._taken else None

@@ -1,0 +1,101 @@
+"""Peers at unequal speeds with a budget for each round: the slow ones are mixed in every round, and hold up nobody."""
+
+import math
+
+import pytest
+
+from dpeer.peer.core.round_budget import RoundBudget
+from tests.thinning import every
+from tests.world.disk import Files
+from tests.world.faults import Fault
+from tests.world.scenario import Scenario
+from tests.world.shrinking import report, why
+from tests.world.speeds import SPEEDS, generate_speeds
+from tests.world.world import World
+
+CHUNKS = 6
+SLOW = Fault("slow", (3,), 0.0, math.inf, times=40.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(3, range(CHUNKS)))
+def test_the_invariants_hold_at_unequal_speeds(chunk):
+    for seed in range(chunk, SPEEDS, CHUNKS):
+        scenario = generate_speeds(seed)
+        if problem := why(scenario):
+            pytest.fail(report(seed, problem, scenario))
+
+
+def played(**changes):
+    return World(Scenario(3, "ring", 5, 60, faults=(SLOW,), disk=(0.0,), **changes), log=True).run()
+
+
+def missed(world):
+    """The rounds in which rank 2 has not mixed the slow rank's body."""
+    return [number for number in range(60) if 3 not in world.used[2, number]]
+
+
+def test_a_peer_forty_times_slower_is_mixed_in_every_round_and_the_others_are_not_held_up():
+    waiting, left_out = played(), played(deadline=8.0)
+    assert missed(waiting) == []
+    assert min(waiting.ended[rank, 59] for rank in range(5)) > 60 * 0.6 * 40
+    assert len(missed(left_out)) >= 50, "it takes part in hardly a round"
+    budgeted = played(deadline=8.0, budgets=((3, 2.0),))
+    assert missed(budgeted) == []
+    assert budgeted.sat_out == set()
+    assert max(budgeted.ended.values()) < 60 * 4.5, "one step of its ten takes at most 0.1 * 1.4 * 40 seconds"
+
+
+@pytest.mark.parametrize("deadline", [None, 8.0])
+def test_it_finds_by_itself_how_long_a_round_may_take(deadline):
+    """It trains the first round whole: all wait for it then, or it sits some rounds out."""
+    world = played(deadline=deadline, budgets=((3, "auto"),))
+    late = max(missed(world), default=0)
+    assert late < 45
+    assert all(3 in world.used[rank, number] for rank in (2, 4) for number in range(late + 1, 60))
+    first = max(world.ended[rank, late] for rank in (2, 4))
+    assert (world.ended[2, 59] - first) / (59 - late) < 6, "seconds a round"
+
+
+def test_a_round_is_trained_again_with_the_steps_that_were_released():
+    """Killed when its body has left and the round is not complete; the speed is another one when it is back."""
+    slow = Fault("slow", (1,), 0.0, 3.0, times=10.0)
+    for at in (1.5, 2.0, 2.5, 3.0, 3.5):
+        crash = Fault("crash", (1,), at, 1.0)
+        World(Scenario(4, "ring", 4, 8, budgets=((1, 1.0),), faults=(slow, crash))).run()
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def no_budget_is_kept(patch):
+    patch.setattr(RoundBudget, "seconds", property(lambda self: None))
+
+
+def arrivals_are_not_noted(patch):
+    patch.setattr(RoundBudget, "arrived", lambda self, rank, number, now: None)
+
+
+def the_slowest_is_the_measure(patch):
+    """What this peer itself takes counts as what the neighbors take."""
+    patch.setattr(RoundBudget, "arrived", lambda self, rank, number, now: self._arrivals.update({(rank, number): 1e4}))
+
+
+def a_round_is_trained_again_by_the_clock(patch):
+    patch.setattr(Files, "recorded_steps", lambda self, number: None)
+
+
+MUTATIONS = {
+    no_budget_is_kept: 0,
+    arrivals_are_not_noted: 4,
+    the_slowest_is_the_measure: 4,
+    a_round_is_trained_again_by_the_clock: 1,
+}
+"""Mutations, and the seed that found each when this was written, which is played first."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_mutation_is_found(mutation, monkeypatch):
+    mutation(monkeypatch)
+    assert any(why(generate_speeds(seed)) for seed in (MUTATIONS[mutation], *range(SPEEDS)))
