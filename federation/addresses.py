@@ -64,8 +64,7 @@ def _as_tcp(address: str) -> str:
 def _check_relay(network: NetworkPart, rank: int, address: str) -> None:
     """Refuse a relay's address that is none, or that could not be used."""
     key, own = f"rank.{rank}.address", network.rank[rank]
-    if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
-        raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, for example relay://relay.example:7790")
+    check_address(address, key)
     if all(one.key is None for one in network.rank.values()):
         raise AddressError(
             f"{key} = {address!r}: a relay joins those alone who prove a listed key: list the key of every rank in the "
@@ -193,7 +192,11 @@ def check_address(address: str, key: str) -> None:
     Raises:
         AddressError: It is none.
     """
-    if not (is_ipc(address, key) or has_own_transport(address)):
+    if is_relay(address):
+        if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
+            example = "for example relay://relay.example:7790"
+            raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, {example}")
+    elif not (is_ipc(address, key) or has_own_transport(address)):
         _parse(address, key)
 
 

@@ -21,6 +21,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.peer.core.epoch_follower import dials
 from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
@@ -30,7 +31,7 @@ from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import RELAY, Transport
+from dpeer.peer.transport import Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -77,22 +78,14 @@ def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str])
     """
     chosen = {}
     for neighbor in neighbors:
-        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
-        if here == there == 0:
+        if neighbor not in addresses and rank not in addresses:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
                 "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
-        if there > here or (there == here and rank < neighbor):
+        if dials(rank, neighbor, addresses):
             chosen[neighbor] = addresses[neighbor]
     return chosen
-
-
-def _directness(address: str | None) -> int:
-    """Of two ends the one with the higher number is dialled."""
-    if address is None:
-        return 0
-    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:

@@ -81,7 +81,7 @@ class Entry:
             self.hops = self.enters = 0
             self.since = None
             return False
-        self._announce(number, max((one.current_round for one in near), default=number))
+        self._announce(number, max((one.current_round for one in near if self._goes_on(one)), default=number))
         return True
 
     def leads(self, number: int, neighbor: Neighbor) -> bool:
@@ -96,7 +96,16 @@ class Entry:
 
     def _is_past(self, number: int, neighbor: Neighbor) -> bool:
         there = neighbor.current_round
-        return there > number and (self.since is not None or not self._schedule.fits(number, neighbor.rank, there))
+        if self.since is None:
+            return there > number and not self._schedule.fits(number, neighbor.rank, there)
+        return there > number and self._goes_on(neighbor)
+
+    def _goes_on(self, neighbor: Neighbor) -> bool:
+        """Whether this peer, which sits rounds out, follows the neighbor: it takes part, or is nearer to the others.
+
+        Two that sit rounds out and followed each other would pass all who take part.
+        """
+        return neighbor.hops == 0 or neighbor.hops < self.hops
 
     def _begin(self, number: int) -> None:
         self.since = number
@@ -144,14 +153,17 @@ class Entry:
         graph = self._schedule.at(number)
         if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
             return now
-        there = max(one.current_round for one in self._near(number))
+        there = max((one.current_round for one in self._near(number) if self._goes_on(one)), default=number)
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
         if there <= number:
             self._gone_on = None
             here = any(self._inbox.has(rank, number) for rank in graph.in_neighbors)
             # Where edges change, all neighbors of a round may be returners, too: it brings none of them anything.
             none = all(self._members[rank].enters > number for rank in graph.in_neighbors)
-            return now if not awaited and (here or self.has_adopted or none) else math.inf
+            none &= any(one.current_round > number and self._goes_on(one) for one in self._members.all())
+            # One that has adopted and announced a later round goes there with the others, and not ahead of them.
+            enters = self.has_adopted and number + 1 >= self.enters
+            return now if not awaited and (here or enters or none) else math.inf
         if self._gone_on is None:
             self._gone_on = now
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):

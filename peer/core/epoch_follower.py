@@ -16,7 +16,7 @@ from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.transport import Link
+from dpeer.peer.transport import RELAY, Link
 from dpeer.topology import Graphs, temporal_diameter
 
 AHEAD = 3
@@ -25,8 +25,18 @@ and its first one has not begun."""
 
 
 def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
-    """Whether of two neighbors `rank` dials `other`: only one with an address is dialled, of two the higher rank."""
-    return other in addresses and (rank < other or rank not in addresses)
+    """Whether of two neighbors `rank` dials `other`.
+
+    Only one with an address is dialled: of two one that needs no relay, else the higher rank.
+    """
+    here, there = (_directness(addresses.get(one)) for one in (rank, other))
+    return there > here or (there == here > 0 and rank < other)
+
+
+def _directness(address: str | None) -> int:
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class EpochFollower:

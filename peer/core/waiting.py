@@ -368,6 +368,8 @@ class Waiting:
 
     def _why(self, wait: _Wait, rank: int, now: float) -> str:
         """Why a rank is waited for."""
+        if rank not in self._members:
+            return "has not been there"
         one = self._members[rank]
         if trouble := one.trouble or one.trouble_dialling:
             return trouble
@@ -408,7 +410,7 @@ class Waiting:
     def _ranks(self, wait: _Wait, now: float) -> list[int]:
         match wait.kind:
             case "meet":
-                return self._members.missing()
+                return self._lacking()
             case "pause":
                 return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
             case "collect":
@@ -565,9 +567,14 @@ class Waiting:
         wait.log_at = now + wait.pause
         wait.pause *= 2
 
+    def _lacking(self) -> list[int]:
+        """The ranks without which the first round does not begin: neighbors, and others that have not been there."""
+        absent = () if self._round_clock.started or not self._members.all() else self._round_clock.absent
+        return sorted({*self._members.missing(), *absent})
+
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with what is known of their trouble."""
-        ranks = sorted({*self._members.missing(), *(self._round_clock.absent if not self._round_clock.started else ())})
+        ranks = self._lacking()
         listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"

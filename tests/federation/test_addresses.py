@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.federation.addresses import addresses, all_on_this_host, listen_address, unresolvable
+from dpeer.federation.addresses import addresses, all_on_this_host, check_address, listen_address, unresolvable
 from dpeer.federation.settings import Settings
 
 
@@ -155,3 +155,15 @@ def test_mapped_and_scoped_addresses_of_other_hosts_need_keys(host: str, plain: 
     with pytest.raises(AddressError):
         listen_address(here, 4, 1)
     assert listen_address(here, 4, 1, encrypted=True) == addresses(here, 4)[1] == f"tcp://{plain}:7700"
+
+
+def test_a_relay_is_the_address_of_many_ranks_and_of_a_new_member() -> None:
+    key = {rank: {"key": f"{rank:02x}" * 32, "address": "relay://relay.example:7790"} for rank in (1, 2, 3)}
+    given = settings(key)
+    assert addresses(given, 4) == dict.fromkeys((1, 2, 3), "relay://relay.example:7790")
+    assert listen_address(given, 4, 2, encrypted=True) == "relay://relay.example:7790"
+    assert not all_on_this_host(given, 4)
+    check_address("relay://relay.example:7790", "--address")
+    for wrong in ("relay://relay.example", "relay://:7790", "relay://relay.example:0"):
+        with pytest.raises(AddressError, match="expected relay://HOST:PORT"):
+            check_address(wrong, "--address")

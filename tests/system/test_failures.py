@@ -70,7 +70,7 @@ def test_a_peer_that_is_missing_at_the_start_is_named_after_the_wait(task, dpeer
         "start", "--rank", 1, "--size", 4, "--task", task, "--base-port", free_ports(4), "--wait", 0.5, "--threads", 1
     )
     assert alone.code == 3
-    assert alone.err.splitlines()[-1].startswith("dpeer: ranks 0, 2 did not appear within 0.5 s")
+    assert alone.err.splitlines()[-1].startswith("dpeer: ranks 0, 2, 3 did not appear within 0.5 s")
     assert not Path("dpeer-run/rank-1/model.safetensors").exists()
 
 

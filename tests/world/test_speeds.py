@@ -87,9 +87,9 @@ def a_round_is_trained_again_by_the_clock(patch):
 
 MUTATIONS = {
     no_budget_is_kept: 0,
-    arrivals_are_not_noted: 0,
-    the_slowest_is_the_measure: 0,
-    a_round_is_trained_again_by_the_clock: 0,
+    arrivals_are_not_noted: 4,
+    the_slowest_is_the_measure: 4,
+    a_round_is_trained_again_by_the_clock: 1,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 

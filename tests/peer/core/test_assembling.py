@@ -46,6 +46,7 @@ def test_a_peer_whose_neighbors_are_there_waits_for_word_of_the_others():
     table.wait(100, lambda: table.hear("from 3", table.beat(3, 0, presence=[-1, 0, -1, 0])))
     assert table.ended == []
     assert table.core.round_clock.absent == [2]
+    assert table.core.waiting.present(table.now).ranks == {2: "has not been there"}
     table.hear("from 3", table.beat(3, 0, presence=[0, 0, 0, 0]))
     assert table.ended == [Wake()]
 

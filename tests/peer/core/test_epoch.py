@@ -235,6 +235,15 @@ def test_a_member_may_change_its_address_and_its_key() -> None:
     check_successor(moved, START)
 
 
+def test_many_members_are_reached_through_one_relay_and_no_two_at_one_address() -> None:
+    def joins(address: str) -> SignedEpoch:
+        return follows(join={rank: Member(address=address, keys=(str(rank) * 64,)) for rank in (3, 4)})
+
+    check_successor(joins("relay://relay.example:7790"), START)
+    with pytest.raises(ValueError, match="two members have one key or one address"):
+        joins("tcp://10.0.0.3:7703")
+
+
 def test_an_epoch_after_void_ones_names_them() -> None:
     late, twin = follows().epoch, follows(leave=[2]).epoch
     after = follows(void=[Void(1, late.digest), Void(1, twin.digest)], begins=9)

@@ -155,6 +155,13 @@ def test_a_number_of_ranks_is_a_quorum(quorum, rounds):
     assert presence(0, *rounds, quorum=quorum).quorum == numbers(quorum, *rounds)
 
 
+@pytest.mark.parametrize(("members", "least"), [(2, 2), (4, 4), (5, 4), (7, 4), (9, 5)])
+def test_a_number_of_ranks_stays_more_than_half_of_the_members_and_at_most_all(members, least):
+    clock = presence(0, 0, 0, 0, 0, 0, 0, quorum=4)
+    found = [clock.is_quorum(range(members), range(count)) for count in range(1, members + 1)]
+    assert found == [count >= least for count in range(1, members + 1)]
+
+
 def test_who_has_been_there_spreads_with_the_table_and_stays():
     one, other = RoundClock(0, 4, ROUNDS), RoundClock(2, 4, ROUNDS)
     one.reached(0, 0)

@@ -1,0 +1,21 @@
+"""Child process of `chaos`: one `dpeer start`, forked from a server that has torch in memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+
+def run(arguments: Sequence[str], output: str) -> None:
+    """Run the command `dpeer` with these arguments in a session of its own, and append what it prints to a file."""
+    os.setsid()
+    handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    sys.argv = ["dpeer", *arguments]
+    from dpeer.cli import main
+
+    main()
