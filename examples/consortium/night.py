@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import timeline
-from lines import Lines, Namespaces, UserSpace, listening, why_no_namespaces
+from site_lines import Lines, Namespaces, UserSpace, listening, why_no_namespaces
 from timeline import Happening
 
 from dpeer.federation.keys import write_secret

@@ -404,7 +404,7 @@ class Waiting:
         times += [end for end in ends if now < end]
         return min(times)
 
-    def _patient(self, kind: Literal["collect", "settle", "linger"], number: int, now: float) -> _Wait:
+    def _patient(self, kind: Literal["collect", "settle", "linger", "part"], number: int, now: float) -> _Wait:
         return _Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
 
     def _ranks(self, wait: _Wait, now: float) -> list[int]:

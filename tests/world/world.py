@@ -84,7 +84,7 @@ class World:
         self.disks = [Disk() for _ in range(self.size)]
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
-        self.bodies: dict[tuple[int, int, object], object] = {}
+        self.from_base: dict[tuple[int, int, object], object] = {}
         self.used: dict[tuple[int, int], list[int]] = {}
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
@@ -321,7 +321,7 @@ class World:
     def releases(self, life, number, payload, base, body):
         """A body is released: whichever process has trained it, from the same base it has the same bits."""
         self.released[life.rank, number, life.incarnation] = payload
-        before = self.bodies.setdefault((life.rank, number, base), body)
+        before = self.from_base.setdefault((life.rank, number, base), body)
         self.check(before == body, f"rank {life.rank} releases a second, different body of round {number}")
 
     def mixes(self, life, number, rank, raw, named):
