@@ -39,8 +39,8 @@ def recorded_steps(
     lacking = next((number for number in range(rounds) if number not in entries), None)
     if lacking is not None:
         raise ConfigurationError(
-            f"--steps-from {run}: rank {rank} has not recorded round {lacking + 1}, and --rounds is {rounds}: give as "
-            "many rounds as it has"
+            f"--steps-from {run}: rank {rank} has not recorded round {lacking + 1}, and --rounds is {rounds}: give no "
+            "more rounds than it has recorded"
         )
     other = [number for number in range(rounds) if entries[number].get("missed")]
     other += [number for number in range(rounds) if takes_part(number) and not found[number]]

@@ -87,7 +87,7 @@ class PeerConfig:
     round_seconds: float | Literal["auto"] | None = None
     """Seconds after which a round's local training ends between two minibatches; "auto" to find them from when the
     neighbors' bodies come (`RoundBudget`); None for no limit. A slow peer with a budget is mixed in every round, and
-    holds up no peer; how many steps it takes depends on the machine, so its bits are repeated from a record alone."""
+    holds up no other; how many steps it takes depends on the machine, so its bits are repeated from a record alone."""
 
     recorded_steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """By round, the steps of each phase of training in another run, to be taken again whatever the time."""

@@ -314,7 +314,8 @@ MESSAGES = {
         "--steps-from {folder}: '{folder}/rank-1/metrics.jsonl' has no steps of rank 1: name the folder of a run that "
         "is there, with as many peers", '{"round": 0, "samples": 3}'),
     "too few recorded rounds": recorded(
-        "--steps-from {folder}: rank 1 has not recorded round 2, and --rounds is 3: give as many rounds as it has",
+        "--steps-from {folder}: rank 1 has not recorded round 2, and --rounds is 3: give no more rounds than it has "
+        "recorded",
         '{"round": 0, "steps": [3]}', '{"round": 2, "steps": [3]}'),
     # The federation file, flags and settings.
     "inside the rounds of an algorithm that does not say it can": refused(
