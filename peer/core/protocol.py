@@ -92,6 +92,8 @@ class Core:
         joins = config.rank >= topology.size  # which an epoch lets in
         self.round_clock.grow(config.rank + 1)
         neighbors = () if joins else topology.connections(config.rank, config.rounds)
+        if not alone and not joins:
+            self.round_clock.unreachable = _unreachable(config.rank, topology, config.rounds)
         self.epochs = (
             None
             if config.epochs is None
@@ -682,3 +684,13 @@ class Core:
 def _who(neighbor: Neighbor) -> Hashable:
     """A neighbor has its allowance on whatever link it speaks."""
     return "rank", neighbor.rank
+
+
+def _unreachable(rank: int, graphs: Graphs, rounds: int) -> set[int]:
+    """The ranks to which no chain of neighbors leads from this one, in whatever rounds."""
+    apart, found = {*range(graphs.size)} - {rank}, [rank]
+    while found and apart:
+        near = {*graphs.connections(found.pop(), rounds)} & apart
+        apart -= near
+        found += near
+    return apart

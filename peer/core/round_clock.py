@@ -68,6 +68,8 @@ class RoundClock:
         """The completed rounds of each rank that counts; None: those of all ranks."""
         self.lenient = False
         """Whether tables of other lengths fit: ranks come and go, and not all peers know of it yet."""
+        self.unreachable: Collection[int] = ()
+        """The ranks to which no chain of neighbors leads: the start does not wait for them."""
         self.remembered = 0
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
@@ -125,7 +127,8 @@ class RoundClock:
     @property
     def assembled(self) -> bool:
         """Whether enough ranks have been there for the first round."""
-        return self.silent or int((self._completed > _ABSENT).sum()) >= self.needed
+        unheard = sum(self._completed[rank] == _ABSENT for rank in self.unreachable)
+        return self.silent or int((self._completed > _ABSENT).sum() + unheard) >= self.needed
 
     @property
     def started(self) -> bool:

@@ -392,7 +392,7 @@ def kill():
     """End a peer that is being served without a goodbye: (peer, its transport, its task)."""
 
     async def end(peer, transport, task):
-        peer.driver.close = lambda reason: transport.close(0)
+        peer.driver.close = lambda *reasons: transport.close(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
