@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,4 @@ def run(arguments: Sequence[str], output: str) -> None:
     os.dup2(handle, 2)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     sys.argv = ["dpeer", *arguments]
-    from dpeer.cli import main
-
-    main()
+    runpy.run_module("dpeer", run_name="__main__")

@@ -91,7 +91,7 @@ class Compute:
 
     def drain(self) -> None:
         """Wait until the device has done what it was given so far."""
-        if not self.on_host:
+        if self.device.type == "cuda" and torch.cuda.is_available():
             torch.cuda.synchronize(self.device)
 
     @contextmanager

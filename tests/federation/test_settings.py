@@ -24,6 +24,7 @@ AVERAGED: dict[str, Any] = {
 }  # fmt: skip
 
 OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
+    "proxy": ("socks5://127.0.0.1:1080", {}),
     "topology": ("full", {}), "size": (5, {}), "weights": ("uniform", {}), "grid_shape": ("1x4", {"topology": "grid"}),
     "degree": (2, {"topology": "random-regular", "size": 6}), "rewire": (0.9, {"topology": "small-world", "size": 9}),
     "edge_probability": (0.9, {"topology": "erdos-renyi", "size": 6}), "fresh_neighbors": ("2", {}),
@@ -158,7 +159,16 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     own = {name for name in option_names() if meaning_of(Settings.model_fields[name]).mark in (Mark.OWN, Mark.ASIDE)}
     of_rank = {*RankSettings.model_fields} - {"address", "bind", "key", "bulk"}
     assert of_rank <= own
-    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "encrypt", "faults"}
+    assert own - of_rank == {
+        "seed_batches",
+        "workers",
+        "base_port",
+        "insecure",
+        "encrypt",
+        "faults",
+        "grow",
+        "steps_from",
+    }
 
 
 def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:

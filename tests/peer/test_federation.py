@@ -116,7 +116,7 @@ async def test_every_round_is_recorded(federation, kind, tmp_path):
 async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation, tmp_path):
     ours = federation("inprocess", build("ring", 3), rounds=2, out=tmp_path)
     for rank, loss in ((1, None), (2, math.nan)):
-        ours.learners[rank].train = lambda number, loss=loss: loss
+        ours.learners[rank].train = lambda number, loss=loss, **budget: loss
     done(await ours.run())
     for rank, diverged in enumerate((False, False, True)):
         entries = lines(tmp_path, rank)

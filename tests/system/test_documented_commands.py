@@ -430,6 +430,7 @@ NOT_RUN = {
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",
+    "dpeer start --rank 3 --wait 7d --quorum 6": "six of eight are enough",
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
     "python examples/consortium/night.py --quick": "in two minutes or so",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",

@@ -77,7 +77,9 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
         expected = (
-            {"round", "got", "pace", "presence", "paused", "hops"} if fields["kind"] == "heartbeat" else {"reason"}
+            {"round", "got", "pace", "presence", "paused", "hops", "enters", "incarnation"}
+            if fields["kind"] == "heartbeat"
+            else {"reason"}
         )
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation

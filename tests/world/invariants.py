@@ -227,7 +227,8 @@ def at_the_end(world):
         and not scenario.arrivals
         and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
     ):
-        world.check(not world.sat_out, f"rank and round {sorted(world.sat_out)[:1]} were sat out without a reason")
+        for rank, number in sorted(world.sat_out)[:1]:
+            world.fail(f"rank {rank} sat round {number} out without a reason")
         bodies = reference(world.graphs, scenario.rounds)
         for life in world.present:
             found = world.disks[life.rank].saved

@@ -192,12 +192,8 @@ def a_void_epoch_begins(patch):
 
 
 MUTATIONS = {
-    begins_without_a_quorum: 0,
-    a_late_twin_counts: 0,
-    accepted_before_it_is_on_disk: 0,
     never_spread: 0,
     bodies_of_two_epochs_are_mixed: 0,
-    a_void_epoch_begins: 0,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 
