@@ -79,7 +79,7 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
         expected = (
             {"round", "got", "pace", "presence", "paused", "hops", "enters", "incarnation"}
             if fields["kind"] == "heartbeat"
-            else {"reason"}
+            else {"reason", "back_within"}
         )
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation
