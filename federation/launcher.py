@@ -167,8 +167,7 @@ class Launcher:
     async def _introduce(self) -> None:
         """Tell all peers the addresses of all, once all of them listen."""
         addresses = await asyncio.gather(*(member.address for member in self._members[: self._settings.size]))
-        ranks = range(self._settings.size)
-        self._known = {str(rank): found for rank, found in zip(ranks, addresses, strict=True) if found}
+        self._known = {str(rank): found for rank, found in enumerate(addresses) if found}
         for member in self._members:
             member.channel.send({"kind": "addresses", "addresses": self._known})
 
