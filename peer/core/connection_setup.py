@@ -163,9 +163,11 @@ class ConnectionSetup:
             dialled.unanswered = now + self._config.liveness.suspect_after
         self._hello(link, reply=False)
 
-    def _hello(self, link: Link, *, reply: bool) -> None:
+    def _hello(self, link: Link, *, reply: bool, to: int | None = None) -> None:
+        """Send a hello to a rank; None for the one that speaks on the link, or was dialled on it."""
         dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
-        to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
+        if to is None:
+            to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
@@ -192,7 +194,7 @@ class ConnectionSetup:
             self._waiting.met.add(rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
-            self._hello(link, reply=True)
+            self._hello(link, reply=True, to=rank)
         if self._epochs is not None and self._epochs.chain.named(rank):
             self._epochs.send_lacking(link, hello.known)
         dialled = self.dialling.get(link)

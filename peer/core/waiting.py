@@ -313,6 +313,13 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
+        remembered = self._round_clock.remembered
+        if self._config.unrecorded and remembered > self._round_clock[self._config.rank]:
+            self._wait = None  # neighbors whose disks were lost, too, may bring this news late
+            return [Fail(CheckpointError(
+                f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of "
+                "them: put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+            ))]  # fmt: skip
         if wait.kind == "meet":
             self._handshake.waited = int(now - wait.since)
             return self._look_for_neighbors(wait, now)
@@ -469,12 +476,6 @@ class Waiting:
         return []
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
-        if self._config.unrecorded and (rounds := self._round_clock.remembered):
-            self._wait = None
-            return [Fail(CheckpointError(
-                f"the others know {rounds} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
-                "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
-            ))]  # fmt: skip
         every = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
             if self._handshake.apart and not self.met >= every and now < self._leave_at:

@@ -196,6 +196,15 @@ def test_of_a_neighbor_with_a_new_incarnation_nothing_is_kept():
     assert answer.remembers == 3
 
 
+def test_the_answer_to_a_first_hello_says_which_incarnation_is_remembered():
+    table = ring(rounds=9)
+    table.hear("from 2", table.beat(2, 0, incarnation=3))
+    table.breaks("from 2")
+    table.hear("new from 2", table.hello(2, 0))
+    (answer,) = [message for message in table.written("new from 2") if isinstance(message, wire.Hello)]
+    assert answer.remembers == 3, "a lost disk knows none, and the dialler hears nothing else before it begins"
+
+
 def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
     table = left_behind()
     assert table.core.entry.renewal is None
@@ -233,6 +242,19 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
         "was last, or give --new-data if it trains on other data now"
     )
     assert table.ended[0].error.exit_code == 2
+
+
+def test_a_lost_ledger_ends_a_run_that_hears_of_it_late_and_its_own_new_rounds_do_not():
+    """The only neighbor that is there at first has lost its disk, too."""
+    table = ring(rounds=9, unrecorded=True)
+    table.runs(0)
+    table.runs(1)
+    table.do(table.core.begin(2, table.now))
+    table.do(table.core.collect(2, table.now))
+    table.hear("from 2", table.beat(2, 2, presence=[2, 2, 2]))
+    assert table.ended == []
+    table.hear("from 2", table.beat(2, 2, presence=[3, 2, 2]))
+    assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
 
 
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():

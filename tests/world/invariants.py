@@ -349,7 +349,9 @@ def _ended_well(world, life, ended):
         # No peer can start with neighbors that have left or never come.
         over = ("done", "stopped")
         left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") in over]
-        near = set(life.peer.neighbors)
+        # One with an empty disk cannot know that the others have agreed on the start: it waits for all.
+        empty = world.disks[life.rank].saved is None
+        near = set(range(world.size)) if empty else set(life.peer.neighbors)
         world.check(near & set(left), f"rank {life.rank} found no neighbor: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")

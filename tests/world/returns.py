@@ -130,11 +130,20 @@ def adopts(world, life, number):
 
 
 def releases(world, life, number, body):
-    """A rank releases one body a round and incarnation."""
-    key = life.rank, life.peer.core.entry.incarnation, number
-    before = world.bodies.setdefault(key, body)
-    if world.scenario.checkpoint_every == 1:
-        world.check(before == body, f"rank {key[0]} releases two bodies for round {number} in incarnation {key[1]}")
+    """A body is made; it may never leave, if its peer dies before the round before is on disk."""
+    world.made[life.rank, number] = life.peer.core.entry.incarnation, body
+
+
+def sends(world, life, number):
+    """A rank sends one body a round and incarnation, but where it and all that remember it have lost their disks."""
+    incarnation, body = world.made[life.rank, number]
+    before = world.bodies.setdefault((life.rank, incarnation, number), body)
+    lost = {fault.ranks[0] for fault in world.scenario.faults if fault.what == "lose"}
+    remembered = not {life.rank, *world.graphs.connections(life.rank, world.scenario.rounds)} <= lost
+    if world.scenario.checkpoint_every == 1 and remembered:
+        world.check(
+            before == body, f"rank {life.rank} sends two bodies for round {number} in incarnation {incarnation}"
+        )
 
 
 def announces(world, source, fields):

@@ -94,6 +94,7 @@ class World:
         self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.returns: list[returns.Return] = []
+        self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.drained_once = False
@@ -365,6 +366,7 @@ class World:
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}
             self.check(fields["rank"] == source, f"rank {source} sends a body of rank {fields['rank']}")
+            returns.sends(self, life, fields["round"])
             self.check(fields["round"] in charged, f"rank {source} sends a body that was not charged: {fields}")
             receivers = self.graphs.at(fields["round"], source).out_neighbors
             self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")

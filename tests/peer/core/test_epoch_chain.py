@@ -339,11 +339,15 @@ class Play:
             if step % 20 == 0:
                 self.check()
         self.parted, self.down = set(), set()
-        for _ in range(8):
+        running = True
+        while running:  # joiners have many rounds to go
             talk(list(self.peers.values()), 2)
+            before = [peer.completed for peer in self.peers.values()]
             for _ in range(3):
                 for peer in self.peers.values():
                     peer.runs()
+            running = before != [peer.completed for peer in self.peers.values()]
+        talk(list(self.peers.values()), 2)
         self.check(over=True)
         return self
 
@@ -439,7 +443,6 @@ def quorum(members, ranks):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="seed 121, in some orders of a set: not all are in one epoch at the end; open", strict=False)
 @pytest.mark.parametrize("chunk", every(10, range(20)))
 def test_of_one_round_no_two_quorums_are_in_two_epochs(chunk):
     for seed in range(chunk, 160, 20):
