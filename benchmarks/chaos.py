@@ -454,7 +454,7 @@ def main() -> None:
         "--partition", default="iid", help="how the digits are divided; unequal parts swing by themselves"
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, help="faults in place of those that the seed draws")
-    parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
+    parser.add_argument("--show", action="store_true", help="print the results so far, and run nothing")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines in place of the table")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")

@@ -171,7 +171,7 @@ class Learner(Protocol):
         """
 
     def forget(self, ranks: Collection[int]) -> None:
-        """Drop what is kept of these neighbors' earlier releases: they have come back, or this peer has.
+        """Drop the state of these neighbors' earlier releases: they have come back, or this peer has.
 
         The next release is one that they can use without what they got before.
         """

@@ -263,11 +263,11 @@ class Night:
         ended = subprocess.run(
             [*member.before, *DPEER, *words], cwd=member.folder, capture_output=True, text=True, check=False
         )
-        said = " ".join((ended.stdout + ended.stderr).split())
+        output = " ".join((ended.stdout + ended.stderr).split())
         if ended.returncode:
-            self.tell(JOINER, "refused", f"dpeer join: {said}")
+            self.tell(JOINER, "refused", f"dpeer join: {output}")
             return
-        self.tell(JOINER, "joins", f"an operator lets it in: {said}")
+        self.tell(JOINER, "joins", f"an operator lets it in: {output}")
         self.sites[JOINER].options = ("--join",)
         self.sites[JOINER].start()
 

@@ -118,9 +118,9 @@ def page(night: Mapping[str, Any]) -> str:
         parts.append(f'<tr><td class="n">{one["at"]:.1f} s<td>{esc(who)}<td>{esc(one["kind"])}<td>{esc(one["text"])}')
     parts.append("</table><h2>Logs</h2>")
     for site in sites:
-        told = "".join(f"<li>{one['at']:.1f} s {esc(one['text'])}" for one in site["log"])
+        entries = "".join(f"<li>{one['at']:.1f} s {esc(one['text'])}" for one in site["log"])
         parts.append(
-            f"<details><summary>{esc(site['name'])}: {len(site['log'])} lines</summary><ul>{told}</ul></details>"
+            f"<details><summary>{esc(site['name'])}: {len(site['log'])} lines</summary><ul>{entries}</ul></details>"
         )
     return "\n".join(parts) + "</html>\n"
 

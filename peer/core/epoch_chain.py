@@ -1,4 +1,4 @@
-"""Chain of epochs as one peer follows it: what is known, accepted, begun or void, by presence alone; no I/O.
+"""Chain of epochs as one peer follows it: known, accepted, begun and void ones, by presence alone; no I/O.
 
 An epoch spreads as a signed document. A peer *accepts* it while the epoch's first round has not begun here, and says so
 in its entry of presence once that is on disk. Every rank thus has one vote on an epoch: it completes the epoch's first
@@ -107,7 +107,7 @@ class EpochChain:
         clock.lenient = True
         clock.counted = self.counted
 
-    # -- what is known -----------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------------------
 
     def check(self, document: Buffer) -> SignedEpoch:
         """The signed epoch of a document that follows one that is known here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -309,7 +310,7 @@ class EpochFollower:
     def send(self, link: Link, document: bytes) -> None:
         """Send a document on a link, before the next body."""
         message = wire.EpochMessage(rank=self._rank, document=document)
-        self._send_queues[link].add(f"epoch {len(document)} {hash(document)}", wire.encode(message))
+        self._send_queues[link].add(f"epoch {hashlib.sha256(document).hexdigest()}", wire.encode(message))
 
     def diameter(self, number: int) -> int:
         """In how many rounds a message of this peer reaches all members, counted from round `number` + 1."""

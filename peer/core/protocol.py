@@ -47,7 +47,7 @@ from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, temporal_diameter
 
 _BATCH = 0.01
-"""Seconds for each neighbor between two messages that pass on who has come, before the first round: a hundred a second
+"""Seconds for each neighbor between two messages that pass on arrivals, before the first round: a hundred a second
 in all."""
 
 _LATE = 3
@@ -524,7 +524,7 @@ class Core:
                 self._spread_at = min(self._spread_at, max(now, self._spread_again))
 
     def _spread(self, now: float) -> None:
-        """Pass on who has come, not with the next heartbeat only: the start waits for it on each hop."""
+        """Pass on arrivals, not with the next heartbeat only: the start waits for it on each hop."""
         if now < self._spread_at:
             return
         ranks = [one.rank for one in self.members.all()]
@@ -540,7 +540,7 @@ class Core:
         self._effects += self.epochs.review()
 
     def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
-        """Note a neighbor's incarnation: if it is a new one, what is kept of the one before is of no use."""
+        """Note a neighbor's incarnation: if it is a new one, state of the one before is of no use."""
         if incarnation > self.members.incarnations.get(neighbor.rank, 0):
             self.members.incarnations[neighbor.rank] = incarnation
             self.forgotten.add(neighbor.rank)

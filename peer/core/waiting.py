@@ -574,7 +574,7 @@ class Waiting:
         return sorted({*self._members.missing(), *absent})
 
     def _missing(self, now: float) -> str:
-        """The ranks that are not there yet, with what is known of their trouble."""
+        """The ranks that are not there yet, with the trouble that they report."""
         ranks = self._lacking()
         listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""

@@ -112,7 +112,7 @@ class Hello(Header):
     enters: _Round = 0
     """While the sender sits rounds out because it was left behind: the round in which it takes part again."""
     incarnation: _Round = 0
-    """How often the sender has returned. A higher one than before: what is kept of it is worthless."""
+    """How often the sender has returned. A higher one than before: state kept for it is worthless."""
     remembers: _Round = 0
     """The highest incarnation of the receiver that the sender knows."""
 

@@ -213,5 +213,5 @@ def news(message: bytes) -> Call | bytes:
     """
     kind, ticket, caller = _NEWS.unpack(message)
     if kind not in (CALL, PING, REPLACED):
-        raise ProtocolError("malformed", "the relay sends what is neither a call nor a ping")
+        raise ProtocolError("malformed", "the relay sends neither a call nor a ping")
     return Call(ticket, caller) if kind == CALL else bytes(kind)

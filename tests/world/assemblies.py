@@ -3,10 +3,8 @@
 import math
 import random
 
-from dpeer.exceptions import TopologyError
-from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
-from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
+from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 
 ASSEMBLIES = 120
 """The number of schedules, from seed 0 on, in the test suite."""
@@ -19,11 +17,8 @@ def generate_assembly(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(f"assembly {seed}")
     size, rounds = rng.randint(2, 8), rng.randint(3, 8)
-    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
-    try:
-        found = graphs(topology, size, 1.0)
-    except TopologyError:  # not of this size
-        topology, found = "ring", graphs("ring", size, 1.0)
+    topology = drawn_topology(rng, size)
+    found = graphs(topology, size, 1.0)
     lasts = rng.choice((60.0, 600.0, 600.0, 2000.0))
     arrivals = [round(rng.uniform(0, lasts), 2) for _ in range(size)]
     quorum = rng.randint(size // 2 + 1, size) if rng.random() < 0.5 else "majority"
@@ -39,15 +34,7 @@ def generate_assembly(seed: int) -> Scenario:
             if any(arrivals[other] + _SHOWN < arrivals[rank] for other in found.connections(rank, rounds))
         ]  # fmt: skip
         mistaken = tuple(rng.sample(late, 1)) if late else ()
-    conditions = Conditions(
-        latency=(0.001, rng.choice((0.002, 0.3))),
-        capacity=rng.choice((2, 16)),
-        chunk_bytes=rng.choice((None, 16)),
-        redial=(0.1, 1.0),
-        notice=(0.0, 0.5),
-        listener_told=0.5,
-        flushed=0.5,
-    )
+    conditions = drawn_links(rng)
     return Scenario(
         seed, topology, size, rounds, wait=4000.0, conditions=conditions, quorum=quorum, arrivals=tuple(arrivals),
         pace=rng.choice((1.0, 1.0, 20.0)), mistaken=mistaken,

@@ -20,10 +20,10 @@ from dpeer.peer.core.epoch import (
     operator_of,
     successor,
 )
-from dpeer.simulation.network import Conditions, later
+from dpeer.simulation.network import later
 from dpeer.topology import Renamed, temporal_diameter
 from tests.world.faults import Fault
-from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
+from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 from tests.world.world import World
 
 SECRET = bytes(range(32))
@@ -334,21 +334,8 @@ def generate_epochs(seed: int) -> tuple[Scenario, tuple[Change, ...]]:
     """The scenario of a seed, and its changes."""
     rng = random.Random(f"epochs {seed}")
     size, rounds, pace = rng.randint(3, 7), rng.randint(20, 40), rng.choice((0.5, 1.0, 2.0))
-    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
-    try:
-        for more in range(-2, 4):
-            graphs(topology, max(size + more, 2), 1.0)
-    except TopologyError:  # not of every size
-        topology = "ring"
-    conditions = Conditions(
-        latency=(0.001, rng.choice((0.002, 0.1))),
-        capacity=rng.choice((2, 16)),
-        chunk_bytes=rng.choice((None, 16)),
-        redial=(0.1, 1.0),
-        notice=(0.0, 0.5),
-        listener_told=0.5,
-        flushed=0.5,
-    )
+    topology = drawn_topology(rng, *(max(size + more, 2) for more in range(-2, 4)))
+    conditions = drawn_links(rng, 0.1)
     changes, faults = [], []
     at = rng.uniform(1, 6)
     for _ in range(rng.choice((1, 1, 2, 3))):

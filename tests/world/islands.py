@@ -3,10 +3,8 @@
 import math
 import random
 
-from dpeer.exceptions import TopologyError
-from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
-from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
+from tests.world.scenario import Scenario, drawn_links, drawn_topology
 
 ISLANDS = 240
 """The number of schedules, from seed 0 on, in the test suite."""
@@ -16,20 +14,8 @@ def generate_islands(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(f"islands {seed}")
     size, rounds, pace = rng.randint(2, 8), rng.randint(20, 60), rng.choice((0.5, 1.0, 2.0))
-    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
-    try:
-        graphs(topology, size, 1.0)
-    except TopologyError:  # not of this size
-        topology = "ring"
-    conditions = Conditions(
-        latency=(0.001, rng.choice((0.002, 0.3))),
-        capacity=rng.choice((2, 16)),
-        chunk_bytes=rng.choice((None, 16)),
-        redial=(0.1, 1.0),
-        notice=(0.0, 0.5),
-        listener_told=0.5,
-        flushed=0.5,
-    )
+    topology = drawn_topology(rng, size)
+    conditions = drawn_links(rng)
     return Scenario(
         seed, topology, size, rounds, pace=pace, wait=300.0, conditions=conditions, faults=tuple(_faults(rng, size))
     )

@@ -105,6 +105,30 @@ def graphs(name: str, size: int, participation: float) -> Graphs:
     return Remembered(whole if participation == 1.0 else Participation(whole, participation, 3))
 
 
+def drawn_topology(rng: random.Random, *sizes: int) -> str:
+    """A topology that exists for these sizes."""
+    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
+    try:
+        for size in sizes:
+            graphs(topology, size, 1.0)
+    except TopologyError:
+        return "ring"
+    return topology
+
+
+def drawn_links(rng: random.Random, slowest: float = 0.3) -> Conditions:
+    """Links between peers that find each other soon; `slowest` is the largest latency, in seconds."""
+    return Conditions(
+        latency=(0.001, rng.choice((0.002, slowest))),
+        capacity=rng.choice((2, 16)),
+        chunk_bytes=rng.choice((None, 16)),
+        redial=(0.1, 1.0),
+        notice=(0.0, 0.5),
+        listener_told=0.5,
+        flushed=0.5,
+    )
+
+
 def generate(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(seed)

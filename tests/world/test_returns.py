@@ -21,7 +21,6 @@ CHUNKS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="seed 24: a round is released again with other bits; open", strict=False)
 @pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
     for seed in range(chunk, RETURNS, CHUNKS):

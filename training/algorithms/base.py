@@ -194,7 +194,7 @@ class Algorithm(ABC):
         """
 
     def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
-        """Drop what is kept of single neighbors: these have come back, or this peer has."""
+        """Drop the state of single edges: these neighbors have come back, or this peer has."""
 
     def sit_out(self) -> None:  # noqa: B027
         """Called instead of `train` in a round that the peer sits out."""

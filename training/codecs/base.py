@@ -119,7 +119,7 @@ class Codec(ABC):
         """The payloads of these ranks, as decoded last, and the own one have been mixed."""
 
     def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
-        """Drop what is kept of these ranks, or for them: they have missed releases, and so may this peer have theirs.
+        """Drop the state of these ranks, or for them: they have missed releases, and so may this peer have theirs.
 
         The next payload must be one that they can decode without an earlier one.
         """
