@@ -75,6 +75,7 @@ def test_no_other_peer_waits_for_one_that_comes_back(seconds, monkeypatch):
     def train(self, number, **budget):
         self._world.begins(self._life, number, self.next, trains=True)
         self._life.costs.owe(1.0)
+        self._base = self.body
         return 0.0
 
     monkeypatch.setattr(WorldLearner, "train", train)
