@@ -77,7 +77,8 @@ class Entry:
             self._begin(number)
         if found := [one.hops + 1 for one in past + leading]:
             self.hops = min(found) if not self.hops else min(self.hops, *found)
-        if not past and self._may_enter(number, led=bool(leading)):
+        over = bool(near) and all(one.current_round > number for one in near) and self._members.passed(number)
+        if not past and self._may_enter(number, led=bool(leading), over=over):
             self.hops = self.enters = 0
             self.since = None
             return False
@@ -114,11 +115,17 @@ class Entry:
         rest = range(number, self._schedule.rounds)
         self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
 
-    def _may_enter(self, number: int, *, led: bool) -> bool:
-        """Whether this peer takes part in round `number`, which no neighbor has completed; `led` if one leads."""
+    def _may_enter(self, number: int, *, led: bool, over: bool) -> bool:
+        """Whether this peer takes part in round `number`, which no neighbor that takes part has completed.
+
+        Args:
+            number: The round.
+            led: Whether a neighbor leads.
+            over: Whether a quorum and all neighbors, returners too, have completed the round.
+        """
         if self.has_adopted:
             return number >= self.enters
-        few = self.since is not None and number - self.since <= self._rejoin_after
+        few = self.since is not None and number - self.since <= self._rejoin_after and not over
         return not led and (few or not self._adopts)
 
     def _announce(self, number: int, there: int) -> None:
@@ -128,10 +135,12 @@ class Entry:
         """
         if there < self.enters > number:
             return
-        if self.enters and (self.has_adopted or there >= self.enters):
+        # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
+        first = min((self._members[rank].enters for rank in self._schedule.at(number).in_neighbors), default=0)
+        if self.enters and first <= max(number, there) and (self.has_adopted or there >= self.enters):
             self._too_late += 1
         ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(number, there) + ahead, self._schedule.rounds)
+        self.enters = min(max(max(number, there) + ahead, first + 1), self._schedule.rounds)
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""
@@ -163,7 +172,9 @@ class Entry:
             none &= any(one.current_round > number and self._goes_on(one) for one in self._members.all())
             # One that has adopted and announced a later round goes there with the others, and not ahead of them.
             enters = self.has_adopted and number + 1 >= self.enters
-            return now if not awaited and (here or enters or none) else math.inf
+            # Returners alone are near: it goes as far as a quorum has, and no further.
+            over = self._members.passed(number) and not asked
+            return now if not awaited and (here or enters or none or over) else math.inf
         if self._gone_on is None:
             self._gone_on = now
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):

@@ -104,7 +104,7 @@ def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_sa
 
 def a_stale_body_is_released(patch):
     """As before: it goes on with its own body as soon as it is in the others' round."""
-    patch.setattr(Entry, "_may_enter", lambda self, number, *, led: not led)
+    patch.setattr(Entry, "_may_enter", lambda self, number, *, led, over: not led)
 
 
 def it_waits_for_no_body(patch):
