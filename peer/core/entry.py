@@ -63,32 +63,23 @@ class Entry:
         comes.) It goes on until the round that it has announced, or until the next one that no neighbor has completed
         if it has sat out so few that it keeps its own body.
 
-        Inside a group that was cut off no peer sees the others: it follows a neighbor that sits rounds out, if
-        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
-
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
         """
         near = self._near(number)
         past = [one for one in near if self._is_past(number, one)]
-        leading = [one for one in near if self.leads(number, one)]
         if self.since is None:
-            if not (past or leading) or not self._members.passed(number):
+            if not past or not self._members.passed(number):
                 return False
             self._begin(number)
-        if found := [one.hops + 1 for one in past + leading]:
+        if found := [one.hops + 1 for one in past]:
             self.hops = min(found) if not self.hops else min(self.hops, *found)
         over = bool(near) and all(one.current_round > number for one in near) and self._members.passed(number)
-        if not past and self._may_enter(number, led=bool(leading), over=over):
+        if not past and self._may_enter(number, over=over):
             self.hops = self.enters = 0
             self.since = None
             return False
         self._announce(number, max((one.current_round for one in near if self._goes_on(one)), default=number))
         return True
-
-    def leads(self, number: int, neighbor: Neighbor) -> bool:
-        """Whether the neighbor sits this round out, too, and is nearer to the others."""
-        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
-        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
 
     def _near(self, number: int) -> list[Neighbor]:
         graph = self._schedule.at(number)
@@ -115,18 +106,17 @@ class Entry:
         rest = range(number, self._schedule.rounds)
         self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
 
-    def _may_enter(self, number: int, *, led: bool, over: bool) -> bool:
+    def _may_enter(self, number: int, *, over: bool) -> bool:
         """Whether this peer takes part in round `number`, which no neighbor that takes part has completed.
 
         Args:
             number: The round.
-            led: Whether a neighbor leads.
             over: Whether a quorum and all neighbors, returners too, have completed the round.
         """
         if self.has_adopted:
             return number >= self.enters
         few = self.since is not None and number - self.since <= self._rejoin_after and not over
-        return not led and (few or not self._adopts)
+        return few or not self._adopts
 
     def _announce(self, number: int, there: int) -> None:
         """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.

@@ -273,7 +273,7 @@ def in_time(world):
 
 def _must_have_heard(world, rank, number, sender):
     """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
-    if not any(key[:2] == (sender, number) for key in world.released):
+    if not _released(world, sender, number):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
@@ -292,6 +292,11 @@ def _must_have_heard(world, rank, number, sender):
     since = min(reached, world.began.get((rank, number - 1), math.inf))
     caught_up = reached + _KNOWN <= world.began[rank, number]
     return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
+
+
+def _released(world, rank, number):
+    """Whether a rank has released a body of the round."""
+    return any(key[:2] == (rank, number) for key in world.released)
 
 
 def _too_late(world, life):
@@ -365,9 +370,10 @@ def _ended_well(world, life, ended):
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")
     elif outcome.status == "left-behind":
-        saved = [world.disks[other].saved for other in life.peer.neighbors]
-        over = all(one is not None and one.next_round == world.scenario.rounds for one in saved)
-        world.check(over, f"rank {life.rank} is left behind, and neighbors have not ended")
+        last = world.scenario.rounds - 1
+        waiting = [world.disks[other].saved for other in life.peer.neighbors if _released(world, other, last)]
+        over = all(one is not None and one.next_round > last for one in waiting)
+        world.check(over, f"rank {life.rank} is left behind, and neighbors that have bodies have not ended")
         world.check(_cut_off(world, life.rank), f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
         world.check(_cut_off(world, life.rank), f"rank {life.rank} is isolated, and hears a quorum")
