@@ -172,9 +172,11 @@ class Exchange:
 
         It may be once its body is on its way to every out-neighbor, and every out-neighbor of the round before has
         completed that one. From then on, of all that this peer released, only the body that goes into the checkpoint
-        can still be needed. A neighbor that is not waited for does not count.
+        can still be needed. A neighbor that is not waited for does not count, and where nothing was released in the
+        round before none does: a returner passes slow neighbors on its way to those who are ahead.
         """
-        earlier = self.schedule.at(number - 1).out_neighbors
+        released = number - 1 in self.outbox.frames
+        earlier = self.schedule.at(number - 1).out_neighbors if released else ()
         behind = {rank for rank in earlier if self._members.holds_up(rank, number, now)}
         unsent = {rank for rank in self.outbox.unsent.get(number, ()) if self._members.waited_for(rank, number, now)}
         return sorted(behind | unsent)

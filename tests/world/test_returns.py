@@ -100,6 +100,16 @@ def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_sa
     assert world.used[2, 59] == [1, 3]
 
 
+def test_a_returner_between_a_slow_neighbor_and_one_ahead_of_it_enters_with_the_one_ahead():
+    """Rounds that it sits out end without the slow one, which is some rounds behind at the other end of the ring."""
+    slow = Fault("slow", (7,), 0.0, math.inf, times=20.0)
+    scenario = Scenario(1, "ring", 8, 25, wait=600.0, pace=0.3, faults=(slow, Fault("freeze", (6,), 8.0, 25.0)))
+    world = World(replace(scenario, disk=(0.0, 0.02))).run()
+    entered = {way.life.rank: way.entered for way in world.returns}
+    assert entered[6] is not None
+    assert all(6 in world.used[5, number] for number in range(entered[6], 25))
+
+
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
