@@ -333,9 +333,9 @@ class Federation:
                 if not run[entry]["active"] or run[entry - 1]["active"]:
                     continue
                 for other in neighbors:
-                    there = runs[other][entry : entry + _LAG + 1]
-                    if len(there) <= _LAG or not all(line["active"] for line in there):
-                        continue  # it was away itself, or the run ended
+                    both = [*run[entry : entry + _LAG + 1], *runs[other][entry : entry + _LAG + 1]]
+                    if len(both) < 2 * (_LAG + 1) or not all(line["active"] for line in both):
+                        continue  # one of them was away again, or the run ended
                     lines = runs[other]
                     mixed = next((at for at in range(entry, len(lines)) if rank in lines[at]["heard"]), None)
                     found = {"rank": rank, "neighbor": other, "entry": entry, "lag": None, "drop": None}
