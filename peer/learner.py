@@ -85,6 +85,10 @@ class Learner(Protocol):
         """The progress of the round that is trained; None where a round can only be trained from its start."""
 
     @property
+    def linear(self) -> bool:
+        """Whether mixing is the sum by the weights that are asked for, and nothing else."""
+
+    @property
     def finite(self) -> bool:
         """Whether all parameters are finite; called as the other methods are, from the worker."""
 

@@ -460,6 +460,11 @@ class TorchLearner:
         return self.trainer.budget.asked
 
     @property
+    def linear(self) -> bool:
+        """Whether mixing is the sum by the weights that are asked for, and nothing else."""
+        return self.gossip.linear
+
+    @property
     def finite(self) -> bool:
         """Whether all parameters are finite, as they are now, and those of a finished model."""
         finished = self.finishing.found

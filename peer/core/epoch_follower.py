@@ -233,9 +233,11 @@ class EpochFollower:
             return None, []
         effects = [*self._follow(), *self._dial(self._around(turn.now), now)]
         if self.chain.removed:
+            evicted = self.chain.evicted
             self._log(
-                "info", "left", f"is no member from round {turn.now.begins + 1} on ({describe(turn.now)}): its model "
-                "is kept", round=number,
+                "warning" if evicted else "info", "evicted" if evicted else "left",
+                f"is no member from round {turn.now.begins + 1} on{', taken out by an operator' if evicted else ''} "
+                f"({describe(turn.now)}): its model is kept", round=number,
             )  # fmt: skip
         else:
             wrong = "; some rounds before ran in another one, and this peer comes back" if turn.wrong else ""

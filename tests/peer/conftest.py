@@ -39,7 +39,7 @@ class VectorLearner:
 
     best_round = None
     kept_point = "mixed"
-    finite = True
+    finite = linear = True
     privacy = None
     gradients = 0
     unfinished = None

@@ -58,6 +58,7 @@ class Files:
         self._completed = None
         self.outbox = self.lost = self.incarnations = None
         self.last = None
+        self.lines = []
 
     @property
     def completed(self):
@@ -106,6 +107,7 @@ class Files:
         number = entry["round"]
         frames = self.outbox.frames.get(number)
         self.last = dict(entry)
+        self.lines.append(self.last)
         self._completed = Saved(
             next_round=number + 1,
             learner=copy.deepcopy(self._learner.state()),

@@ -47,6 +47,7 @@ class Change:
         to: The rank that it is handed to.
         join: How many new ranks enter; they begin some seconds later.
         leave: Ranks that leave.
+        evict: Ranks that are taken out.
         more: Rounds that are added.
         later: Rounds after the earliest possible one in which it begins.
         forced: As `Epoch.forced`.
@@ -59,6 +60,7 @@ class Change:
     to: int
     join: int = 0
     leave: tuple[int, ...] = ()
+    evict: tuple[int, ...] = ()
     more: int = 0
     later: int = 0
     forced: bool = False
@@ -127,12 +129,15 @@ class EpochWorld(World):
             follows, void = self.first, []
         join = {self.next_rank + one: Member(address=f"sim://{self.next_rank + one}") for one in range(change.join)}
         leave = [rank for rank in change.leave if rank in follows.members]
+        evict = [rank for rank in change.evict if rank in follows.members]
         rounds = follows.rounds + change.more
-        if begins >= rounds or len(follows.members) - len(leave) + len(join) < 2 or not (leave or join or change.more):
+        if begins >= rounds or len(follows.members) - len(leave + evict) + len(join) < 2:
+            return
+        if not (leave or evict or join or change.more):
             return
         epoch = successor(
-            follows, begins=begins, graph=follows.graph, join=join, leave=leave, rounds=rounds, void=void,
-            forced=change.forced and bool(leave),
+            follows, begins=begins, graph=follows.graph, join=join, leave=leave, evict=evict, rounds=rounds,
+            void=void, forced=change.forced and bool(leave or evict),
         )  # fmt: skip
         try:
             self.graphs_of(epoch)
@@ -289,8 +294,9 @@ class EpochWorld(World):
             self.check(self.scenario.faults, f"rank {life.rank} is isolated without a fault: {outcome.why}")
         else:
             left = any(life.rank in epoch.former for _, epoch, _ in self.handed)
+            evicted = any(life.rank in epoch.evicted for _, epoch, _ in self.handed)
             self.check(
-                outcome.status == "done" or (outcome.status == "left" and left),
+                outcome.status == "done" or (left and outcome.status == ("evicted" if evicted else "left")),
                 f"rank {life.rank} is {outcome.status}",
             )
 

@@ -43,7 +43,7 @@ class WorldLearner:
 
     best_round = None
     kept_point = "mixed"
-    finite = True
+    finite = linear = True
     privacy = None
     digest = "same"
     gradients = 0

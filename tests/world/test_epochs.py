@@ -46,6 +46,24 @@ def test_one_joins_and_one_leaves_without_a_round_lost(topology):
     assert max(number for rank, number in world.used if rank == 3) == second.begins - 1
 
 
+def test_one_that_is_evicted_while_it_runs_ends_as_evicted_and_not_as_one_that_left():
+    world = played(Scenario(1, "ring", 5, 24), Change(3.0, 1, evict=(2,)), Change(9.0, 0, leave=(3,)))
+    assert statuses(world) == {0: "done", 1: "done", 2: "evicted", 3: "left", 4: "done"}
+    (_, first, _), (_, second, _) = world.handed
+    assert max(number for rank, number in world.used if rank == 2) == first.begins - 1
+    assert (first.evicted, second.evicted, second.former) == ((2,), (2,), (2, 3))
+
+
+def test_the_start_waits_for_no_rank_that_a_change_lets_in_later():
+    world = EpochWorld(Scenario(1, "ring", 4, 24), (Change(0.0, 1, join=1, starts=40.0),)).run()
+    assert max(world.began[rank, 0] for rank in range(4)) < 5.0
+    assert statuses(world) == dict.fromkeys(range(5), "done")
+
+
+def test_a_returner_that_waits_in_vain_ends_although_its_clock_rounds():
+    assert why_epochs(25) is None, "199.99999999999997 s of 200 had passed, and its timer was due for ever"
+
+
 def test_a_run_is_extended_before_it_ends():
     world = played(Scenario(1, "ring", 4, 16), Change(3.0, 1, more=7))
     assert all(len(life.began) == 23 for life in world.present)

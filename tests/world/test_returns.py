@@ -7,6 +7,7 @@ import pytest
 
 from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.saver import Saver
@@ -100,6 +101,16 @@ def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_sa
     assert world.used[2, 59] == [1, 3]
 
 
+def test_a_returner_between_a_slow_neighbor_and_one_ahead_of_it_enters_with_the_one_ahead():
+    """Rounds that it sits out end without the slow one, which is some rounds behind at the other end of the ring."""
+    slow = Fault("slow", (7,), 0.0, math.inf, times=20.0)
+    scenario = Scenario(1, "ring", 8, 25, wait=600.0, pace=0.3, faults=(slow, Fault("freeze", (6,), 8.0, 25.0)))
+    world = World(replace(scenario, disk=(0.0, 0.02))).run()
+    entered = {way.life.rank: way.entered for way in world.returns}
+    assert entered[6] is not None
+    assert all(6 in world.used[5, number] for number in range(entered[6], 25))
+
+
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +162,11 @@ def incarnations_stay(patch):
     patch.setattr(Core, "renew", lambda self, incarnation, now: self.entry.renew(self.entry.incarnation) or [])
 
 
+def an_adoption_looks_like_a_mix(patch):
+    mix = Mass.mix
+    patch.setattr(Mass, "mix", lambda self, number: replace(mix(self, number), adopted=False))
+
+
 MUTATIONS = {
     a_stale_body_is_released: 0,
     it_waits_for_no_body: 0,
@@ -159,6 +175,7 @@ MUTATIONS = {
     it_releases_while_it_adopts: 0,
     an_incarnation_is_named_before_it_is_on_disk: 0,
     incarnations_stay: 0,
+    an_adoption_looks_like_a_mix: 0,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 

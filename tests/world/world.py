@@ -17,7 +17,7 @@ from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants, returns
+from tests.world import invariants, masses, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -90,6 +90,7 @@ class World:
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
         self._mixed: set[tuple[Life, int]] = set()
+        self.mixtures: dict[tuple[int, int], list[tuple[list[int], bool]]] = {}
         self.sat_out: set[tuple[int, int]] = set()
         self.came: dict[int, float] = {}
         self.corrected = False
@@ -149,6 +150,7 @@ class World:
     def at_the_end(self):
         """What the whole run must have shown."""
         invariants.at_the_end(self)
+        masses.at_the_end(self)
         returns.at_the_end(self)
 
     def listed(self, rank):
@@ -343,6 +345,7 @@ class World:
         self._mixed.add((life, number))
         self.ended[life.rank, number] = self.loop.time()
         self.used[life.rank, number] = ranks
+        self.mixtures.setdefault((life.rank, number), []).append((ranks, False))
         self.sat_out.discard((life.rank, number))
 
     def adopts(self, life, number, ranks):
@@ -350,11 +353,13 @@ class World:
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
         returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
+        self.mixtures.setdefault((life.rank, number), []).append((ranks, True))
 
     def sits_out(self, life, number):
         if self.graphs.at(number, life.rank).active:
             invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
+        self.mixtures.setdefault((life.rank, number), []).append(([], False))
 
     def _sent(self, source, target, frames):
         life = self.lives[source][-1]

@@ -46,6 +46,11 @@ class Gossip:
         self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
         self._released: Vectors | None = None
 
+    @property
+    def linear(self) -> bool:
+        """See `Learner.linear` of dpeer.peer."""
+        return self._guard.robust.rule == "none"
+
     def release(self, number: int) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
         payload = self.codec.encode(self._body.data, number)
@@ -215,6 +220,7 @@ class SparseGossip(Gossip):
     """
 
     codec: Masked
+    linear = False
 
     def _fits(self, body: Vectors) -> bool:
         return True  # the codec has compared the values with their mask
