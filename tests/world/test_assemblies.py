@@ -15,11 +15,11 @@ from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
 from tests.world.world import World
 
-CHUNKS = 12
+CHUNKS = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_while_ranks_come(chunk):
     for seed in range(chunk, ASSEMBLIES, CHUNKS):
         scenario = generate_assembly(seed)

@@ -19,11 +19,11 @@ from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
 from tests.world.world import World
 
-CHUNKS = 12
+CHUNKS = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
     for seed in range(chunk, RETURNS, CHUNKS):
         scenario = generate_returns(seed)
