@@ -257,8 +257,8 @@ class EpochWorld(World):
             self.check(fields.get("epoch", b"") == named, f"rank {source}'s body of round {number} names another epoch")
 
     def first_round(self, epoch):
-        """The ranks that ran the first round of an epoch in it, and those that ran it in another."""
-        ran = {rank: one for (rank, number), one in self.ran.items() if number == epoch.begins}
+        """The ranks that ran the first round of an epoch in it, and those that ran it in another, as members."""
+        ran = {rank: one for (rank, number), one in self.ran.items() if number == epoch.begins and rank in one.members}
         within = {rank for rank, one in ran.items() if epoch in self.line(one)}
         return within, ran.keys() - within
 
