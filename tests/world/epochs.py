@@ -290,8 +290,8 @@ class EpochWorld(World):
             self.check(self.scenario.faults or life.rank >= self.first_size, f"rank {life.rank}: {outcome}")
         elif isinstance(outcome, BaseException) or outcome is None:
             self.fail(f"rank {life.rank} ended with {outcome!r}")
-        elif outcome.status == "isolated":
-            self.check(self.scenario.faults, f"rank {life.rank} is isolated without a fault: {outcome.why}")
+        elif outcome.status in ("isolated", "left-behind"):  # as a joiner is by whose epoch twins are void
+            self.check(self.scenario.faults, f"rank {life.rank} is {outcome.status} without a fault: {outcome.why}")
         else:
             left = any(life.rank in epoch.former for _, epoch, _ in self.handed)
             evicted = any(life.rank in epoch.evicted for _, epoch, _ in self.handed)
