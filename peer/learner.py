@@ -136,12 +136,13 @@ class Learner(Protocol):
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int]) -> None:
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
         """Note who receives the next release; called before a round's training, where `pushes` asks for it.
 
         Args:
             column: The weights with which its receivers mix it, by rank.
             away: The receivers that are away, or sit the round out.
+            confirmed: By rank, the last round whose release it has named as part of its mix.
         """
 
     def release(self, number: int) -> Payload | None:

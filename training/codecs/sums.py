@@ -14,7 +14,7 @@ from torch import Tensor
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.payload import Payload
 
-_HEAD = struct.Struct("<qddi")
+_HEAD = struct.Struct("<qddii")
 _ENTRY = struct.Struct("<ii")
 
 MOST_APART = 4096
@@ -31,8 +31,9 @@ class Sums:
         mass: y of the round.
         totals: The running sum of x, shape (count,), float32.
         total_mass: That of y.
-        apart: By rank of a receiver that is not served from the first round on: the round with whose sum its service
-            begins, which it takes nothing of; -1 if it is not served.
+        apart: By rank of a receiver that is not served from the first round on: the round whose sum it counts from,
+            and takes nothing of; -1 if it is not served.
+        taken: By rank of a sender the last round whose sum was taken or counted from, where that is not the one before.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Sums:
     totals: Tensor
     total_mass: float
     apart: Mapping[int, int] = field(default_factory=dict)
+    taken: Mapping[int, int] = field(default_factory=dict)
 
 
 class SumsCodec(Codec):
@@ -48,8 +50,8 @@ class SumsCodec(Codec):
 
     @property
     def payload_bytes(self) -> int:
-        """With as many receivers apart as can be."""
-        return _HEAD.size + MOST_APART * _ENTRY.size + 8 * self.count
+        """With as many receivers and senders apart as can be."""
+        return _HEAD.size + 2 * MOST_APART * _ENTRY.size + 8 * self.count
 
     def encode(self, values: Tensor, number: int) -> Payload:
         """A first release: its sums are the values themselves."""
@@ -62,8 +64,9 @@ class SumsCodec(Codec):
 
     def pack(self, sums: Sums) -> Payload:
         """The payload of a release."""
-        head = _HEAD.pack(sums.number, sums.mass, sums.total_mass, len(sums.apart))
-        entries = b"".join(_ENTRY.pack(*one) for one in sorted(sums.apart.items()))
+        head = _HEAD.pack(sums.number, sums.mass, sums.total_mass, len(sums.apart), len(sums.taken))
+        tables = [*sorted(sums.apart.items()), *sorted(sums.taken.items())]
+        entries = b"".join(_ENTRY.pack(*one) for one in tables)
         vectors = (one.cpu().numpy().astype("<f4", copy=False).tobytes() for one in (sums.values, sums.totals))
         return [memoryview(b"".join([head, entries, *vectors]))]
 
@@ -75,14 +78,16 @@ class SumsCodec(Codec):
         """
         raw = payload[0] if len(payload) == 1 else b"".join(payload)
         try:
-            number, mass, total_mass, entries = _HEAD.unpack_from(raw)
-            start = _HEAD.size + entries * _ENTRY.size
-            if not 0 <= entries <= MOST_APART or memoryview(raw).nbytes != start + 8 * self.count:
+            number, mass, total_mass, *counts = _HEAD.unpack_from(raw)
+            start = _HEAD.size + sum(counts) * _ENTRY.size
+            few = all(0 <= count <= MOST_APART for count in counts)
+            if not few or memoryview(raw).nbytes != start + 8 * self.count:
                 raise Undecodable("wrong-size")
-            apart = dict(_ENTRY.iter_unpack(memoryview(raw)[_HEAD.size : start]))
+            entries = [*_ENTRY.iter_unpack(memoryview(raw)[_HEAD.size : start])]
+            apart, taken = dict(entries[: counts[0]]), dict(entries[counts[0] :])
         except struct.error as error:
             raise Undecodable("wrong-size") from error
         both = torch.from_numpy(np.frombuffer(raw, "<f4", offset=start).astype(np.float32))
         if not (mass > 0 and math.isfinite(mass) and math.isfinite(total_mass) and bool(torch.isfinite(both).all())):
             raise Undecodable("not-finite")
-        return Sums(number, both[: self.count], mass, both[self.count :], total_mass, apart)
+        return Sums(number, both[: self.count], mass, both[self.count :], total_mass, apart, taken)

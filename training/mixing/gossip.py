@@ -163,7 +163,7 @@ class Gossip:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
         self.codec.forget(ranks)
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int]) -> None:
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
         """See `Learner.push_to` of dpeer.peer."""
 
     def rebase(self) -> None:

@@ -34,6 +34,7 @@ class Peers:
     def __init__(self, topology: str = "exponential-directed", size: int = SIZE, *, sums: bool = True) -> None:
         self.graphs, self.size = build(topology, size), size
         self.bodies = [flat(start) for start in starts(size)]
+        self.taken: list[dict[int, int]] = [{} for _ in range(size)]
         self.steps: list[Gossip] = [
             RunningSums(body, rank) if sums else Gossip(body, rank, Dense(body.data, rank))
             for rank, body in enumerate(self.bodies)
@@ -46,7 +47,7 @@ class Peers:
     def round(self, number: int, lost: Lost, away: Collection[int] = ()) -> None:
         sent = {}
         for rank in (one for one in range(self.size) if one not in away):
-            self.steps[rank].push_to(self.column(number, rank), away)
+            self.steps[rank].push_to(self.column(number, rank), away, self.taken[rank])
             sent[rank] = self.steps[rank].release(number)
         for rank in sent:
             graph = self.graphs.at(number, rank)
@@ -56,6 +57,8 @@ class Peers:
                 if (payload := sent.get(other)) is not None and not lost(number, other, rank)
             }
             assert self.steps[rank].mix(received, graph.row.restricted_to) == {}
+            for other in received:
+                self.taken[other][rank] = number
 
     def models(self) -> np.ndarray[Any, Any]:
         return np.stack([body.data.numpy() for body in self.bodies])
@@ -174,9 +177,9 @@ def test_what_was_sent_before_a_service_begins_is_not_taken() -> None:
     def weigh(ranks: Collection[int]) -> Mapping[int, float]:
         return half if 0 in ranks else {1: 1.0}
 
-    def give(number: int, away: Collection[int] = ()) -> float:
-        sender.push_to({1: 0.5}, away)
-        receiver.push_to({}, ())
+    def give(number: int, away: Collection[int] = (), named: int = -1) -> float:
+        sender.push_to({1: 0.5}, away, {1: named})
+        receiver.push_to({}, (), {})
         payload = sender.release(number)
         receiver.release(number)
         sender.mix({}, lambda ranks: {0: 1.0})
@@ -185,14 +188,19 @@ def test_what_was_sent_before_a_service_begins_is_not_taken() -> None:
         return float(receiver.state()["masses"][0])
 
     assert give(0) == pytest.approx(1.5)
-    assert give(1, away=[1]) == pytest.approx(1.5)
-    assert give(2) == pytest.approx(1.5), "from here on it counts"
-    assert give(3) == pytest.approx(1.75)
+    assert give(1, away=[1], named=0) == pytest.approx(1.5)
+    assert give(2) == pytest.approx(1.5)
+    assert give(3) == pytest.approx(1.5), "it has not named a sum"
+    assert give(4, named=3) == pytest.approx(1.75), "from here on it counts"
+    assert give(5) == pytest.approx(1.875)
+    assert float(sender.state()["masses"][0]) == pytest.approx(0.125)
     receiver.forget([0])
-    assert give(4) == pytest.approx(1.75), "the sender has pushed a quarter, which is lost"
+    assert give(6, named=5) == pytest.approx(1.875), "what came between is not known"
+    assert float(sender.state()["masses"][0]) == pytest.approx(0.0625)
     sender.forget([1])
-    assert give(5) == pytest.approx(1.75)
-    assert give(6) == pytest.approx(1.75 + 0.125 / 2)
+    assert float(sender.state()["masses"][0]) == pytest.approx(0.125), "what was pushed comes back"
+    assert give(7) == pytest.approx(1.875)
+    assert give(8, named=7) == pytest.approx(1.875 + 0.0625)
 
 
 def test_a_resumed_peer_goes_on_to_the_bit() -> None:
@@ -217,15 +225,16 @@ def test_a_state_of_another_model_is_refused() -> None:
         step.restore({**step.state(), "totals": torch.zeros(COUNT + 1)})
 
 
-GOOD = Sums(3, torch.arange(COUNT).float(), 0.5, torch.ones(COUNT), 4.0, {2: 7, 5: -1})
+GOOD = Sums(3, torch.arange(COUNT).float(), 0.5, torch.ones(COUNT), 4.0, {2: 7, 5: -1}, {4: 2})
 
 
 def test_a_payload_comes_back_and_is_the_model() -> None:
     codec = SumsCodec(torch.zeros(COUNT), 0)
     payload = codec.pack(GOOD)
-    assert sum(len(one) for one in payload) == 28 + 2 * 8 + 8 * COUNT <= codec.payload_bytes
+    assert sum(len(one) for one in payload) == 32 + 3 * 8 + 8 * COUNT <= codec.payload_bytes
     found = codec.unpack([payload[0][:11], payload[0][11:]])
-    assert (found.number, found.mass, found.total_mass, found.apart) == (3, 0.5, 4.0, {2: 7, 5: -1})
+    assert (found.number, found.mass, found.total_mass) == (3, 0.5, 4.0)
+    assert (found.apart, found.taken) == ({2: 7, 5: -1}, {4: 2})
     assert torch.equal(found.values, GOOD.values)
     assert torch.equal(found.totals, GOOD.totals)
     assert torch.equal(codec.decode(1, payload)[0], 2 * GOOD.values)
@@ -237,11 +246,11 @@ def test_a_payload_comes_back_and_is_the_model() -> None:
     ("payload", "reason"),
     [
         ([b""], "wrong-size"),
-        ([bytes(27)], "wrong-size"),
-        ([bytes(28 + 8 * COUNT - 1)], "wrong-size"),
-        ([bytes(24) + b"\xff\xff\xff\x7f" + bytes(8 * COUNT)], "wrong-size"),
-        ([bytes(24) + b"\xff\xff\xff\xff" + bytes(8 * COUNT)], "wrong-size"),
-        ([bytes(28 + 8 * COUNT)], "not-finite"),
+        ([bytes(31)], "wrong-size"),
+        ([bytes(32 + 8 * COUNT - 1)], "wrong-size"),
+        ([bytes(24) + b"\xff\xff\xff\x7f" + bytes(4 + 8 * COUNT)], "wrong-size"),
+        ([bytes(24) + b"\xff\xff\xff\xff" + bytes(4 + 8 * COUNT)], "wrong-size"),
+        ([bytes(32 + 8 * COUNT)], "not-finite"),
         (SumsCodec(torch.zeros(COUNT), 0).pack(Sums(0, GOOD.values, 1.0, GOOD.totals * np.nan, 1.0)), "not-finite"),
         (SumsCodec(torch.zeros(COUNT), 0).pack(Sums(0, GOOD.values, np.inf, GOOD.totals, 1.0)), "not-finite"),
         (SumsCodec(torch.zeros(COUNT), 0).pack(Sums(0, GOOD.values, -1.0, GOOD.totals, 1.0)), "not-finite"),
@@ -249,7 +258,7 @@ def test_a_payload_comes_back_and_is_the_model() -> None:
 )
 def test_what_a_hostile_neighbor_sends_is_left_out(payload: list[Any], reason: str) -> None:
     step = RunningSums(flat(np.ones(COUNT, np.float32)), 0)
-    step.push_to({1: 0.5}, ())
+    step.push_to({1: 0.5}, (), {})
     step.release(0)
     assert step.check(1, payload) == reason
     assert step.mix({1: payload}, lambda ranks: {0: 0.5, **dict.fromkeys(ranks, 0.5)}) == {1: reason}
@@ -258,4 +267,4 @@ def test_what_a_hostile_neighbor_sends_is_left_out(payload: list[Any], reason: s
 def test_more_receivers_than_a_message_can_name_are_refused() -> None:
     step = RunningSums(flat(np.ones(COUNT, np.float32)), 0)
     with pytest.raises(ConfigurationError, match="4097 receivers"):
-        step.push_to(dict.fromkeys(range(1, MOST_APART + 2), 1e-5), ())
+        step.push_to(dict.fromkeys(range(1, MOST_APART + 2), 1e-5), (), {})
