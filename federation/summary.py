@@ -129,10 +129,10 @@ def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] 
 
 
 def _status(peers: Sequence[PeerSummary | None]) -> str:
-    """Failed if a peer left no summary; stopped if one was stopped; else done, whether or not members have left."""
+    """Failed if a peer left no summary; stopped if one was stopped; else done, whether or not members have gone."""
     if any(peer is None for peer in peers):
         return "failed"
-    return "done" if all(peer and peer.status in ("done", "left") for peer in peers) else "stopped"
+    return "done" if all(peer and peer.status in ("done", "left", "evicted") for peer in peers) else "stopped"
 
 
 def wall_seconds(out: Path) -> float:

@@ -396,7 +396,7 @@ class RankFolder:
         if self.completed:
             if status != "done":
                 self._go_back()
-            if status in ("left-behind", "left"):
+            if status in ("left-behind", "left", "evicted"):
                 self._finish()
             self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)

@@ -108,6 +108,7 @@ class Files:
         frames = self.outbox.frames.get(number)
         self.last = dict(entry)
         self.lines.append(self.last)
+        self._learner.recorded(self.last)
         self._completed = Saved(
             next_round=number + 1,
             learner=copy.deepcopy(self._learner.state()),

@@ -137,6 +137,10 @@ class WorldLearner:
         self._world.adopts(self._life, number, sorted(received))
         return {}
 
+    def recorded(self, line):
+        """The line of a round is made."""
+        self._world.records(self._life, line)
+
     def forget(self, ranks):
         pass
 

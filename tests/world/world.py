@@ -34,7 +34,7 @@ class Violation(AssertionError):  # noqa: N818 - it names the event
 
 
 class Costs:
-    """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
+    """Jobs take the time that they owe; what is written is on disk some time later."""
 
     def __init__(self, rng, disk):
         self._rng, self._disk = rng, disk
@@ -44,7 +44,8 @@ class Costs:
         self._owed += seconds
 
     def before(self, job):
-        return self._rng.choice(self._disk) if getattr(job, "__func__", None) is Files.save else 0.0
+        written = getattr(job, "__func__", None)
+        return self._rng.choice(self._disk) if written in (Files.save, Files.keep_epochs) else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -346,6 +347,17 @@ class World:
         self.used[life.rank, number] = ranks
         self.mixtures.setdefault((life.rank, number), []).append((ranks, False))
         self.sat_out.discard((life.rank, number))
+
+    def records(self, life, entry):
+        """A round's line says whose bodies were mixed or adopted: none, if none were."""
+        number, used = entry["round"], []
+        if (life, number) in self._mixed:
+            used = self.used[life.rank, number]
+        elif entry["adopted"]:
+            used = self.adopted.get((life.rank, number), [])
+        said = entry["heard"]
+        self.check(said == used, f"rank {life.rank} has used {used} in round {number}, and its line says {said}")
+        self.check(not {*said} & {*entry["missed"]}, f"rank {life.rank}: {said} heard, and {entry['missed']} missed")
 
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
