@@ -77,6 +77,8 @@ async def run_rounds(
             driver.renew(incarnation)
         if returned := driver.to_forget():
             await worker.run(learner.forget, returned)
+        if active and learner.pushes:
+            await worker.run(learner.push_to, *driver.core.receivers(number))
         watch = Stopwatch()
 
         seconds = driver.train(number) if active else None

@@ -44,6 +44,7 @@ class WorldLearner:
     best_round = None
     kept_point = "mixed"
     finite = linear = True
+    pushes = False
     privacy = None
     digest = "same"
     gradients = 0
