@@ -170,9 +170,10 @@ def _weight(entry: dict[str, Any], after: Line) -> float | None:
     None where that is not known, or where the peer was not to train in the round. A round that it sat out, because
     others had gone on without it, counts as 0.
     """
+    if after.mass_error is None or after.mass_adopted is None:
+        return None
     if entry.get("active"):
-        known = after.mass_error is not None and after.mass_adopted is not None
-        return 1.0 + after.mass_error + after.mass_adopted if known else None  # type: ignore[operator]
+        return 1.0 + after.mass_error + after.mass_adopted
     return 0.0 if entry.get("missed") or entry.get("adopted") else None
 
 

@@ -179,5 +179,7 @@ def test_a_round_that_is_sat_out_counts_nothing_and_one_of_others_is_left_out():
     away = {"active": False, "missed": [1, 3], "adopted": False, "mass_error": 0.0, "mass_adopted": 0.0}
     adopts = {**away, "missed": [], "heard": [1, 3], "adopted": True}
     assert weighed(HERE, {**away, "mass_error": None}, away, adopts, HERE, HERE) == 1 / 4
+    mixed_otherwise = {"mass_error": None, "mass_adopted": None}
+    assert weighed({"active": True}, {**away, **mixed_otherwise}, {"active": True, **mixed_otherwise}) is None
     not_drawn = {"active": False, "missed": [], "adopted": False, "mass_error": 0.0, "mass_adopted": 0.0}
     assert weighed(HERE, not_drawn, HERE, not_drawn, HERE) == 1.0
