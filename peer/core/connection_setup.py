@@ -430,8 +430,7 @@ class ConnectionSetup:
                 effects += self.hang_up(one.rank)
                 continue
             neighbor = self._members[one.rank]
-            finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
-            if not finished and self.dialling.overdue(link, neighbor.heard_at, now):
+            if not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), Dial(one.rank)]
             elif one.unanswered is not None:

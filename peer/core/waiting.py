@@ -289,7 +289,8 @@ class Waiting:
 
         A group that is cut off would run ahead by itself, and the rest take it for the others. So no peer begins a
         round far past those that a quorum has completed. A peer that has mixed nothing begins no other round before a
-        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two.
+        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two. It goes on
+        where all neighbors are done: then it runs ahead of none of them (whether it lacks their bodies, `over` says).
         """
         if not self._members.all():
             return None
@@ -299,6 +300,7 @@ class Waiting:
             return NO_QUORUM
         near = [one.rank for one in self._members.all() if one.expected]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
+        there |= bool(near) and all(self._members.is_done(rank) for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
         return None
