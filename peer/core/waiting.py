@@ -501,6 +501,11 @@ class Waiting:
             return [Wake()]
         if now >= wait.since + self._config.wait:
             self._wait = None
+            if not self._lacking():
+                return [Fail(PeersMissing(
+                    f"{self._missing(now)} has not come within {self._limit} (--wait): have an operator let this peer "
+                    f"in (dpeer join RUN --rank {self._config.rank}), while the members train"
+                ))]  # fmt: skip
             return [Fail(PeersMissing(
                 f"{self._missing(now)} did not appear within {self._limit} (--wait): "
                 "start them, and check the addresses and that all use the same settings"
@@ -578,6 +583,8 @@ class Waiting:
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with the trouble that they report."""
         ranks = self._lacking()
+        if not ranks:
+            return f"an epoch that lists rank {self._config.rank}"
         listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
