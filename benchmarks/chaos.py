@@ -1,6 +1,6 @@
 """Eight real peers over TCP with keys, while processes are killed and stopped and lines are cut, slow and far.
 
-    python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--partition iid] [--show] [--json]
+    python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--show] [--json]
 
 Each seed is a schedule: a graph, a delay and a bandwidth of all lines, and two faults, one after the other. The peers
 are processes of `dpeer start` on this host, and each edge is a proxy (`lines.py`). A schedule takes half a minute on
@@ -17,7 +17,8 @@ runs with a problem. The reference of a schedule is `dpeer simulate` with the sa
     problems   see below
     accuracy   final mean over peers less that of the reference, in points; mean over the schedules
     drop       most that a neighbor lost in the round in which it mixed a returner's body again, in points
-    swing      most that a peer of the reference lost in a round
+    change     what neighbors gained in such rounds in the mean, in points
+    swing      most that a peer of the reference lost in a round after the first fault
     lag        most rounds from a returner's entry until each neighbor had mixed it
     seconds    of a schedule
 
@@ -66,6 +67,8 @@ _ALONE = 12.0
 _PATIENCE = 120.0
 """Seconds in which a quorum completes the rounds that a fault lasts, on slow lines and a busy host."""
 
+_TASK = Path(__file__).with_name("chaos_task.py")
+
 _LAG = 2
 """Rounds from its entry within which a returner is mixed."""
 
@@ -90,7 +93,6 @@ class Schedule:
     rate: float
     kinds: tuple[str, ...]
     data_seed: int
-    partition: str = "iid"
 
     def edges(self) -> list[tuple[int, int]]:
         """The edges, lower rank first."""
@@ -314,7 +316,7 @@ class Federation:
         last = [run[-1]["accuracy"] for run in runs if len(run) == self.rounds]
         return {
             "accuracy": mean(last) if last else None,
-            "drop": max((100 * one["drop"] for one in returns if one["drop"] is not None), default=None),
+            "drops": [round(100 * one["drop"], 2) for one in returns if one["drop"] is not None],
             "lag": max((one["lag"] for one in returns if one["lag"] is not None), default=None),
             "returns": len(returns),
             "sat_out": sum(not line["active"] for run in runs for line in run),
@@ -331,9 +333,9 @@ class Federation:
                 if not run[entry]["active"] or run[entry - 1]["active"]:
                     continue
                 for other in neighbors:
-                    there = runs[other][entry : entry + _LAG + 1]
-                    if len(there) <= _LAG or not all(line["active"] for line in there):
-                        continue  # it was away itself, or the run ended
+                    both = [*run[entry : entry + _LAG + 1], *runs[other][entry : entry + _LAG + 1]]
+                    if len(both) < 2 * (_LAG + 1) or not all(line["active"] for line in both):
+                        continue  # one of them was away again, or the run ended
                     lines = runs[other]
                     mixed = next((at for at in range(entry, len(lines)) if rank in lines[at]["heard"]), None)
                     found = {"rank": rank, "neighbor": other, "entry": entry, "lag": None, "drop": None}
@@ -346,10 +348,9 @@ class Federation:
 def settings(schedule: Schedule, rounds: int) -> list[str]:
     """The settings of a schedule that its reference has, too."""
     return [
-        "--size", str(SIZE), "--topology", schedule.topology, "--task", "digits", "--test-split", "shared",
-        "--partition", schedule.partition,
-        "--algorithm", "dfedavgm", "--rounds", str(rounds), "--seed", str(schedule.data_seed), "--body-epochs", "1",
-        "--keep", "last", "--checkpoint-every", "1",
+        "--size", str(SIZE), "--topology", schedule.topology, "--task", f"{_TASK}:task", "--algorithm", "dfedavgm",
+        "--rounds", str(rounds), "--seed", str(schedule.data_seed), "--body-epochs", "2", "--keep", "last",
+        "--checkpoint-every", "1",
     ]  # fmt: skip
 
 
@@ -373,7 +374,7 @@ def reference(schedule: Schedule, rounds: int, out: Path) -> dict[str, float]:
 
     A fault in which no round is lost changes no bit, so this is how far accuracies swing by themselves.
     """
-    name = f"reference-{schedule.topology}-{schedule.partition.replace(':', '-')}-{schedule.data_seed}-{rounds}"
+    name = f"reference-{schedule.topology}-{schedule.data_seed}-{rounds}"
     folder = out / name
     if not (folder / "rank-0" / "summary.json").exists():
         command = ["simulate", *settings(schedule, rounds), "--alone", "never", "--overwrite", "--out", str(folder)]
@@ -422,8 +423,8 @@ def show(results: Sequence[dict[str, Any]]) -> None:
         rate = "any" if one["rate"] is None else f"{one['rate'] / 1e6:g} Mbit/s"
         groups[f"{1000 * one['delay']:g} ms, {rate}"].append(one)
     names = [*(kind for kind in KINDS if kind in groups), *sorted(name for name in groups if name not in KINDS)]
-    print("| faults, lines | schedules | problems | accuracy | drop | swing | lag | seconds |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| faults, lines | schedules | problems | accuracy | returns | drop | change | swing | lag | seconds |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name in names:
         _row(name, groups[name])
     _row("all", results)
@@ -434,11 +435,12 @@ def show(results: Sequence[dict[str, Any]]) -> None:
 
 def _row(name: str, group: Sequence[dict[str, Any]]) -> None:
     change = [100 * (one["accuracy"] - one["reference"]) for one in group if one["accuracy"] is not None]
-    drops = [one["drop"] for one in group if one["drop"] is not None]
+    drops = [drop for one in group for drop in one["drops"]]
     lags = [one["lag"] for one in group if one["lag"] is not None]
     cells = [
         len(group), sum(bool(one["problems"]) for one in group), f"{mean(change):+.2f}" if change else "-",
-        f"{max(drops):.1f}" if drops else "-", f"{max(one['swing'] for one in group):.1f}", max(lags, default="-"),
+        len(drops), f"{max(drops):.1f}" if drops else "-", f"{-mean(drops):+.2f}" if drops else "-",
+        f"{max(one['swing'] for one in group):.1f}", max(lags, default="-"),
         f"{mean(one['seconds'] for one in group):.0f}",
     ]  # fmt: skip
     print(" | ".join([f"| {name}", *map(str, cells)]) + " |")
@@ -450,9 +452,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("chaos"))
     parser.add_argument("--seeds", default="0-49", metavar="FIRST-LAST")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument(
-        "--partition", default="iid", help="how the digits are divided; unequal parts swing by themselves"
-    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, help="faults in place of those that the seed draws")
     parser.add_argument("--show", action="store_true", help="print the results so far, and run nothing")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines in place of the table")
@@ -463,7 +462,7 @@ def main() -> None:
     path = options.out / "results.jsonl"
     there = {one["seed"] for one in lines_of(path)}
     for seed in [] if options.show else [one for one in seeds if one not in there]:
-        schedule = replace(draw(seed), partition=options.partition)
+        schedule = draw(seed)
         if options.kinds:
             schedule = replace(schedule, kinds=tuple(options.kinds))
         known = reference(schedule, options.rounds, options.out)

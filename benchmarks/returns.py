@@ -2,8 +2,8 @@
 
     python benchmarks/returns.py [--algorithms dfedavgm,dfedmdc] [--seeds 0,1,2] [--away 20] [--size 8]
 
-Each run is a simulation of peers on a ring that learn the digits. Rank 3 is killed in the second round and resumed from
-its checkpoint when the others have run `--away` rounds. "own body" has --rejoin-after so high that no peer ever adopts.
+Each run is a simulation of peers on a ring that learn the digits, with shares by Dirichlet(.3). Rank 3 is killed in the
+second round, and resumed when the others have run `--away` rounds. "own body": with a high --rejoin-after none adopts.
 Figures are means over the seeds, for the first round in which rank 3 takes part again, and the same round of a run
 without faults: accuracy after mixing, of both its neighbors and of rank 3 itself, whose test loss is given, too.
 """
@@ -55,7 +55,8 @@ def measure(algorithm: str, seed: int, away: int, size: int) -> dict[str, list[f
     """The figures of the returns by way, and of the same round of a run without faults."""
     common: dict[str, Any] = {
         "task": "digits", "algorithm": algorithm, "topology": "ring", "size": size, "rounds": away + _AFTER,
-        "seed": seed, "workers": 1, "partition": "iid", "finish": "none", "alone": "never", "log_level": "error",
+        "seed": seed, "workers": 1, "partition": "dirichlet:0.3", "finish": "none", "alone": "never",
+        "log_level": "error",
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "faults.toml"

@@ -32,5 +32,5 @@ def evict(
     left need a quorum of all to begin it. Where so many are lost that none is left, the others pause; --force goes on
     without them. If those taken out still run among themselves, two federations train on.
     """
-    change = Change(leave=ranks, forced=force, graph=given_graph(graph), edges=edges, word="eviction")
+    change = Change(evict=ranks, forced=force, graph=given_graph(graph), edges=edges, word="eviction")
     submit(order, change)

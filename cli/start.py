@@ -15,7 +15,7 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
-from dpeer.exceptions import ConfigurationError, Diverged
+from dpeer.exceptions import ConfigurationError, Diverged, Isolated
 from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
@@ -29,6 +29,7 @@ from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
 from dpeer.results.reading import read_object
+from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.units import duration
 from dpeer.topology.settings import build_graph
 
@@ -148,7 +149,7 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
         click.echo(json.dumps(summary, allow_nan=False))
     if outcome.diverged and outcome.status == "done":
         raise Diverged([rank], str(folder))
-    return 0
+    return Isolated.exit_code if outcome.status == "evicted" else 0
 
 
 def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:
@@ -160,6 +161,10 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
         return f"{place} (settings from {file})"
     which = f"no address in {file}" if file else "no federation file"
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
+
+
+_ENDED = {"left": "left the federation", "evicted": "was evicted from the federation"}
+"""By status, the end of a run of which no round is left."""
 
 
 def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
@@ -183,6 +188,8 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
         few += f", paused for {duration(paused)} without a quorum"
     if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
+    if (weight := summary.get("mean_weight")) is not None and weight < FULL_WEIGHT:
+        few += f", its weight in the mean {weight:.2f} of 1"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
-    ended = "left the federation" if outcome.status == "left" else "done"
+    ended = _ENDED.get(outcome.status, "done")
     return f"dpeer: {ended} after {count}{few}{result}{private}{lost}; files in {folder}"

@@ -11,6 +11,7 @@ import click
 
 from dpeer.cli.tables import plain_table, print_table
 from dpeer.federation.control import Place, look
+from dpeer.federation.epoch_words import in_words
 from dpeer.results.units import duration
 
 _LISTED = 8
@@ -38,11 +39,15 @@ def status(run: Path, as_json: bool) -> None:
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("rounds", justify="right", no_wrap=True)
     table.add_column("quorum", justify="right", no_wrap=True)
+    changes = any(one.answer is not None and one.answer.get("epoch") for one in found)
+    if changes:
+        table.add_column("epoch")
     for name in ("state", "neighbors", "last mix"):
         table.add_column(name)
     table.add_column("saved", no_wrap=True)
     for one in found:
-        table.add_row(one.folder.name.removeprefix("rank-"), *(_cells(one)))
+        rank, (rounds, quorum, *rest) = one.folder.name.removeprefix("rank-"), _cells(one)
+        table.add_row(rank, rounds, quorum, *([_epoch(one.answer or {})] if changes else []), *rest)
     print_table(table)
 
 
@@ -53,11 +58,20 @@ def _cells(place: Place) -> tuple[str, ...]:
     if found["rounds"] is None:
         return "-", "-", state(found), "", "", _ago(place.saved_seconds)
     quorum = "-" if found["quorum"] is None else str(found["quorum"])
-    epoch = "" if found.get("epoch") is None else f", epoch {found['epoch']}"
     return (
-        _rounds(found["completed"], found["rounds"]), quorum, f"{state(found)}{epoch}", _neighbors(found["neighbors"]),
+        _rounds(found["completed"], found["rounds"]), quorum, state(found), _neighbors(found["neighbors"]),
         _mix(found), _ago(found["checkpoint_seconds"]),
     )  # fmt: skip
+
+
+def _epoch(found: Mapping[str, Any]) -> str:
+    """The present epoch and its members, and the next one: "1: 0..8; 2 from round 12 on: 0, 2..8"."""
+    now, following = found.get("epoch"), found.get("next_epoch")
+    parts = [f"{now['number']}: {in_words(now['members'])}"] if now else ["-"]
+    if following:
+        begins = following["begins"] + 1
+        parts.append(f"{following['number']} from round {begins} on: {in_words(following['members'])}")
+    return "; ".join(parts)
 
 
 def _rounds(completed: int | None, rounds: int | None) -> str:

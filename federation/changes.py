@@ -91,7 +91,8 @@ class Change:
 
     Attributes:
         join: New members by rank.
-        leave: Ranks that leave, or are taken out.
+        leave: Ranks that leave.
+        evict: Ranks that are taken out.
         rounds: The number of rounds; None for the same.
         operators: Public keys of the operators from then on; None for the same.
         signers: How many of them must sign the next change; None for as many.
@@ -103,6 +104,7 @@ class Change:
 
     join: Mapping[int, Member] = field(default_factory=dict)
     leave: tuple[int, ...] = ()
+    evict: tuple[int, ...] = ()
     rounds: int | None = None
     operators: tuple[str, ...] | None = None
     signers: int | None = None
@@ -110,6 +112,11 @@ class Change:
     graph: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Edge, ...] = ()
     word: str = "change"
+
+    @property
+    def gone(self) -> tuple[int, ...]:
+        """The ranks that are no members any more."""
+        return (*self.leave, *self.evict)
 
 
 def next_epoch(there: Situation, change: Change, *, begins: int = 0) -> Epoch:
@@ -140,13 +147,14 @@ def next_epoch(there: Situation, change: Change, *, begins: int = 0) -> Epoch:
             f"too late: this {change.word} could begin with round {begins + 1}, and the run ends with round "
             f"{before.rounds}{'' if change.rounds else ': dpeer extend it first'}"
         )
-    ranks = sorted({*before.members, *change.join} - {*change.leave})
+    ranks = sorted({*before.members, *change.join} - {*change.gone})
     graph = _next_graph(before, change, ranks)
     if ranks != list(before.ranks) or graph != before.graph:
         _check_reachable(there, change, graph, ranks)
     try:
         return successor(
-            before, begins=begins, graph=graph, join=change.join, leave=change.leave, rounds=change.rounds,
+            before, begins=begins, graph=graph, join=change.join, leave=change.leave, evict=change.evict,
+            rounds=change.rounds,
             operators=change.operators, signers=change.signers, void=there.void, forced=change.forced,
         )  # fmt: skip
     except ValidationError as error:
@@ -182,12 +190,12 @@ def _check_join(there: Situation, change: Change) -> None:
 
 
 def _check_leave(before: Epoch, change: Change) -> None:
-    for rank in change.leave:
+    for rank in change.gone:
         if rank not in before.members:
             raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_words(before.ranks)}")
-    if len(before.members) - len({*change.leave}) + len(change.join) < 2:
+    if len(before.members) - len({*change.gone}) + len(change.join) < 2:
         raise ConfigurationError(
-            f"--rank {in_words(change.leave)}: fewer than 2 members would be left: stop the peers instead"
+            f"--rank {in_words(change.gone)}: fewer than 2 members would be left: stop the peers instead"
         )
 
 
@@ -218,7 +226,7 @@ def _next_graph(before: Epoch, change: Change, ranks: list[int]) -> EpochGraph:
                 "or give --topology file:PATH"
             )
         return epoch_graph(settings, ranks)
-    edges = [edge for edge in (*listed, *change.edges) if set(edge).isdisjoint(change.leave)]
+    edges = [edge for edge in (*listed, *change.edges) if set(edge).isdisjoint(change.gone)]
     _check_edges(change, ranks, edges)
     return epoch_graph({"topology": LISTED, "weights": settings.get("weights", "metropolis")}, ranks, edges)
 

@@ -25,6 +25,9 @@ TIMEOUT = 5.0
 
 _LISTED, _AT_ONCE = 8, 16
 
+_AT_AN_END = "starts, or ends, or has no control socket (its log.jsonl says which)"
+"""What a peer does that holds its folder and has no control socket."""
+
 _RANK = re.compile(r"rank-[0-9]+")
 """The name of a rank's folder."""
 
@@ -57,6 +60,8 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
             there.sendall(line)
             found = _read_line(there, time.monotonic() + timeout)
     except (FileNotFoundError, ConnectionError) as error:
+        if not left(rank):
+            raise NotRunning(f"the peer in {str(rank)!r} {_AT_AN_END}: try again") from error
         raise NotRunning(f"no peer runs in {str(rank)!r}{_last_run(rank)}") from error
     except TimeoutError as error:
         raise NoAnswer(
@@ -122,7 +127,7 @@ def _place(folder: Path) -> Place:
     except NoAnswer:
         state = f"runs, and does not answer within {TIMEOUT:g} s"
     except NotRunning:
-        state = "does not run"
+        state = "does not run" if left(folder) else _AT_AN_END
     except ConfigurationError as error:
         state = str(error)
     summary, completed = read_object(folder / SUMMARY), checkpoint.completed(folder)
@@ -140,7 +145,11 @@ def _place(folder: Path) -> Place:
 
 def left(folder: Path) -> bool:
     """Whether no process holds a rank's folder any more, so that another peer can start there."""
-    with (folder / LOCK).open("a") as lock:
+    try:
+        lock = (folder / LOCK).open("rb")
+    except OSError:  # no peer has ever run there
+        return True
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -195,6 +204,8 @@ def any_running(folder: Path) -> Path:
     """
     found = ranks_of(folder)
     running = next((one for one in found if runs(one)), None)
+    if running is None and (busy := next((one for one in found if not left(one)), None)) is not None:
+        raise NotRunning(f"the peer in {str(busy)!r} {_AT_AN_END}: try again")
     if running is None:
         raise NotRunning(f"no peer runs in {str(folder)!r}{_last_run(found[0]) if len(found) == 1 else ''}")
     return running

@@ -12,9 +12,10 @@ from dpeer.topology import spectral_gap
 
 def differences(before: Epoch, after: Epoch) -> list[str]:
     """What an epoch changes, in lines for its operator; ends with the round in which it begins."""
-    joined, gone = sorted(after.members.keys() - before.members.keys()), sorted(set(after.former) - set(before.former))
+    joined, left, evicted = _moves(before, after)
     lines = [f"joins: rank {rank}{_at(after.members[rank])}" for rank in joined]
-    lines += [f"leaves: rank {rank}" for rank in gone]
+    lines += [f"leaves: rank {rank}" for rank in left]
+    lines += [f"is evicted: rank {rank}" for rank in evicted]
     lines.append(f"members: {in_words(after.ranks)} ({len(after.members)}, before {len(before.members)})")
     lines.append(f"graph: {graph_line(after)}; before: {graph_line(before)}")
     if after.rounds != before.rounds:
@@ -30,9 +31,10 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
 
 def change_line(before: Epoch, after: Epoch) -> str:
     """What an epoch changes, in one line."""
-    joined, gone = sorted(after.members.keys() - before.members.keys()), sorted(set(after.former) - set(before.former))
+    joined, left, evicted = _moves(before, after)
     parts = [_do(joined, "join")] if joined else []
-    parts += [_do(gone, "leave")] if gone else []
+    parts += [_do(left, "leave")] if left else []
+    parts += [f"{_ranks(evicted)} {'is' if len(evicted) == 1 else 'are'} evicted"] if evicted else []
     parts += [f"{after.rounds} rounds instead of {before.rounds}"] if after.rounds != before.rounds else []
     parts.append(f"members {in_words(after.ranks)}")
     parts.append(f"{graph_line(after)} (before: {graph_line(before)})")
@@ -52,6 +54,8 @@ def described(epoch: Epoch) -> list[str]:
     ]
     if epoch.former:
         lines.append(f"former members: {in_words(epoch.former)}")
+    if epoch.evicted:
+        lines.append(f"evicted: {in_words(epoch.evicted)}")
     lines.append(f"graph: {graph_line(epoch)}")
     lines.append(f"operators: {len(epoch.operators)}, of whom {epoch.signers} must sign the next change")
     lines += [f"void: epoch {one.number} ({one.digest[:16]})" for one in epoch.void]
@@ -92,8 +96,18 @@ def in_words(ranks: Iterable[int]) -> str:
     )
 
 
+def _moves(before: Epoch, after: Epoch) -> tuple[list[int], list[int], list[int]]:
+    """The ranks that join, that leave, and that are evicted."""
+    gone, evicted = set(after.former) - set(before.former), set(after.evicted) - set(before.evicted)
+    return sorted(after.members.keys() - before.members.keys()), sorted(gone - evicted), sorted(evicted)
+
+
 def _do(ranks: list[int], what: str) -> str:
-    return f"rank {ranks[0]} {what}s" if len(ranks) == 1 else f"ranks {in_words(ranks)} {what}"
+    return f"{_ranks(ranks)} {what}s" if len(ranks) == 1 else f"{_ranks(ranks)} {what}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {in_words(ranks)}"
 
 
 def _at(member: Member) -> str:

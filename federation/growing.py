@@ -163,7 +163,8 @@ class Growth:
                 self._refused(planned, error)
                 continue
             change = Change(
-                dict(zip(planned.join, entered, strict=True)), (*planned.leave, *planned.evict), planned.extend,
+                dict(zip(planned.join, entered, strict=True)), tuple(planned.leave), tuple(planned.evict),
+                planned.extend,
                 graph={} if planned.topology is None else {"topology": planned.topology},
                 edges=tuple(_edge(one, other) for one, other in planned.edges), word=_word(planned),
             )  # fmt: skip

@@ -47,6 +47,9 @@ Report = Callable[[dict[str, Any]], None]
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
 
+STARTS = "it still starts (reads its data, builds its model): try again when `dpeer status` shows its rounds"
+"""Why a peer answers no question about its members yet."""
+
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
 
@@ -155,9 +158,15 @@ async def serve(
                 stopper.stop()
                 return vars(Snapshot(rank, os.getpid(), "ended", drains=True))
 
+            def not_yet(request: Mapping[str, Any]) -> Mapping[str, Any]:
+                """Refuse a question about members before data and chain are read."""
+                raise ConfigurationError(STARTS)
+
             requests: dict[str, Handler] = {
                 "status": lambda request: vars(Snapshot(rank, os.getpid(), "starting")),
                 "drain": leave,
+                "membership": not_yet,
+                "epoch": not_yet,
             }
             async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
                 config = await worker.run(resolve, settings, rank)

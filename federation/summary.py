@@ -66,6 +66,7 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
         "test_loss_mixed": [peer.test_loss_mixed if peer else None for peer in peers],
         "metrics": by_rank,
         "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
+        "mean_weight": [peer.mean_weight if peer else None for peer in peers],
         "consensus_distance": _consensus_distance(out, there),
         "body_parameters": first.body_parameters,
         "head_parameters": first.head_parameters,
@@ -129,10 +130,10 @@ def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] 
 
 
 def _status(peers: Sequence[PeerSummary | None]) -> str:
-    """Failed if a peer left no summary; stopped if one was stopped; else done, whether or not members have left."""
+    """Failed if a peer left no summary; stopped if one was stopped; else done, whether or not members have gone."""
     if any(peer is None for peer in peers):
         return "failed"
-    return "done" if all(peer and peer.status in ("done", "left") for peer in peers) else "stopped"
+    return "done" if all(peer and peer.status in ("done", "left", "evicted") for peer in peers) else "stopped"
 
 
 def wall_seconds(out: Path) -> float:

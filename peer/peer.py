@@ -41,13 +41,25 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Ending = Literal["done", "left", "stopped", "isolated", "left-behind", "failed"]
+Ending = Literal["done", "left", "evicted", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
-"left": with its rounds, because an epoch has made it no member any more.
+"left", "evicted": with its rounds, because by an epoch it is no member any more: it leaves, or was taken out.
 "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
 did not appear again, or have completed the run without it. "failed": by an error.
 """
+
+
+_GOODBYES: Mapping[Ending, Goodbyes] = {
+    "done": "done",
+    "left": "done",
+    "evicted": "done",
+    "stopped": "stopped",
+    "isolated": "isolated",
+    "left-behind": "isolated",
+    "failed": "failed",
+}
+"""What a peer's goodbye says of its end."""
 
 
 @dataclass(frozen=True)
@@ -218,12 +230,17 @@ class Peer:
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self._rounds:
-                outcome = await self._conclude("done")  # at once: neighbors are met only for bodies they may still need
+                outcome = await self._conclude(
+                    self._complete
+                )  # at once: neighbors are met only for bodies they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self.driver.open(self._to_dial(addresses), self._start)
+            dialled = self._to_dial(addresses)
+            if (last := self._files.last) is not None:  # which its neighbors are to know, as before
+                self.driver.mixed(last["round"], last["heard"], adopted=last["adopted"], released=last["active"])
+            self.driver.open(dialled, self._start)
             status = await self._until_stopped(self._run())
-            leaving = "done" if status == "left" else "isolated" if status == "left-behind" else status
+            leaving = _GOODBYES[status]
             if early is not None:
                 await early
             if before or early is not None:
@@ -341,9 +358,7 @@ class Peer:
         )
         await self._background.during(self.driver.linger())
 
-    async def _until_stopped(
-        self, run: Coroutine[Any, Any, None]
-    ) -> Literal["done", "left", "stopped", "isolated", "left-behind"]:
+    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Ending:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -379,9 +394,17 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        if self.core.epochs is not None and self.core.epochs.chain.removed and not stopped:
-            return "left"
-        return "done" if self._files.completed == self._rounds else "stopped"
+        if self._complete != "done" and not stopped:
+            return self._complete
+        return self._complete if self._files.completed == self._rounds else "stopped"
+
+    @property
+    def _complete(self) -> Literal["done", "left", "evicted"]:
+        """How the run ends if no round is left."""
+        chain = None if self.core.epochs is None else self.core.epochs.chain
+        if chain is None or not chain.removed:
+            return "done"
+        return "evicted" if chain.evicted else "left"
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)

@@ -408,7 +408,7 @@ class RankFolder:
         if self.completed:
             if status != "done":
                 self._go_back()
-            if status in ("left-behind", "left"):
+            if status in ("left-behind", "left", "evicted"):
                 self._finish()
             self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)
@@ -490,6 +490,7 @@ class RankFolder:
             "metrics_mixed": kept.get("metrics"),
             "train_loss": kept.get("train_loss"),
             "rounds_mixed": totals.mixed,
+            "mean_weight": totals.mean_weight,
             "bytes_sent": totals.bytes_sent,
             "bytes_received": totals.bytes_received,
             "metrics_missing": missing,

@@ -77,6 +77,8 @@ async def run_rounds(
             driver.renew(incarnation)
         if returned := driver.to_forget():
             await worker.run(learner.forget, returned)
+        if active and learner.pushes:
+            await worker.run(learner.push_to, *driver.core.receivers(number))
         watch = Stopwatch()
 
         seconds = driver.train(number) if active else None
@@ -112,6 +114,9 @@ async def run_rounds(
             received.clear()
         heard, bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
         received.clear()  # the next round trains without them in memory
+        driver.mixed(
+            number, heard, adopted=behind and bool(heard), released=payload is not None or saver.released(number)
+        )
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
@@ -124,6 +129,7 @@ async def run_rounds(
         sent = await background.during(driver.settle(number))
         exchange_seconds += watch.lap()
         privacy = learner.privacy
+        mass = driver.core.mass.change(number - 1) if learner.linear else None
         await saver.complete(
             RoundRecord.evaluated(
                 after,
@@ -143,6 +149,8 @@ async def run_rounds(
                 steps_asked=steps_asked,
                 active=active or saver.released(number),
                 adopted=behind and bool(heard),
+                mass_error=mass and mass.error,
+                mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,

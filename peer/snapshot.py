@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.epoch import Epoch
 from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.rank_folder import RankFolder
@@ -52,6 +53,21 @@ class Awaited:
 
 
 @dataclass(frozen=True)
+class EpochSnapshot:
+    """An epoch of the federation's members.
+
+    Attributes:
+        number: Which.
+        members: Its ranks, sorted.
+        begins: The first round in it, from 0.
+    """
+
+    number: int
+    members: tuple[int, ...]
+    begins: int
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One peer at one moment. It holds rounds, times and liveness alone: never a loss, a figure or a number of rows.
 
@@ -59,7 +75,7 @@ class Snapshot:
         rank: The peer.
         pid: Its process.
         phase: What it does.
-        rounds: How many rounds the run has; None while the peer starts.
+        rounds: How many rounds the run has, or how many this peer runs if it leaves before; None while it starts.
         completed: How many of them the peer has completed.
         quorum: How many a quorum is known to have completed; None where every peer by itself is one.
         waits_for: The ranks that it waits for.
@@ -67,7 +83,8 @@ class Snapshot:
         why: Why a pause holds the next round; else empty.
         sits_out: Whether it sits rounds out, because the others went on without it.
         drains: Whether it leaves when the round is complete.
-        epoch: The membership's epoch; None in a federation that cannot change.
+        epoch: The epoch of the present round; None in a federation that cannot change.
+        next_epoch: The accepted epoch that begins after it; None while none is known.
         mixed: Ranks whose bodies were mixed in the last completed round.
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
@@ -85,7 +102,8 @@ class Snapshot:
     why: str = ""
     sits_out: bool = False
     drains: bool = False
-    epoch: int | None = None
+    epoch: EpochSnapshot | None = None
+    next_epoch: EpochSnapshot | None = None
     mixed: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
     checkpoint_seconds: float | None = None
@@ -103,11 +121,12 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         ended: Whether its rounds are over.
     """
     wait, last = core.waiting.present(now), files.last or {}
+    chain = None if core.epochs is None else core.epochs.chain
     return Snapshot(
         rank=config.rank,
         pid=os.getpid(),
         phase="ended" if ended else "work" if wait is None else wait.kind,
-        rounds=config.rounds,
+        rounds=core.schedule.rounds,
         completed=files.completed,
         quorum=None if config.quorum == "any" else core.round_clock.quorum,
         waits_for=tuple(Awaited(rank, why) for rank, why in wait.ranks.items()) if wait else (),
@@ -115,11 +134,17 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         why=wait.why if wait else "",
         sits_out=core.exchange.entry.hops > 0,
         drains=core.waiting.drains,
+        epoch=None if chain is None else _epoch(chain.current),
+        next_epoch=None if chain is None or chain.pending is None else _epoch(chain.pending),
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),
         neighbors=tuple(_neighbor(one, now) for one in core.members.all()),
     )
+
+
+def _epoch(one: Epoch) -> EpochSnapshot:
+    return EpochSnapshot(one.number, one.ranks, one.begins)
 
 
 def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:

@@ -71,6 +71,11 @@ class RoundRecord:
     """False in a round that the peer sat out."""
     adopted: bool = False
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
+    mass_error: float | None = None
+    """How much more than one this peer's body of the round before counted in the federation's mean, but for adoptions;
+    None where an out-neighbor has not named whose bodies it mixed."""
+    mass_adopted: float | None = None
+    """What adoptions of the round before added to it; -1 where this peer adopted."""
     privacy: Mapping[str, Any] | None = None
     """The costs of the releases so far, and the clipping of this one."""
     accuracy_finished: float | None = None
@@ -153,6 +158,8 @@ class Line(JsonFields):
     samples: int | None = json_field(total)
     steps: Sequence[int] | None = json_field(wholes)
     steps_asked: Sequence[int] | None = json_field(wholes)
+    mass_error: float | None = json_field(number)
+    mass_adopted: float | None = json_field(number)
     bytes_sent: int | None = json_field(total)
     bytes_received: int | None = json_field(total)
     epsilon: float | None = json_field(number)

@@ -6,8 +6,9 @@
 
 Sites are real `dpeer start` processes that can only dial out, in network namespaces where the machine has them (root
 and iproute2). One site is 20 times slower; one is cut off for three minutes; one loses its disk; a laptop is closed;
-the largest is killed in the last round. Nobody is at the keyboard but those who restart their own site. `timeline.json`
-and `timeline.html` in the folder tell the night; the exit code is 0 if every site has its model at the end.
+the largest is killed in the last round; a federation file has three mistakes. Nobody is at the keyboard but those who
+restart their own site. `timeline.json` and `timeline.html` in the folder tell the night; the exit code is 0 if every
+site has its model at the end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import timeline
@@ -36,13 +38,20 @@ from dpeer.federation.operators import write_operator
 HERE = Path(__file__).resolve().parent
 DPEER = (sys.executable, "-m", "dpeer")
 SITES, JOINER = 8, 8
-LARGEST, SLOW, LOST, CUT, LAPTOP = 0, 7, 3, 5, 6
+LARGEST, SLOW, LOST, MISTAKEN, CUT, LAPTOP = 0, 7, 3, 4, 5, 6
 """The sites to which something happens."""
 
 RESTART_AFTER = 2.0
 """Seconds until somebody at a site restarts what has died there."""
 
 RESTARTS = 5
+
+MISTAKES = (
+    ("body_epochs", "body_epoch"),
+    ('topology = "ring"', 'topology = "line"'),
+    (f"keys/rank-{MISTAKEN}.secret", "keys/rank.secret"),
+)
+"""What a federation file should say, and what it says at first: each is met by itself, and mended."""
 
 
 @dataclass
@@ -91,6 +100,7 @@ class Site:
     restart_at: float | None = None
     restarts: int = 0
     options: tuple[str, ...] = ()
+    mistakes: list[tuple[str, str]] = field(default_factory=list)
     code: int | None = None
     logs: list[Any] = field(default_factory=list)
 
@@ -103,6 +113,24 @@ class Site:
         """Rounds that it has completed."""
         path = self.run / "metrics.jsonl"
         return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def mistake(self) -> None:
+        """Write the next mistake into the federation file."""
+        path = self.folder / "dpeer.toml"
+        right, wrong = self.mistakes[0]
+        path.write_text(path.read_text().replace(right, wrong))
+
+    def mend(self) -> None:
+        """Mend the mistake that its people have just read of, and make the next."""
+        path = self.folder / "dpeer.toml"
+        right, wrong = self.mistakes.pop(0)
+        path.write_text(path.read_text().replace(wrong, right))
+        if self.mistakes:
+            self.mistake()
+
+    def last_line(self) -> str:
+        """What it has printed last."""
+        return (self.folder / "output.txt").read_text().rstrip().rpartition("\n")[2]
 
     def start(self, *options: str) -> None:
         """Start its process, or start it again."""
@@ -174,6 +202,8 @@ class Night:
                 lines += [f"[rank.{rank}]", f'address = "relay://{place}"', f'key = "{self.keys[rank]}"']
                 lines += [f"task_options.slow = {plan.slow}"] if rank == SLOW else []
             (site.folder / "dpeer.toml").write_text("\n".join(lines) + "\n")
+        self.sites[MISTAKEN].mistakes += MISTAKES
+        self.sites[MISTAKEN].mistake()
         self.list_keys(range(SITES))
 
     def list_keys(self, ranks: Sequence[int]) -> None:
@@ -321,7 +351,11 @@ class Night:
                 self.tell(site.rank, "restarted", f"it is restarted{' with --resume' if resumes else ''}")
                 patience = ("--wait", f"{self.plan.patience:g}")
                 site.start(*patience, *(("--resume",) if resumes else ()))
-        elif (code := site.process.poll()) is not None:
+        elif (code := site.process.poll()) is not None and code and site.mistakes:
+            self.tell(site.rank, "mistake", f"refused with {code}, and mended: {shorten(site.last_line(), 120)}")
+            site.mend()
+            site.restart_at = self.now() + RESTART_AFTER
+        elif code is not None:
             site.code = code
             # Two sites that were both restarted would wait for each other's restarts for ever.
             left = code == LEFT and all(one.code == 0 or one.restarts or one is site for one in self.sites)

@@ -72,6 +72,7 @@ _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1180px; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; } td, th { padding: .2em .8em; text-align: left; }
 tr { border-bottom: 1px solid #ddd; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
+td:not(:last-child) { white-space: nowrap; }
 svg { width: 100%; height: auto; } text { font: 11px system-ui, sans-serif; fill: #333; }
 .bar { fill: #d2691e; opacity: .25; } .mark { fill: #b22222; } .axis { stroke: #ccc; }
 details { margin: .3em 0; } summary { cursor: pointer; }
@@ -102,7 +103,7 @@ def page(night: Mapping[str, Any]) -> str:
                 (_OUT, "sat out"),
             )
         )
-        + "; a bar is an accident while it lasted.</p>",
+        + "; a bar is an accident while it lasted, a triangle what happened at once.</p>",
         "<table><tr><th>site<th>rows<th>ended<th>rounds<th>mixed<th>accuracy<th>local only<th>verdict</tr>",
     ]
     for site in sites:
@@ -125,6 +126,10 @@ def page(night: Mapping[str, Any]) -> str:
     return "\n".join(parts) + "</html>\n"
 
 
+_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+"""Seconds between two lines of the time axis: the first with twelve lines at most."""
+
+
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
@@ -138,10 +143,10 @@ def _picture(night: Mapping[str, Any]) -> Iterator[str]:
         return round(_LEFT + (_WIDTH - _LEFT - 20) * min(at, total) / total, 1)
 
     yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="rounds of each site by time">'
-    for tick in range(11):
-        at = total * tick / 10
+    step = next(one for one in _STEPS if one * 12 >= total or one == _STEPS[-1])
+    for at in range(0, int(total) + 1, step):
         yield f'<line class="axis" x1="{x(at)}" x2="{x(at)}" y1="10" y2="{height - 25}"/>'
-        yield f'<text x="{x(at)}" y="{height - 8}" text-anchor="middle">{at:.0f} s</text>'
+        yield f'<text x="{x(at)}" y="{height - 8}" text-anchor="middle">{at} s</text>'
     for lane, site in enumerate(sites):
         y = 10 + _LANE * lane + _LANE / 2
         yield f'<text x="4" y="{y + 4}">{html.escape(site["name"])}</text>'

@@ -20,7 +20,17 @@ from typing import Annotated, Any, NamedTuple, NoReturn, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import EPOCH_BYTES, EPOCH_ENTRIES, HIGHEST_RANK, MOST_MEMBERS, MOST_OPERATORS
@@ -103,6 +113,8 @@ class Epoch(_Part):
     """The members by rank. A rank is a name, and never used again."""
     former: Annotated[tuple[_Rank, ...], FailFast()] = ()
     """The ranks that were members once, sorted."""
+    evicted: Annotated[tuple[_Rank, ...], FailFast()] = ()
+    """Those of them that were taken out and did not leave, sorted; the document names it only if it is not empty."""
     operators: Annotated[tuple[Key, ...], Field(min_length=1, max_length=MOST_OPERATORS), FailFast()]
     """Public keys of those who may sign the next epoch."""
     signers: Annotated[int, Field(ge=1)] = 1
@@ -120,11 +132,14 @@ class Epoch(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name, values in (("operators", self.operators), ("former", self.former), ("void", self.void)):
+        named = {"operators": self.operators, "former": self.former, "evicted": self.evicted, "void": self.void}
+        for name, values in named.items():
             if len(set(values)) < len(values):
                 raise ValueError(f"{name}: one stands twice")
-        if list(self.former) != sorted(self.former) or list(self.void) != sorted(self.void):
-            raise ValueError("former or void is not sorted")
+        if any(list(values) != sorted(values) for values in (self.former, self.evicted, self.void)):
+            raise ValueError("former, evicted or void is not sorted")
+        if not {*self.evicted} <= {*self.former}:
+            raise ValueError("an evicted rank is no former one")
         if self.signers > len(self.operators):
             raise ValueError(f"{self.signers} signers of {len(self.operators)} operators")
         if not self.members.keys().isdisjoint(self.former):
@@ -137,6 +152,11 @@ class Epoch(_Part):
         if len(set(keys)) < len(keys) or len(set(addresses)) < len(addresses):
             raise ValueError("two members have one key or one address")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = dump(self)
+        return found if self.evicted else {name: value for name, value in found.items() if name != "evicted"}
 
     @cached_property
     def canonical(self) -> bytes:
@@ -254,6 +274,7 @@ def successor(
     graph: EpochGraph,
     join: Mapping[int, Member] | None = None,
     leave: Collection[int] = (),
+    evict: Collection[int] = (),
     rounds: int | None = None,
     operators: Iterable[str] | None = None,
     signers: int | None = None,
@@ -267,14 +288,15 @@ def successor(
         begins: The first round in it.
         graph: The graph of its members.
         join: New members by rank.
-        leave: Ranks that are no members any more.
+        leave: Ranks that leave.
+        evict: Ranks that are taken out.
         rounds: The number of rounds; None for the same.
         operators: Public keys of the operators; None for the same.
         signers: How many of them must sign; None for as many.
         void: The epochs in between that have not begun.
         forced: Whether it begins without a quorum of the one before it.
     """
-    gone = {*leave}
+    gone = {*leave, *evict}
     new = {rank: member.model_copy(update={"since": begins}) for rank, member in (join or {}).items()}
     void = sorted(void)
     return Epoch(
@@ -283,6 +305,7 @@ def successor(
         previous=previous.digest,
         members={rank: one for rank, one in previous.members.items() if rank not in gone} | new,
         former=tuple(sorted({*previous.former, *gone})),
+        evicted=tuple(sorted({*previous.evicted, *evict})),
         operators=previous.operators if operators is None else tuple(operators),
         signers=previous.signers if signers is None else signers,
         graph=graph,
@@ -336,6 +359,8 @@ def _check_members(epoch: Epoch, previous: Epoch, refuse: Callable[[str], NoRetu
             refuse(f"has rank {rank} a member since round {member.since}: expected {expected}")
     if set(epoch.former) != {*previous.former, *gone}:
         refuse("names other former ranks than those that were members")
+    if set(epoch.evicted) - gone != set(previous.evicted):
+        refuse("names other evicted ranks than those of the epoch before it, and of those that it takes out")
     if epoch.forced and not gone:
         refuse("is forced and takes no rank out")
 

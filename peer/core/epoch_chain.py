@@ -218,6 +218,11 @@ class EpochChain:
         return self._rank in self.current.former
 
     @property
+    def evicted(self) -> bool:
+        """Whether it was taken out, and did not leave."""
+        return self._rank in self.current.evicted
+
+    @property
     def rounds(self) -> int:
         """How many rounds this peer has to run, as far as is known."""
         return self._took_out.begins if self.removed else self.line[-1].rounds

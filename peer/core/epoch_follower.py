@@ -134,8 +134,12 @@ class EpochFollower:
             self._members.add(self.contacts)
             ranks = self.contacts
         else:
-            ranks = {rank for rank in self.neighbors() if dials(self._rank, rank, self.addresses)}
+            ranks = {rank for rank in self.neighbors() if self.is_to_dial(rank)}
         return {rank: self.addresses[rank] for rank in sorted(ranks)}
+
+    def is_to_dial(self, rank: int) -> bool:
+        """Whether this peer dials the rank, and not the other way round: a joiner dials all its contacts."""
+        return rank in self.contacts or dials(self._rank, rank, self.addresses)
 
     def holds(self, number: int) -> str | None:
         """Why round `number` may not begin yet on account of epochs; None if it may."""
@@ -249,9 +253,11 @@ class EpochFollower:
         self._part(turn)
         effects = [*self._follow(), *self._dial(self._around(turn.now), now)]
         if self.chain.removed:
+            evicted = self.chain.evicted
             self._log(
-                "info", "left", f"is no member from round {turn.now.begins + 1} on ({describe(turn.now)}): its model "
-                "is kept", round=number,
+                "warning" if evicted else "info", "evicted" if evicted else "left",
+                f"is no member from round {turn.now.begins + 1} on{', taken out by an operator' if evicted else ''} "
+                f"({describe(turn.now)}): its model is kept", round=number,
             )  # fmt: skip
         else:
             wrong = "; some rounds before ran in another one, and this peer comes back" if turn.wrong else ""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.entry import Entry
-from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.mass import Mass
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -30,6 +31,7 @@ class Exchange:
         protocol: The versions that this peer speaks.
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
+        mass: Which bodies this peer has mixed; every body and heartbeat names those of the round before.
 
     Attributes:
         inbox: The bodies that came.
@@ -51,6 +53,7 @@ class Exchange:
         protocol: Protocol,
         entry: Entry,
         inbox: Inbox,
+        mass: Mass,
     ) -> None:
         self.entry = entry
         self.inbox = inbox
@@ -62,6 +65,7 @@ class Exchange:
         self._send_queues = send_queues
         self._round_clock = round_clock
         self._protocol = protocol
+        self._mass = mass
         self.paused = False
         self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
         self.stranger: Callable[[], bool] = lambda: False
@@ -95,7 +99,7 @@ class Exchange:
         clock = self._round_clock
         body = wire.body(
             self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
-            epoch=self.schedule.epoch(number),
+            epoch=self.schedule.epoch(number), mix=self._mass.mix(number - 1),
         )  # fmt: skip
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
@@ -171,9 +175,11 @@ class Exchange:
 
         It may be once its body is on its way to every out-neighbor, and every out-neighbor of the round before has
         completed that one. From then on, of all that this peer released, only the body that goes into the checkpoint
-        can still be needed. A neighbor that is not waited for does not count.
+        can still be needed. A neighbor that is not waited for does not count, and where nothing was released in the
+        round before none does: a returner passes slow neighbors on its way to those who are ahead.
         """
-        earlier = self.schedule.at(number - 1).out_neighbors
+        released = number - 1 in self.outbox.frames
+        earlier = self.schedule.at(number - 1).out_neighbors if released else ()
         behind = {rank for rank in earlier if self._members.holds_up(rank, number, now)}
         unsent = {rank for rank in self.outbox.unsent.get(number, ()) if self._members.waited_for(rank, number, now)}
         return sorted(behind | unsent)
@@ -181,12 +187,13 @@ class Exchange:
     def unfinished(self, rounds: int, now: float) -> list[int]:
         """The ranks that may still ask for a body after this peer's last round.
 
-        A neighbor that has completed the last round has every body it needs, and will not ask for one again.
+        A neighbor that has completed the last round has every body it needs, and will not ask for one again. One that
+        has announced its return needs this peer then.
         """
         return [
             one.rank
             for one in self._members.all()
-            if one.expected and self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
+            if one.status is not Status.UNSEEN and self._members.holds_up(one.rank, rounds, now)
         ]
 
     def parting(self, number: int, now: float) -> list[int]:
@@ -215,6 +222,7 @@ class Exchange:
 
     def heartbeat(self, link: Link) -> wire.Heartbeat:
         """The heartbeat for a link, at this moment."""
+        mix = self._mass.mix(self._members.current_round - 1)
         return wire.Heartbeat(
             rank=self._rank,
             federation=self._federation,
@@ -225,6 +233,8 @@ class Exchange:
             hops=self.entry.hops,
             enters=self.entry.enters,
             incarnation=self.entry.incarnation,
+            missed=list(mix.missed),
+            adopted=mix.adopted,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
         )

@@ -34,6 +34,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
+from dpeer.peer.core.mass import Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
@@ -80,6 +81,7 @@ class Core:
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
+        mass: How much this peer's body of a round counts in the federation's mean.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
@@ -113,6 +115,7 @@ class Core:
             config.liveness.suspect_after / 5,
         )  # fmt: skip
         self.forgotten: set[int] = set()
+        self.mass = Mass(config.rank, self.schedule)
         self.exchange = Exchange(
             config.rank,
             self._federation,
@@ -123,6 +126,7 @@ class Core:
             config.protocol,
             self.entry,
             inbox,
+            self.mass,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
@@ -312,6 +316,19 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
+    def receivers(self, number: int) -> tuple[dict[int, float], list[int], dict[int, int]]:
+        """Round `number`'s receivers: their weights for this peer's body, who cannot mix it, and what they have mixed.
+
+        The last gives by rank the last round whose body it has named as part of its mix.
+        """
+        weights = {
+            rank: self.schedule.of(rank, number).row[self._config.rank]
+            for rank in self.schedule.at(number).out_neighbors
+        }
+        near = [self.members[rank] for rank in weights]
+        away = [one.rank for one in near if one.away or one.left_behind or one.enters > number]
+        return weights, away, dict(self.mass.confirmed)
+
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         if payload is not None:
@@ -489,6 +506,7 @@ class Core:
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
+            self.mass.hear(neighbor.rank, message.round - 1, Mix(message.missed, message.adopted))
         match message:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)

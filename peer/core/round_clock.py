@@ -52,12 +52,13 @@ class RoundClock:
 
     Args:
         rank: The peer.
-        size: How many ranks the federation has; all of them are members.
+        size: How many first members the federation has; the start waits for these, and for none that joins later.
         rounds: How many rounds the run has.
         quorum: "majority": more than half of all ranks, or exactly half with the lowest rank that has not completed all
             rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
 
     Attributes:
+        size: The number of first members.
         quorum: The most rounds that a quorum is known to have completed.
     """
 
@@ -74,6 +75,7 @@ class RoundClock:
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
+        self.size = size
         self._completed = np.full(size, _ABSENT, _ENTRY)
         self._accepted = np.zeros(size, _ACCEPTED)
         self._any = quorum == "any"
@@ -105,30 +107,25 @@ class RoundClock:
         return max(0, int(self._completed[rank]))
 
     @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return len(self._completed)
-
-    @property
     def there(self) -> list[int]:
         """The ranks that have been there, whether they still are or not."""
         return [int(rank) for rank in np.flatnonzero(self._completed > _ABSENT)]
 
     @property
     def absent(self) -> list[int]:
-        """The ranks that have never been there, as far as is known."""
-        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
+        """The first members that have never been there, as far as is known."""
+        return [int(rank) for rank in np.flatnonzero(self._completed[: self.size] == _ABSENT)]
 
     @property
     def needed(self) -> int:
-        """How many ranks must have been there before the first round begins."""
+        """How many first members must have been there before the first round begins."""
         return self.size if self._least is None else self._least
 
     @property
     def assembled(self) -> bool:
         """Whether enough ranks have been there for the first round."""
         unheard = sum(self._completed[rank] == _ABSENT for rank in self.unreachable)
-        return self.silent or int((self._completed > _ABSENT).sum() + unheard) >= self.needed
+        return self.silent or int((self._completed[: self.size] > _ABSENT).sum() + unheard) >= self.needed
 
     @property
     def started(self) -> bool:

@@ -59,7 +59,7 @@ class Schedule:
     def follow(self, pieces: Sequence[Piece], rounds: int) -> None:
         """Follow these pieces from now on, the first of which begins in round 0, for so many rounds."""
         self._pieces = tuple(pieces)
-        self._graph = lru_cache(maxsize=8)(self._find)  # each is asked for often
+        self._graph = lru_cache(maxsize=8)(lambda number: self._find(number, self._rank))  # each is asked for often
         self.rounds = rounds
 
     def at(self, number: int) -> Neighborhood:
@@ -67,6 +67,10 @@ class Schedule:
         if 0 <= number < self.rounds:
             return self._graph(number)
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
+
+    def of(self, rank: int, number: int) -> Neighborhood:
+        """The graph of round `number` as another rank sees it; the round is one of this peer's."""
+        return self._find(number, rank)
 
     def epoch(self, number: int) -> bytes:
         """The first bytes of the hash of the epoch that round `number` belongs to; empty for the first epoch."""
@@ -79,29 +83,19 @@ class Schedule:
     def _piece(self, number: int) -> Piece:
         return next(piece for piece in reversed(self._pieces) if piece.begins <= max(number, 0))
 
-    def _find(self, number: int) -> Neighborhood:
+    def _find(self, number: int, rank: int) -> Neighborhood:
         piece, then = self._piece(number), self._piece(number + 1)
-        if self._rank not in piece.members:
-            return self._before_entry(piece, then, number)
-        found = piece.graphs.at(number, self._rank)
-        if then is piece or self._rank not in then.members:
+        if rank not in piece.members:
+            return _before_entry(rank, piece, then, number)
+        found = piece.graphs.at(number, rank)
+        if then is piece or rank not in then.members:
             return found
         # A joiner takes the mean of the last round before its entry.
         joiners = then.members - piece.members
-        more = [rank for rank in then.graphs.at(number + 1, self._rank).out_neighbors if rank in joiners]
+        more = [other for other in then.graphs.at(number + 1, rank).out_neighbors if other in joiners]
         if not more:
             return found
         return replace(found, out_neighbors=tuple(sorted({*found.out_neighbors, *more})))
-
-    def _before_entry(self, piece: Piece, then: Piece, number: int) -> Neighborhood:
-        """A round of which this peer is no member: in the last one before its entry it hears its neighbors to be."""
-        alone = Row(self._rank, {self._rank: 1.0})
-        if self._rank not in then.members:
-            return Neighborhood(self._rank, alone, (), (), active=False)
-        first = then.graphs.at(number + 1, self._rank)
-        heard = tuple(rank for rank in first.in_neighbors if rank in piece.members)
-        row = first.row.restricted_to(heard) if heard else alone
-        return Neighborhood(self._rank, row, heard, (), active=False)
 
     def listeners(self, number: int) -> set[int]:
         """The ranks that need a heartbeat when this peer reaches round `number`, because no body of it goes to them.
@@ -126,3 +120,14 @@ class Schedule:
             if rank in graph.in_neighbors and cut_off(number, there, here):
                 return False
         return True
+
+
+def _before_entry(rank: int, piece: Piece, then: Piece, number: int) -> Neighborhood:
+    """A round of which a peer is no member: in the last one before its entry it hears its neighbors to be."""
+    alone = Row(rank, {rank: 1.0})
+    if rank not in then.members:
+        return Neighborhood(rank, alone, (), (), active=False)
+    first = then.graphs.at(number + 1, rank)
+    heard = tuple(other for other in first.in_neighbors if other in piece.members)
+    row = first.row.restricted_to(heard) if heard else alone
+    return Neighborhood(rank, row, heard, (), active=False)

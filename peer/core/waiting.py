@@ -39,7 +39,7 @@ _MINUTE = 60.0
 
 _LISTED = 20
 """Ranks that a line of the log names."""
-_WITHOUT_IT = "all neighbors have completed the run without this peer"
+_WITHOUT_IT = "the others have completed the run without this peer"
 
 _MOST_PAUSES = 100
 
@@ -469,12 +469,14 @@ class Waiting:
             if last and not bodies and self._entry.lacks_a_body:
                 return [Fail(LeftBehind(_WITHOUT_IT))]
             return [Deliver(wait.number, bodies)]
-        waited = now - max(self._news_at, wait.since)
-        if not ranks and waited >= self._config.wait:
+        since = max(self._news_at, wait.since)
+        if not ranks and now >= since + self._config.wait:
             self._wait = None
-            return [Fail(Isolated(f"no neighbor had a body for its return for {waited:.0f} s (--wait)"))]
+            return [Fail(Isolated(f"no neighbor had a body for its return for {now - since:.0f} s (--wait)"))]
         if ranks:
             self._log_for_whom(wait, ranks, now)
+        else:
+            wait.log_at = max(wait.log_at, now + wait.pause)  # one in the past would be due for ever
         return []
 
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:

@@ -42,6 +42,7 @@ from dpeer.peer.core.limits import (
     MOST_EPOCHS,
 )
 from dpeer.peer.core.limits import Limits as Limits
+from dpeer.peer.core.mass import ALL, Mix
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
@@ -63,6 +64,7 @@ _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
 _Epochs = Annotated[bytes, Field(max_length=3 * 2**24)]
 """The second parts of the sender's table: which epoch each rank has accepted; empty before one was."""
+_Missed = Annotated[list[_Rank], FailFast()]
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -130,6 +132,10 @@ class Body(Header):
     epochs: _Epochs = b""
     epoch: Annotated[bytes, Field(max_length=DIGEST_BYTES)] = b""
     """The first bytes of the hash of the epoch in which it was released; empty in the first one."""
+    missed: _Missed = []
+    """The in-neighbors whose bodies of the round before were no part of the sender's mix."""
+    adopted: bool = False
+    """Whether the mean of the others took the place of its own body in that round."""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
 
@@ -154,6 +160,9 @@ class Heartbeat(Header):
     enters: _Round = 0
     incarnation: _Round = 0
     """Both as in a hello."""
+    missed: _Missed = []
+    adopted: bool = False
+    """Both as in a body."""
     got: Annotated[int, Field(ge=0)] = 0
     """Bytes that have come of the receiver's body on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0
@@ -207,8 +216,8 @@ class Chunk(NamedTuple):
 
 
 Message = Hello | Body | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
-_ONLY_IF_SET = ("epochs", "known", "epoch")
-"""Fields that take no byte where membership never changes."""
+_ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted")
+"""Fields that take no byte where membership never changes, and every neighbor's body comes."""
 
 CURRENT = Protocol(ADDED, get_args(Message))
 """The versions that this dpeer speaks."""
@@ -245,13 +254,16 @@ def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Fr
 
 def body(
     federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"", *, epochs: bytes = b"",
-    epoch: bytes = b"",
+    epoch: bytes = b"", mix: Mix = ALL,
 ) -> Body:  # fmt: skip
-    """The message that carries round `number`'s released body of `rank`; other arguments as its fields."""
+    """The message that carries round `number`'s released body of `rank`; other arguments as its fields.
+
+    `mix` is that of the round before.
+    """
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
         federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence,
-        epochs=epochs, epoch=epoch,
+        epochs=epochs, epoch=epoch, missed=list(mix.missed), adopted=mix.adopted,
     )  # fmt: skip
 
 

@@ -111,7 +111,8 @@ def test_members_leave_are_evicted_and_more_rounds_are_run(dpeer: Run, peer: Ans
         assert dpeer(*arguments).code == 0
     left, evicted, extended, replaced = (signed.epoch for signed in peer.handed)
     assert (left.ranks, left.graph.settings["topology"], left.forced) == ((0, 1, 2, 4, 6, 7), "full", False)
-    assert (evicted.former, evicted.forced) == ((0,), True)
+    assert (evicted.former, evicted.evicted, evicted.forced) == ((0,), (0,), True)
+    assert not left.evicted
     assert (extended.rounds, extended.ranks) == (40, tuple(range(8)))
     assert replaced.operators == ("ab" * 32,)
 

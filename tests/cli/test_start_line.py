@@ -10,6 +10,7 @@ from dpeer.cli.start import last_line, print_end
 from dpeer.cli.terminal import Terminal
 from dpeer.federation.settings import Settings
 from dpeer.peer import Outcome
+from dpeer.peer.peer import Ending
 from dpeer.results.effect import as_entry
 
 
@@ -33,6 +34,8 @@ def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
         ({"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}}, True, ", MAE 1.2500, R2 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 1}, True, "; bodies mixed in 1 of them, accuracy 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 3}, True, ", accuracy 0.5000"),
+        ({"accuracy": 0.5, "mean_weight": 0.5}, True, ", its weight in the mean 0.50 of 1, accuracy 0.5000"),
+        ({"accuracy": 0.5, "mean_weight": 0.996}, True, ", accuracy 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 0}, False, ", accuracy 0.5000"),
     ],
 )
@@ -40,3 +43,16 @@ def test_the_figures_are_those_of_the_kept_model_alone(summary: dict[str, Any], 
     last_round = {"accuracy": 0.75, "accuracy_finished": 0.8, "metrics": {"accuracy": 0.75, "dice": 0.125}}
     found = last_line(Outcome("done", 3, last_round, {}), 3, Path("run"), summary, shares=shares)
     assert found == f"dpeer: done after 3 rounds{figures}; files in run"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "code"),
+    [("done", "done", 0), ("left", "left the federation", 0), ("evicted", "was evicted from the federation", 3)],
+)
+def test_a_member_that_left_ends_well_and_one_that_was_evicted_does_not(
+    status: Ending, words: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome, settings = Outcome(status, 3, None, {}), Settings(out=tmp_path)
+    with Terminal() as terminal:
+        assert print_end(outcome, settings, 0, terminal, as_json=False) == code
+    assert capsys.readouterr().err == f"dpeer: {words} after 3 rounds; files in {tmp_path / 'rank-0'}\n"

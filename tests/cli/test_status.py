@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from dpeer.cli.status import state
 from dpeer.peer.control import ControlSocket, Handler
-from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
+from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
 
 WAITING = Snapshot(
     2, 4711, "collect", 20, 7, 6, (Awaited(0, "in round 7"),), 12.0, mixed=(0, 3), missed=(1,), checkpoint_seconds=3.0,
@@ -76,6 +76,21 @@ def test_a_table_has_running_peers_and_those_that_have_ended(
 )  # fmt: skip
 def test_a_state_is_a_sentence(snapshot: Snapshot, words: str) -> None:
     assert state(asdict(snapshot)) == words
+
+
+def test_epochs_have_a_column_where_members_may_change(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "220")
+    ended(tmp_path / "rank-3", status="evicted", completed_rounds=6, rounds=20)
+    epochs = replace(WAITING, epoch=EpochSnapshot(1, (0, 1, 2, 4), 6), next_epoch=EpochSnapshot(2, (0, 1, 2, 4, 5), 11))
+    with running(tmp_path / "rank-2", {"status": lambda request: asdict(epochs)}):
+        found = dpeer("status", tmp_path)
+    lines = [" ".join(line.split()) for line in found.out.splitlines()]
+    head, first, second = (line for line in lines if line[:1].isalnum())
+    assert head == "rank rounds quorum epoch state neighbors last mix saved"
+    assert "7/20 6 1: 0..2, 4; 2 from round 12 on: 0..2, 4, 5 waits 12.0 s" in first
+    assert "does not run: evicted" in second
 
 
 def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[..., Any], tmp_path: Path) -> None:

@@ -147,9 +147,10 @@ def test_a_change_is_printed_with_the_gap_before_and_after() -> None:
         f"before: ring of 8, spectral gap {spectral_gap(build('ring', 8)):.4f}",
         "epoch 1 begins with round 10 of 20",
     ]
-    forced = next_epoch(there(start(4)), Change(leave=(1, 2), forced=True, rounds=30, word="eviction"))
+    forced = next_epoch(there(start(4)), Change(evict=(1, 2), forced=True, rounds=30, word="eviction"))
+    assert forced.evicted == (1, 2)
     assert [one for one in differences(start(4), forced) if "graph" not in one] == [
-        "leaves: rank 1", "leaves: rank 2", "members: 0, 3 (2, before 4)", "rounds: 30, before 20",
+        "is evicted: rank 1", "is evicted: rank 2", "members: 0, 3 (2, before 4)", "rounds: 30, before 20",
         "forced: it begins without a quorum of the members so far", "epoch 1 begins with round 10 of 30",
     ]  # fmt: skip
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control import NoAnswer, NotRunning, any_running, ask, one_rank, ranks_of, runs
+from dpeer.federation.control import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
+from dpeer.federation.folders import held
 from dpeer.peer.control import SOCKET, ControlSocket
 
 
@@ -44,6 +45,18 @@ def test_no_peer_runs_there(tmp_path: Path) -> None:
         ask(tmp_path / "run", {"ask": "status"})
     assert str(raised.value) == f"no peer runs in {str(folder)!r}: the last one ended 'stopped' after 7 rounds"
     assert raised.value.exit_code == 2
+
+
+def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    words = "starts, or ends, or has no control socket (its log.jsonl says which)"
+    with held(folder):
+        for question in (any_running, lambda run: ask(run, {"ask": "membership"})):
+            with pytest.raises(NotRunning) as raised:
+                question(tmp_path / "run")
+            assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
+        assert [one.state for one in look(folder)] == [words]
+    assert [one.state for one in look(folder)] == ["does not run"]
 
 
 def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:

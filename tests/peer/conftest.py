@@ -39,7 +39,8 @@ class VectorLearner:
 
     best_round = None
     kept_point = "mixed"
-    finite = True
+    finite = linear = True
+    pushes = False
     privacy = None
     gradients = 0
     unfinished = None

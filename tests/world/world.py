@@ -17,7 +17,7 @@ from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants, returns
+from tests.world import invariants, masses, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -34,7 +34,7 @@ class Violation(AssertionError):  # noqa: N818 - it names the event
 
 
 class Costs:
-    """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
+    """Jobs take the time that they owe; what is written is on disk some time later."""
 
     def __init__(self, rng, disk):
         self._rng, self._disk = rng, disk
@@ -44,7 +44,8 @@ class Costs:
         self._owed += seconds
 
     def before(self, job):
-        return self._rng.choice(self._disk) if getattr(job, "__func__", None) is Files.save else 0.0
+        written = getattr(job, "__func__", None)
+        return self._rng.choice(self._disk) if written in (Files.save, Files.keep_epochs) else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -89,6 +90,7 @@ class World:
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
         self._mixed: set[tuple[Life, int]] = set()
+        self.mixtures: dict[tuple[int, int], list[tuple[list[int], bool]]] = {}
         self.sat_out: set[tuple[int, int]] = set()
         self.came: dict[int, float] = {}
         self.corrected = False
@@ -148,6 +150,7 @@ class World:
     def at_the_end(self):
         """What the whole run must have shown."""
         invariants.at_the_end(self)
+        masses.at_the_end(self)
         returns.at_the_end(self)
 
     def listed(self, rank):
@@ -342,18 +345,32 @@ class World:
         self._mixed.add((life, number))
         self.ended[life.rank, number] = self.loop.time()
         self.used[life.rank, number] = ranks
+        self.mixtures.setdefault((life.rank, number), []).append((ranks, False))
         self.sat_out.discard((life.rank, number))
+
+    def records(self, life, entry):
+        """A round's line says whose bodies were mixed or adopted: none, if none were."""
+        number, used = entry["round"], []
+        if (life, number) in self._mixed:
+            used = self.used[life.rank, number]
+        elif entry["adopted"]:
+            used = self.adopted.get((life.rank, number), [])
+        said = entry["heard"]
+        self.check(said == used, f"rank {life.rank} has used {used} in round {number}, and its line says {said}")
+        self.check(not {*said} & {*entry["missed"]}, f"rank {life.rank}: {said} heard, and {entry['missed']} missed")
 
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
         returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
+        self.mixtures.setdefault((life.rank, number), []).append((ranks, True))
 
     def sits_out(self, life, number):
         if self.graphs.at(number, life.rank).active:
             invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
+        self.mixtures.setdefault((life.rank, number), []).append(([], False))
 
     def _sent(self, source, target, frames):
         life = self.lives[source][-1]

@@ -39,12 +39,20 @@ class Gossip:
 
     Attributes:
         codec: The codec.
+        pushes: Whether `push_to` is called before each release.
     """
+
+    pushes = False
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
         self.codec = codec
         self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
         self._released: Vectors | None = None
+
+    @property
+    def linear(self) -> bool:
+        """See `Learner.linear` of dpeer.peer."""
+        return self._guard.robust.rule == "none"
 
     def release(self, number: int) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
@@ -151,6 +159,13 @@ class Gossip:
 
         return put_back
 
+    def forget(self, ranks: Collection[int]) -> None:
+        """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
+        self.codec.forget(ranks)
+
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+        """See `Learner.push_to` of dpeer.peer."""
+
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.
 
@@ -215,6 +230,7 @@ class SparseGossip(Gossip):
     """
 
     codec: Masked
+    linear = False
 
     def _fits(self, body: Vectors) -> bool:
         return True  # the codec has compared the values with their mask

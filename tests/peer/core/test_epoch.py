@@ -244,6 +244,19 @@ def test_many_members_are_reached_through_one_relay_and_no_two_at_one_address() 
         joins("tcp://10.0.0.3:7703")
 
 
+def test_evicted_ranks_are_named_for_ever_and_a_document_without_any_is_as_before() -> None:
+    assert b"evicted" not in LEFT.encode()
+    one = follows(join={3: Member()}, leave=[0], evict=[1])
+    check_successor(SignedEpoch.decode(one.encode()), START)
+    two = follows(one.epoch, leave=[2], join={4: Member()})
+    check_successor(SignedEpoch.decode(two.encode()), one.epoch)
+    assert (one.epoch.former, one.epoch.evicted) == ((0, 1), (1,))
+    assert (two.epoch.former, two.epoch.evicted) == ((0, 1, 2), (1,))
+    assert one.epoch.digest != altered(one, evicted=()).epoch.digest
+    with pytest.raises(ProtocolError, match="not in canonical form"):
+        SignedEpoch.decode(LEFT.encode().replace(b'"forced"', b'"evicted":[],"forced"'))
+
+
 def test_an_epoch_after_void_ones_names_them() -> None:
     late, twin = follows().epoch, follows(leave=[2]).epoch
     after = follows(void=[Void(1, late.digest), Void(1, twin.digest)], begins=9)
@@ -274,6 +287,7 @@ def test_a_signature_of_each_operator_is_enough_whatever_their_number() -> None:
 
 ADDED = follows(join={3: Member()})
 LEFT = follows(leave=[1])
+EVICTED = follows(evict=[1])
 GENESIS = "1" * 64
 WRONG = {
     "another federation": (altered(follows(), genesis=GENESIS), START, f"is of another federation: genesis {'1' * 16}"),
@@ -304,6 +318,12 @@ WRONG = {
     "a leaver not among the former": (altered(LEFT, former=()), START, "names other former ranks"),
     "a leaver that never was": (follows(leave=[9]), START, "names other former ranks"),
     "a former rank that never was": (altered(follows(), former=(9,)), START, "names other former ranks"),
+    "an evicted rank that left before": (
+        altered(follows(LEFT.epoch), evicted=(1,)), LEFT.epoch, "names other evicted ranks",
+    ),
+    "an evicted rank that is forgotten": (
+        altered(follows(EVICTED.epoch), evicted=()), EVICTED.epoch, "names other evicted ranks",
+    ),
     "forced without a leaver": (follows(forced=True), START, "is forced and takes no rank out"),
     "no signature": (SignedEpoch(epoch=follows().epoch), START, "has 0 of the 1 signatures"),
     "a stranger's signature": (follows(START, TWO), START, "which is no operator of epoch 0"),

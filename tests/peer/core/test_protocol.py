@@ -85,6 +85,26 @@ def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_bac
     assert table.core.waiting.ranks(table.now) == [1, 2]
 
 
+@pytest.mark.parametrize("begun", [1000.0, 1086.380990815057], ids=["whole seconds", "seconds that are rounded"])
+def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(begun):
+    """A timer in the past would be due for ever: the process would turn, and hear no message."""
+    table = Table(wait=100.0)
+    table.now, core = begun, table.core
+    for rank in (1, 2):
+        core.members.give_up(rank)
+    core.join(2)
+    table.do(core.begin(2, table.now))
+    assert core.waiting.behind(2)
+    table.do(core.collect(2, table.now))
+    looks = 0
+    while not table.ended and looks < 200:
+        table.now, looks = max(table.now, core.next_tick(table.now)), looks + 1
+        table.do(core.tick(table.now))
+    (ended,) = table.ended
+    assert str(ended.error) == "no neighbor had a body for its return for 100 s (--wait)"
+    assert looks < 150, "a heartbeat a second, and little more"
+
+
 def test_silent_neighbors_are_dialled_again_less_and_less_often():
     table = Table(dialled=[1])
     table.established(1)

@@ -176,6 +176,16 @@ def test_who_has_been_there_spreads_with_the_table_and_stays():
     assert (one.absent, one.assembled) == ([], True)
 
 
+def test_the_start_waits_for_the_first_members_and_for_none_that_a_change_lets_in():
+    clock = RoundClock(0, 3, ROUNDS)
+    clock.grow(5)
+    clock.merge(table(-1, 0, -1, 0, 0))
+    assert (clock.absent, clock.needed, clock.assembled) == ([0, 2], 3, False)
+    clock.merge(table(-1, 0, 0, -1, -1))
+    clock.reached(0, 0)
+    assert (clock.absent, clock.assembled) == ([], True)
+
+
 @pytest.mark.parametrize(("quorum", "enough"), [("majority", 4), ("any", 4), (3, 3), (4, 4)])
 def test_all_ranks_or_as_many_as_were_asked_for_are_enough_to_start(quorum, enough):
     clock = RoundClock(0, 4, ROUNDS, quorum)

@@ -1,0 +1,68 @@
+"""Invariants of mass: what a peer says of its column is what the rows of all peers give, and all columns sum to n."""
+
+import itertools
+import math
+
+_CLOSE = 1e-9
+
+
+def at_the_end(world):
+    """Every line's `mass_error` and `mass_adopted` are those of the matrix; without faults none is unknown."""
+    for lives in world.lives:
+        for life in (one for one in lives if one.files is not None):
+            for line in life.files.lines:
+                _right(world, life.rank, line)
+    scenario = world.scenario
+    if not (scenario.faults or scenario.arrivals or scenario.budgets or scenario.deadline):
+        unknown = [
+            (life.rank, line["round"])
+            for life in world.present
+            for line in life.files.lines
+            if line["round"] and line["mass_error"] is None
+        ]
+        world.check(not unknown, f"mass of the round before is unknown without a fault: {unknown[:3]}")
+
+
+def _right(world, rank, line):
+    """A line's mass is the column of the round before, in one of the ways in which that round was run.
+
+    A peer that was killed may run a round once more, and mix other bodies.
+    """
+    number, found = line["round"] - 1, (line["mass_error"], line["mass_adopted"])
+    if found[0] is None:
+        world.check(found[1] is None, f"rank {rank} knows one part of its mass of round {number} alone: {found}")
+        return
+    own = [_own(world, rank, number, mix) for mix in world.mixtures[rank, number]]
+    parts = [
+        {_taken(world, receiver, number, rank, mix) for mix in world.mixtures.get((receiver, number), [([], False)])}
+        for receiver in range(world.size)
+        if receiver != rank
+    ]
+    columns = [
+        tuple(math.fsum(values) for values in zip((-1.0, 0.0), *column, strict=True))
+        for column in itertools.product(set(own), *parts)
+    ]
+    world.check(
+        any(all(abs(one - other) < _CLOSE for one, other in zip(found, column, strict=True)) for column in columns),
+        f"rank {rank} says {found} of its mass of round {number}, and the matrix {sorted(set(columns))[:3]}",
+    )
+
+
+def _own(world, rank, number, mix):
+    """The diagonal, and what adopting takes from it: all that the others in the row do not have."""
+    heard, adopted = mix
+    if adopted:
+        return 1.0, -1.0
+    row = world.graphs.at(number, rank).row
+    return 1.0 - math.fsum(row[other] for other in heard), 0.0
+
+
+def _taken(world, receiver, number, rank, mix):
+    """The weight that another peer has given to a rank's body: by mixing, by adopting."""
+    heard, adopted = mix
+    if rank not in heard:
+        return 0.0, 0.0
+    row = world.graphs.at(number, receiver).row
+    if adopted:
+        return 0.0, row[rank] / math.fsum(row[other] for other in heard)
+    return row[rank], 0.0
