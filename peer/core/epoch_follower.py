@@ -268,14 +268,15 @@ class EpochFollower:
         """Begin to do without the ranks that are no members any more.
 
         One that leaves has a body on its way here, or needs this peer's last one, and says when it is done: its links
-        last until this peer has completed a round without it. For one that is taken out by force nothing waits.
+        last until this peer has completed a round without it. For one that an operator takes out nothing waits.
         """
         gone = {rank: one for rank, one in turn.before.members.items() if rank not in turn.now.members}
         if turn.wrong:
             gone = {}
-        self._leavers = {} if turn.now.forced else gone
-        for rank in gone:
-            if turn.now.forced and rank in self._members:
+        evicted = gone.keys() if turn.now.forced else gone.keys() & {*turn.now.evicted}
+        self._leavers = {rank: one for rank, one in gone.items() if rank not in evicted}
+        for rank in evicted:
+            if rank in self._members:
                 self._members[rank].expected = False
 
     def changed(self, turn: Turn) -> set[int]:

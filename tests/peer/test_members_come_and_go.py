@@ -134,7 +134,7 @@ async def test_what_speaks_for_an_evicted_member_is_a_stranger(changing, until, 
     ours = changing()
     ours.learners[2].hold = BEGINS + 1
     task = await running(ours, until)
-    assert ours.peers[0].driver.hand(signed(after(first(), leave=[3], forced=True))) is None
+    assert ours.peers[0].driver.hand(signed(after(first(), evict=[3]))) is None
     ours.learners[0].go.set()
     await until(ours.learners[2].held.is_set)
     core = ours.peers[0].core
@@ -156,7 +156,7 @@ async def test_what_speaks_for_an_evicted_member_is_a_stranger(changing, until, 
     await speaker.close(0)
     ours.learners[2].go.set()
     found = await task
-    assert (found[3].status, found.pop(3).completed_rounds) == ("left", BEGINS)
+    assert (found[3].status, found.pop(3).completed_rounds) == ("evicted", BEGINS)
     done(found)
     assert numbers(ours, range(SIZE)) == [1] * SIZE
     for rank, body in in_numbers(ROUNDS, [(0, (0, 1, 2, 3)), (BEGINS, (0, 1, 2))]).items():

@@ -1,5 +1,7 @@
 """A core that follows epochs: what is on disk before others hear of it, and how links and neighbors follow."""
 
+import pytest
+
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
@@ -131,8 +133,9 @@ def test_a_leaver_is_let_in_until_a_round_without_it_is_complete():
     assert 3 not in peer.core.members
 
 
-def test_who_is_taken_out_by_force_is_a_stranger_at_once_and_not_waited_for():
-    peer = begun(after(first(), 3, leave=[3], forced=True))
+@pytest.mark.parametrize("how", [{"evict": [3]}, {"leave": [3], "forced": True}])
+def test_who_is_taken_out_is_a_stranger_at_once_and_not_waited_for(how):
+    peer = begun(after(first(), 3, **how))
     assert peer.admits[-1].keys() == {0, 1, 2}
     assert not peer.core.members[3].expected
     assert peer.core.exchange.unsettled(3, peer.now) == []
