@@ -13,7 +13,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Effect, Keep
 from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
-from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -170,12 +170,13 @@ class EpochFollower:
         return [] if record is None else [Keep(record)]
 
     def _do_without(self) -> None:
-        """Wait no more for neighbors that have left, if this peer was away and the others are in the next epoch."""
+        """Wait not to meet neighbors that have left, if this peer was away and the others are in the next epoch."""
         pending = self.chain.pending
         if pending is None or self._clock.quorum < max(pending.begins, self._members.current_round + self.slack + 2):
             return
         for rank in self._around(self.chain.current) - pending.members.keys():
-            self._members[rank].expected = False
+            if self._members[rank].status is Status.UNSEEN:
+                self._members[rank].expected = False
 
     def kept(self, record: ChainRecord, now: float) -> list[Effect]:
         """Note that a record is on disk, and say so to all."""
