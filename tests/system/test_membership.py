@@ -57,6 +57,15 @@ extend = 36
 """
 
 
+def without_bytes(found: dict[str, Any]) -> dict[str, Any]:
+    """The results without the bytes of bodies, whose headers tell of an epoch from the moment on that it is known."""
+    return {
+        name: [{key: one for key, one in line.items() if not key.startswith("bytes_")} for line in value]
+        if name.startswith("metrics") else value
+        for name, value in found.items()
+    }  # fmt: skip
+
+
 def test_members_come_and_go_in_a_simulation_with_the_bits_of_a_cluster(
     dpeer_process, simulate, results, task, tmp_path
 ):
@@ -73,14 +82,14 @@ def test_members_come_and_go_in_a_simulation_with_the_bits_of_a_cluster(
     (tmp_path / "hurry").unlink()
     again = dpeer_process("cluster", *common, "--grow", "grow.toml", "--out", "real").succeed(240)
     assert [line for line in again.splitlines() if line.startswith("epoch")] == changes
-    assert results("simulated", 5) == results("real", 5)
+    assert without_bytes(results("simulated", 5)) == without_bytes(results("real", 5))
     for run in (tmp_path / "simulated", tmp_path / "real"):
         summaries = [summary_of(run, rank) for rank in range(5)]
         assert [one["status"] for one in summaries] == ["evicted", "left", "done", "done", "done"]
         assert [one["completed_rounds"] for one in summaries] == [26, 14, 36, 36, 36]
         assert json.loads((run / "summary.json").read_text())["status"] == "done"
     costs = json.loads((tmp_path / "simulated" / "summary.json").read_text())["faults"]["ranks"]
-    assert [one["status"] for one in costs] == ["evicted", "left", "done", "done", "done"]
+    assert [one["status"] for one in costs] == ["evicted", "former", "done", "done", "done"]
     assert [(one["rounds_not_run"], one["sat_out"], one["bodies_missed"]) for one in costs] == [(0, [], 0)] * 5
 
 
