@@ -25,9 +25,9 @@ test: $(VENV)/tested
 test-all: $(VENV)/tested
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# Ten thousand schedules of faults; SEEDS="500 20000" plays 500 from seed 20000 on.
+# Ten thousand schedules of faults; WORLD="--schedules 500 --from 20000" plays 500 from there on.
 soak: $(VENV)/tested
-	$(BIN)/python -m tests.world $(SEEDS)
+	$(BIN)/python -m tests.world $(WORLD)
 
 # What no message may do, for MINUTES; cases that go new ways stay in .fuzz. atheris is there for Linux and Intel Macs.
 fuzz: $(VENV)/tested

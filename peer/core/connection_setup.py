@@ -431,7 +431,11 @@ class ConnectionSetup:
                 continue
             neighbor = self._members[one.rank]
             finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
-            if not finished and self.dialling.overdue(link, neighbor.heard_at, now):
+            if self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
+                self.part(link)  # a joiner's, which has come about before its neighbor was to dial it
+                self.dialling.forget(link)
+                effects.append(Close(link))
+            elif not finished and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), Dial(one.rank)]
             elif one.unanswered is not None:
@@ -439,4 +443,16 @@ class ConnectionSetup:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
-        return effects
+        return effects + [Dial(rank) for rank in self._undialled()]
+
+    def _undialled(self) -> list[int]:
+        """The neighbors that are away and that this peer has to dial: as joiners they had dialled it."""
+        if self._epochs is None:
+            return []
+        dialled = {one.rank for _, one in self.dialling.all()}
+        lost = [one for one in self._members.all() if one.expected and (one.link is None or one.status is Status.DEAD)]
+        return [
+            one.rank
+            for one in lost
+            if one.rank not in dialled and one.why_away != "done" and self._epochs.is_to_dial(one.rank)
+        ]

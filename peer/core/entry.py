@@ -63,31 +63,23 @@ class Entry:
         comes.) It goes on until the round that it has announced, or until the next one that no neighbor has completed
         if it has sat out so few that it keeps its own body.
 
-        Inside a group that was cut off no peer sees the others: it follows a neighbor that sits rounds out, if
-        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
-
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
         """
         near = self._near(number)
         past = [one for one in near if self._is_past(number, one)]
-        leading = [one for one in near if self.leads(number, one)]
         if self.since is None:
-            if not (past or leading) or not self._members.passed(number):
+            if not past or not self._members.passed(number):
                 return False
             self._begin(number)
-        if found := [one.hops + 1 for one in past + leading]:
+        if found := [one.hops + 1 for one in past]:
             self.hops = min(found) if not self.hops else min(self.hops, *found)
-        if not past and self._may_enter(number, led=bool(leading)):
+        over = bool(near) and all(one.current_round > number for one in near) and self._members.passed(number)
+        if not past and self._may_enter(number, over=over):
             self.hops = self.enters = 0
             self.since = None
             return False
         self._announce(number, max((one.current_round for one in near if self._goes_on(one)), default=number))
         return True
-
-    def leads(self, number: int, neighbor: Neighbor) -> bool:
-        """Whether the neighbor sits this round out, too, and is nearer to the others."""
-        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
-        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
 
     def _near(self, number: int) -> list[Neighbor]:
         graph = self._schedule.at(number)
@@ -114,12 +106,17 @@ class Entry:
         rest = range(number, self._schedule.rounds)
         self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
 
-    def _may_enter(self, number: int, *, led: bool) -> bool:
-        """Whether this peer takes part in round `number`, which no neighbor has completed; `led` if one leads."""
+    def _may_enter(self, number: int, *, over: bool) -> bool:
+        """Whether this peer takes part in round `number`, which no neighbor that takes part has completed.
+
+        Args:
+            number: The round.
+            over: Whether a quorum and all neighbors, returners too, have completed the round.
+        """
         if self.has_adopted:
             return number >= self.enters
-        few = self.since is not None and number - self.since <= self._rejoin_after
-        return not led and (few or not self._adopts)
+        few = self.since is not None and number - self.since <= self._rejoin_after and not over
+        return few or not self._adopts
 
     def _announce(self, number: int, there: int) -> None:
         """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.
@@ -128,10 +125,12 @@ class Entry:
         """
         if there < self.enters > number:
             return
-        if self.enters and (self.has_adopted or there >= self.enters):
+        # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
+        first = min((self._members[rank].enters for rank in self._schedule.at(number).in_neighbors), default=0)
+        if self.enters and first <= max(number, there) and (self.has_adopted or there >= self.enters):
             self._too_late += 1
         ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(number, there) + ahead, self._schedule.rounds)
+        self.enters = min(max(max(number, there) + ahead, first + 1), self._schedule.rounds)
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""
@@ -163,7 +162,9 @@ class Entry:
             none &= any(one.current_round > number and self._goes_on(one) for one in self._members.all())
             # One that has adopted and announced a later round goes there with the others, and not ahead of them.
             enters = self.has_adopted and number + 1 >= self.enters
-            return now if not awaited and (here or enters or none) else math.inf
+            # Returners alone are near: it goes as far as a quorum has, and no further.
+            over = self._members.passed(number) and not asked
+            return now if not awaited and (here or enters or none or over) else math.inf
         if self._gone_on is None:
             self._gone_on = now
         if there > number + 1 or number + 1 < self.enters or not (awaited or asked):

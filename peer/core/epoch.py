@@ -114,7 +114,7 @@ class Epoch(_Part):
     former: Annotated[tuple[_Rank, ...], FailFast()] = ()
     """The ranks that were members once, sorted."""
     evicted: Annotated[tuple[_Rank, ...], FailFast()] = ()
-    """Those of them that were taken out and did not leave, sorted; no part of the document where there are none."""
+    """Those of them that were taken out and did not leave, sorted; the document names it only if it is not empty."""
     operators: Annotated[tuple[Key, ...], Field(min_length=1, max_length=MOST_OPERATORS), FailFast()]
     """Public keys of those who may sign the next epoch."""
     signers: Annotated[int, Field(ge=1)] = 1

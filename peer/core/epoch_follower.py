@@ -133,8 +133,12 @@ class EpochFollower:
             self._members.add(self.contacts)
             ranks = self.contacts
         else:
-            ranks = {rank for rank in self.neighbors() if dials(self._rank, rank, self.addresses)}
+            ranks = {rank for rank in self.neighbors() if self.is_to_dial(rank)}
         return {rank: self.addresses[rank] for rank in sorted(ranks)}
+
+    def is_to_dial(self, rank: int) -> bool:
+        """Whether this peer dials the rank, and not the other way round: a joiner dials all its contacts."""
+        return rank in self.contacts or dials(self._rank, rank, self.addresses)
 
     def holds(self, number: int) -> str | None:
         """Why round `number` may not begin yet on account of epochs; None if it may."""

@@ -13,7 +13,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.mass import Mass
-from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -184,12 +184,13 @@ class Exchange:
     def unfinished(self, rounds: int, now: float) -> list[int]:
         """The ranks that may still ask for a body after this peer's last round.
 
-        A neighbor that has completed the last round has every body it needs, and will not ask for one again.
+        A neighbor that has completed the last round has every body it needs, and will not ask for one again. One that
+        has announced its return needs this peer then.
         """
         return [
             one.rank
             for one in self._members.all()
-            if one.expected and self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
+            if one.status is not Status.UNSEEN and self._members.holds_up(one.rank, rounds, now)
         ]
 
     def parting(self, number: int, now: float) -> list[int]:

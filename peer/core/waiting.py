@@ -39,7 +39,7 @@ _MINUTE = 60.0
 
 _LISTED = 20
 """Ranks that a line of the log names."""
-_WITHOUT_IT = "all neighbors have completed the run without this peer"
+_WITHOUT_IT = "the others have completed the run without this peer"
 
 _MOST_PAUSES = 100
 

@@ -124,12 +124,12 @@ class Table:
             presence=np.asarray(presence, "<u4").tobytes(),
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0):
+    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0, hops=0):
         """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows; -1: absent."""
         table = np.asarray(presence, "<i4").tobytes()
         return wire.Heartbeat(
             rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got,
-            enters=enters, incarnation=incarnation,
+            enters=enters, incarnation=incarnation, hops=hops,
         )  # fmt: skip
 
     def goodbye(self, rank, reason):

@@ -133,6 +133,47 @@ def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far
     assert found == [7, 8, 10, 14, 22]
 
 
+def among_returners(there=6, enters=(20, 25)):
+    """A peer that was left behind, and whose neighbors find that they were, too."""
+    table = left_behind(rounds=99, there=there)
+    assert table.core.waiting.behind(0)
+    for link, rank, entry in zip((table.links[1], "from 2"), (1, 2), enters, strict=True):
+        table.hear(link, table.beat(rank, there, hops=1, enters=entry))
+    return table
+
+
+def test_a_returner_that_hears_returners_alone_goes_as_far_as_a_quorum_has():
+    table = among_returners()
+    for number in range(6):
+        assert sits_out(table, number) == {}
+    assert sits_out(table, 6) is None, "no quorum has completed it"
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 8, hops=1, enters=20))
+    assert len(table.ended) == 7
+    assert sits_out(table, 7) == {}
+    assert sits_out(table, 8) is None
+
+
+def test_a_returner_that_hears_returners_alone_enters_after_the_first_of_them_and_is_not_too_slow_for_it():
+    table = among_returners()
+    found = [table.core.entry.enters]
+    for number, there in ((7, 6), (21, 21), (22, 22), (27, 22)):
+        for link, rank, entry in ((table.links[1], 1, 25), ("from 2", 2, 30)):
+            table.hear(link, table.beat(rank, there, hops=1, enters=entry))
+        assert table.core.waiting.behind(number)
+        found.append(table.core.entry.enters)
+    assert found == [7, 26, 26, 26, 28]
+
+
+def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
+    table = left_behind(there=6)
+    table.hear(table.links[1], table.beat(1, 6), table.hello(1, 0), table.beat(1, 0, hops=1, enters=1))
+    for number in range(2):
+        assert sits_out(table, number) == {}
+    table.do(table.core.settle(1, table.now))
+    assert table.ended[-1] == Wake(), "though rank 1 would be waited for from round 1 on"
+
+
 def test_a_returner_asks_a_neighbor_that_has_just_named_the_next_round_for_the_body_that_it_still_has():
     table = left_behind()
     for number in range(6):
@@ -374,3 +415,27 @@ def test_a_relay_is_used_where_neither_end_can_be_dialled_and_exactly_one_end_di
     addresses = {rank: one for rank, one in ((1, own), (2, other)) if one is not None}
     assert dialled(1, (2,), addresses) == ({2: other} if dials else {})
     assert dialled(2, (1,), addresses) == ({} if dials else {1: own})
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_after_its_last_round_a_peer_stays_for_a_neighbor_that_has_announced_its_return(back):
+    table = ring(rounds=1)
+    table.runs(0)
+    table.hear(table.links[1], table.body(1, 0))
+    table.hear("from 2", table.body(2, 0))
+    goodbye = table.goodbye(2, "stopped").model_copy(update={"back_within": 100})
+    table.hear("from 2", goodbye)
+    table.do(table.core.linger(table.now))
+    table.hear(table.links[1], table.beat(1, 1), table.goodbye(1, "done"))
+    before = len(table.ended)
+    table.wait(99)
+    assert len(table.ended) == before
+    if not back:
+        table.wait(2)
+        assert table.ended[before:] == [Wake()]
+        return
+    table.hear("new from 2", table.hello(2, 0))
+    assert "body" in table.kinds("new from 2"), "which it had not used before it left"
+    assert len(table.ended) == before
+    table.hear("new from 2", table.beat(2, 1))
+    assert table.ended[before:] == [Wake()]

@@ -414,7 +414,7 @@ NOT_RUN = {
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",
     "dpeer extend dpeer-run --rounds 40 --operator keys/operator.secret": "The running member is asked",
     "dpeer evict dpeer-run --rank 3 --operator keys/operator.secret": "The running member is asked",
-    "dpeer start --rank 8 --join": "starts with the file of the federation's start",
+    "dpeer start --rank 8 --join": "the file of the federation's start",
     "dpeer epoch sign FILE --operator SECRET": "With `signers = 2`",
     "dpeer epoch hand FILE dpeer-run": "With `signers = 2`",
     "make test": "test suite",

@@ -1,41 +1,79 @@
-"""Plays many schedules: python -m tests.world [COUNT] [FIRST SEED]. Prints the rate and the schedules that fail."""
+"""Plays drawn schedules of all families, in order of their seeds: python -m tests.world --schedules 10000."""
 
-import resource
+import argparse
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from dpeer.cores import own_cores
-from tests.world.scenario import generate
-from tests.world.shrinking import report, why
+from tests.world.families import FAMILIES, schedule, shown
+
+_CHUNK = 20
+_SAY_EVERY = 500
 
 
-def problems(seeds: range) -> list[tuple[int, str]]:
-    """The seeds whose scenario fails, with the violation."""
-    return [(seed, problem) for seed in seeds if (problem := why(generate(seed)))]
+def play(numbers: range, names: list[str]) -> list[tuple[str, int, str | None, float]]:
+    """Family, seed, violation and processor seconds of each of these schedules."""
+    found = []
+    for number in numbers:
+        name, seed = schedule(number, names)
+        began = time.process_time()
+        problem = FAMILIES[name](seed)
+        found.append((name, seed, problem, time.process_time() - began))
+    return found
 
 
-def main(count: int = 10_000, first: int = 0) -> int:
-    """Play the schedules of `count` seeds on all cores; returns the exit code."""
-    began, cores, failed = time.perf_counter(), len(own_cores()), []
-    chunks = [range(start, min(start + 50, first + count)) for start in range(first, first + count, 50)]
-    with ProcessPoolExecutor(cores) as pool:
-        for chunk, found in zip(chunks, pool.map(problems, chunks), strict=True):
-            failed += found
-            for seed, problem in found:
-                print(f"seed {seed}: {problem}", flush=True)
-            if chunk.stop % 1000 == 0:
-                print(f"{chunk.stop - first} schedules, {len(failed)} failed", flush=True)
+def main(arguments: list[str] | None = None) -> int:
+    """Play them; returns the exit code."""
+    options = parsed(arguments)
+    names, first, end = options.families, options.start, options.start + options.schedules
+    began, played, failed, used = time.perf_counter(), Counter(), [], Counter()
+    chunks = [range(at, min(at + _CHUNK, end)) for at in range(first, end, _CHUNK)]
+    with ProcessPoolExecutor(options.processes) as pool:
+        for chunk, found in zip(chunks, pool.map(play, chunks, [names] * len(chunks)), strict=True):
+            for name, seed, problem, seconds in found:
+                played[name] += 1
+                used[name] += seconds
+                if problem:
+                    failed.append((name, seed, problem))
+                    print(f"{name} {seed}: {problem}", flush=True)
+            if chunk.stop % _SAY_EVERY == 0:
+                print(
+                    f"{chunk.stop - first} schedules, {len(failed)} failed; the next is --from {chunk.stop}", flush=True
+                )
     seconds = time.perf_counter() - began
-    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    bad = Counter(name for name, _, _ in failed)
+    for name in names:
+        rate = played[name] / used[name]
+        print(f"{name:<10} {played[name]:>6} schedules, {bad[name]} failed, {rate:.1f} a second of a core")
+    total = sum(used.values())
     print(
-        f"{count} schedules in {seconds:.0f} s on {cores} cores: {count / seconds:.1f} a second, "
-        f"{count / used:.1f} per second of processor time; {len(failed)} failed"
+        f"{end - first} schedules from {first} on in {seconds:.0f} s on {options.processes} cores: "
+        f"{(end - first) / seconds:.1f} a second, {(end - first) / total:.1f} a second of a core; {len(failed)} failed"
     )
     if failed:
-        print(report(*failed[0], generate(failed[0][0])))
+        print(shown(*failed[0]))
     return 1 if failed else 0
 
 
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.world", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=10_000, metavar="N", help="how many; 10000 by default")
+    parser.add_argument("--from", type=int, default=0, dest="start", metavar="NUMBER", help="the first one, to go on")
+    parser.add_argument("--families", type=lambda text: text.split(","), default=list(FAMILIES), metavar="A,B",
+                        help=f"which, of {', '.join(FAMILIES)}; all by default")  # fmt: skip
+    parser.add_argument(
+        "--processes", type=int, default=len(own_cores()), metavar="N", help="as many as cores by default"
+    )
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.families if name not in FAMILIES]:
+        parser.error(f"--families: {unknown[0]!r} is none of {', '.join(FAMILIES)}")
+    if min(options.schedules, options.processes) < 1 or options.start < 0:
+        parser.error("--schedules and --processes: expected 1 or more; --from: 0 or more")
+    return options
+
+
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())

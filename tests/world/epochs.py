@@ -3,7 +3,6 @@
 import functools
 import math
 import random
-from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import msgpack
@@ -20,6 +19,8 @@ from dpeer.peer.core.epoch import (
     operator_of,
     successor,
 )
+from dpeer.peer.core.epoch_follower import EpochFollower
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.simulation.network import later
 from dpeer.topology import Renamed, temporal_diameter
 from tests.world.faults import Fault
@@ -27,6 +28,9 @@ from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 from tests.world.world import World
 
 SECRET = bytes(range(32))
+_ENTRY = 12
+"""Bytes of an entry of presence that say which epoch a rank has accepted."""
+
 _LATE = 12
 """Rounds within which a joiner that comes late has entered."""
 
@@ -72,6 +76,7 @@ class EpochWorld(World):
         epochs: Every epoch that was signed, by its hash.
         handed: Those that a peer has taken.
         ran: By rank and round, the epoch in which it ran it.
+        knew: By rank and epoch, the first round that it has begun with knowledge of it.
         refused: Why a change was not taken.
     """
 
@@ -89,8 +94,7 @@ class EpochWorld(World):
         self.handed: list[tuple[float, Epoch, Change]] = []
         self.refused: list[tuple[Change, str]] = []
         self.ran: dict[tuple[int, int], Epoch] = {}
-        self.headers: dict[tuple[int, int], set[bytes]] = defaultdict(set)
-        self.rows: dict[tuple[int, int], dict[int, float]] = {}
+        self.knew: dict[tuple[int, Epoch], int] = {}
         self.next_rank = scenario.size
 
     # -- playing -------------------------------------------------------------------------------------------
@@ -172,21 +176,19 @@ class EpochWorld(World):
         epoch = self.epochs[life.peer.core.epochs.chain.current.digest]
         self.say(life.rank, f"{'begins' if trains else 'sits out'} round {number} in epoch {epoch.number}")
         self.ran[life.rank, number] = epoch
+        for _, one, _ in self.handed:
+            if life.peer.core.epochs.chain.epoch(one.digest):
+                self.knew.setdefault((life.rank, one), number)
         if trains:
             self.check(life.rank in epoch.members, f"rank {life.rank} trains in round {number}, and is no member")
             self.no_island(life, number, epoch)
-        for rank, announced in self.accepted_by(life):
-            if rank == life.rank:
-                kept = {bytes.fromhex(digest[:16]) for digest in self.disks[rank].epochs.line}
-                self.check(announced in kept, f"rank {rank} says that it has accepted what is not on its disk")
         self.director.begun(life.rank, number)
 
-    def accepted_by(self, life):
-        clock = life.peer.core.round_clock
-        for rank in range(len(clock)):
-            found = clock.accepted(rank)
-            if any(found.epoch):
-                yield rank, found.epoch
+    def says_what_is_on_disk(self, rank, epochs):
+        """What a rank says that it has accepted is on its disk; `epochs`: the second parts of its presence."""
+        said = epochs[_ENTRY * rank : _ENTRY * (rank + 1)][4:]
+        kept = {bytes.fromhex(digest[:16]) for digest in self.disks[rank].epochs.line}
+        self.check(not any(said) or said in kept, f"rank {rank} says that it has accepted what is not on its disk")
 
     def no_island(self, life, number, epoch):
         """No peer is far past what a quorum of its epoch has really completed in its line."""
@@ -242,12 +244,14 @@ class EpochWorld(World):
 
     def _sent(self, source, target, frames):
         header = bytes(frames[0])
-        if b"body" in header and header[:1] != b"\xc1":
-            fields = msgpack.unpackb(header)
+        if header[:1] == b"\xc1":  # a chunk
+            return
+        fields = msgpack.unpackb(header)
+        self.says_what_is_on_disk(source, fields.get("epochs", b""))
+        if fields["kind"] == "body":
             number = fields["round"]
             charged = {one for one, _ in self.disks[source].ledger}
             self.check(number in charged, f"rank {source} sends a body that was not charged: round {number}")
-            self.headers[source, number].add(fields.get("epoch", b""))
             epoch = self.ran[source, number]
             named = b"" if epoch == self.first else bytes.fromhex(epoch.digest[:16])
             self.check(fields.get("epoch", b"") == named, f"rank {source}'s body of round {number} names another epoch")
@@ -264,14 +268,12 @@ class EpochWorld(World):
             before = self.epochs[epoch.previous]
             within, outside = self.first_round(epoch)
             self.check(
-                not (epoch.forced or (is_quorum(before.ranks, within) and is_quorum(before.ranks, outside))),
+                epoch.forced or not (is_quorum(before.ranks, within) and is_quorum(before.ranks, outside)),
                 f"quorums ran round {epoch.begins} in epoch {epoch.number} and outside of it",
-            ) if not epoch.forced else None
+            )
             twins = [one for _, one, _ in self.handed if (one.previous, one.number) == (epoch.previous, epoch.number)]
-            for life in (lives[-1] for lives in self.lives if lives and lives[-1].peer is not None):
-                if epoch in life.peer.core.epochs.chain.void and len(twins) == 1:
-                    began = [rank for (rank, _), one in self.ran.items() if one == epoch]
-                    self.check(not began, f"epoch {epoch.number} is void at rank {life.rank}, and has begun at {began}")
+            if is_quorum(before.ranks, outside) and len(twins) == 1 and not epoch.forced:
+                self.check(not within, f"epoch {epoch.number} is void, and has begun at {sorted(within)}")
         for life in (lives[-1] for lives in self.lives if lives):
             self.ended_well(life)
         for lives in self.lives:
@@ -306,6 +308,9 @@ class EpochWorld(World):
             within, outside = self.first_round(epoch)
             self.check(not outside, f"ranks {sorted(outside)} did not know epoch {epoch.number} in its round")
             self.check(within == set(epoch.members), f"epoch {epoch.number}: {sorted(within)} of {epoch.ranks} ran it")
+            for rank in self.epochs[epoch.previous].ranks:
+                knew, due = self.knew.get((rank, epoch), math.inf), epoch.begins - change.later - 1
+                self.check(knew <= due, f"rank {rank} begins round {due} and does not know epoch {epoch.number} yet")
         entries = {epoch.begins for _, epoch, change in self.handed if change.join}
         for (rank, number), epoch in self.ran.items():
             # A joiner that has begun late, or whose first neighbors are joiners, enters some rounds later.
@@ -315,6 +320,27 @@ class EpochWorld(World):
                     self.used.get((rank, number)) == list(senders),
                     f"rank {rank} mixed {self.used.get((rank, number))} in round {number}, not {senders}",
                 )
+
+
+def before_each_body(patch):
+    """A document goes on each link before its next body, and not at once: a hop a round."""
+    join_up, add_body, followers = EpochFollower.join_up, SendQueues.add_body, {}
+
+    def noted(self, schedule, members, send_queues, *rest):
+        followers[send_queues] = self, set()
+        join_up(self, schedule, members, send_queues, *rest)
+
+    def add(self, link, number, frames):
+        follower, sent = followers[self]
+        for document in follower.chain.lacking(b""):
+            if (link, document) not in sent:
+                sent.add((link, document))
+                follower.send(link, document)
+        add_body(self, link, number, frames)
+
+    patch.setattr(EpochFollower, "join_up", noted)
+    patch.setattr(EpochFollower, "_spread", lambda self, epoch, source: None)
+    patch.setattr(SendQueues, "add_body", add)
 
 
 def quorum_of(completed):

@@ -62,8 +62,8 @@ def troubles(scenario):
                 pairs = {pair for pair in found if (pair[0] in fault.ranks) != (pair[1] in fault.ranks)}
             case _:
                 pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
-        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power"))
-        lost = fault.what in ("vanish", "power") or (fault.what == "stop" and not together)
+        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power", "lose"))
+        lost = fault.what in ("vanish", "power", "lose") or (fault.what == "stop" and not together)
         lost |= fault.what == "drain"
         lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
         for pair in pairs:
@@ -273,7 +273,7 @@ def in_time(world):
 
 def _must_have_heard(world, rank, number, sender):
     """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
-    if not any(key[:2] == (sender, number) for key in world.released):
+    if not _released(world, sender, number):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
@@ -294,6 +294,11 @@ def _must_have_heard(world, rank, number, sender):
     return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
 
 
+def _released(world, rank, number):
+    """Whether a rank has released a body of the round."""
+    return any(key[:2] == (rank, number) for key in world.released)
+
+
 def _too_late(world, life):
     """Whether a rank came, or was heard again, when its neighbors had completed all rounds without it."""
     last = world.scenario.rounds - 1
@@ -301,14 +306,24 @@ def _too_late(world, life):
     return max(over) < max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
 
 
+def _too_few(world, rank):
+    """Whether fewer have come than the start needs, of those from whom a chain of such neighbors leads to the rank."""
+    found, near = set(), {rank}
+    while near:
+        found |= near
+        near = {other for one in near for other in world.graphs.connections(one, world.scenario.rounds)}
+        near = (near & world.came.keys()) - found
+    return len(found) < world.scenario.needed
+
+
 def _began_in_time(world):
     """Once enough have come and no fault is left, all that are there begin soon."""
     scenario = world.scenario
-    if not scenario.arrivals or len(world.came) < scenario.needed:
+    if not scenario.arrivals:
         return
     agreed = max(scenario.over_at, *(life.since for life in world.present))
     for life in world.present:
-        if _too_late(world, life) or isinstance(life.outcome, Refused):
+        if _too_few(world, life.rank) or _too_late(world, life) or isinstance(life.outcome, Refused):
             continue
         begun = min((at for (rank, _), at in world.began.items() if rank == life.rank), default=math.inf)
         world.check(begun <= agreed + _BEGINS, f"rank {life.rank} begins at {begun:.0f} s, {agreed:.0f} s was the time")
@@ -340,9 +355,8 @@ def _ended_well(world, life, ended):
     if isinstance(outcome, Refused) and world.scenario.mistaken and not world.corrected:
         return  # the others, who were enough, have ended before it was corrected
     if isinstance(outcome, PeersMissing) and world.scenario.arrivals:
-        few = len(world.came) < world.scenario.needed
         world.check(
-            few or _too_late(world, life),
+            _too_few(world, life.rank) or _too_late(world, life),
             f"rank {life.rank} did not begin, and ranks {sorted(world.came)} have come: {outcome}",
         )
     elif isinstance(outcome, PeersMissing):
@@ -356,9 +370,10 @@ def _ended_well(world, life, ended):
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")
     elif outcome.status == "left-behind":
-        saved = [world.disks[other].saved for other in life.peer.neighbors]
-        over = all(one is not None and one.next_round == world.scenario.rounds for one in saved)
-        world.check(over, f"rank {life.rank} is left behind, and neighbors have not ended")
+        last = world.scenario.rounds - 1
+        waiting = [world.disks[other].saved for other in life.peer.neighbors if _released(world, other, last)]
+        over = all(one is not None and one.next_round > last for one in waiting)
+        world.check(over, f"rank {life.rank} is left behind, and neighbors that have bodies have not ended")
         world.check(_cut_off(world, life.rank), f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
         world.check(_cut_off(world, life.rank), f"rank {life.rank} is isolated, and hears a quorum")

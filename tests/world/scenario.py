@@ -101,7 +101,12 @@ class Remembered:
 def graphs(name: str, size: int, participation: float) -> Graphs:
     if name == "server":  # a sample sends to all
         return Remembered(ServerSampling(build("full", size, weights="uniform"), participation, 3))
-    whole = OneWay(size) if name == "one-way" else build(name, size, graph_seed=size)
+    if name == "one-way":
+        whole = OneWay(size)
+    elif name == "line":
+        whole = build("grid", size, grid_shape=(1, size))
+    else:
+        whole = build(name, size, graph_seed=size)
     return Remembered(whole if participation == 1.0 else Participation(whole, participation, 3))
 
 

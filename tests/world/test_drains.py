@@ -104,6 +104,16 @@ def mix_without_those_that_leave_too(patch):
     patch.setattr(Membership, "stopped_since", lambda self, rank, time: False)
 
 
+def finish_without_one_that_comes_back(patch):
+    """It lacks the last body."""
+    unfinished = Exchange.unfinished
+    patch.setattr(
+        Exchange,
+        "unfinished",
+        lambda self, *rest: [rank for rank in unfinished(self, *rest) if self._members.is_there(rank)],
+    )
+
+
 def begin_other_rounds(patch):
     patch.setattr(Core, "drain", lambda self, now: [])
 
@@ -113,6 +123,7 @@ MUTATIONS = {
     ignore_the_announcement: 3,
     take_a_returner_for_left_behind: 3,
     mix_without_those_that_leave_too: 1,
+    finish_without_one_that_comes_back: 121,
     begin_other_rounds: 0,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""

@@ -4,12 +4,10 @@ import math
 
 import pytest
 
-from dpeer.peer.core.epoch_chain import EpochChain
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import SendQueue, SendQueues
 from tests.thinning import every
-from tests.world.epochs import EPOCHS, Change, EpochWorld, generate_epochs, why_epochs
+from tests.world.epochs import EPOCHS, Change, EpochWorld, before_each_body, generate_epochs, why_epochs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 
@@ -83,26 +81,6 @@ def test_all_know_an_epoch_before_its_round_though_it_goes_with_bodies_alone(top
     assert not outside
 
 
-def before_each_body(patch):
-    join_up, add_body, followers = EpochFollower.join_up, SendQueues.add_body, {}
-
-    def noted(self, schedule, members, send_queues, *rest):
-        followers[send_queues] = self, set()
-        join_up(self, schedule, members, send_queues, *rest)
-
-    def add(self, link, number, frames):
-        follower, sent = followers[self]
-        for document in follower.chain.lacking(b""):
-            if (link, document) not in sent:
-                sent.add((link, document))
-                follower.send(link, document)
-        add_body(self, link, number, frames)
-
-    patch.setattr(EpochFollower, "join_up", noted)
-    patch.setattr(EpochFollower, "_spread", lambda self, epoch, source: None)
-    patch.setattr(SendQueues, "add_body", add)
-
-
 def test_a_minority_that_was_cut_off_while_an_epoch_spread_comes_back_in_it():
     cut = Fault("part", (4,), 4.0, 25.0)
     world = EpochWorld(Scenario(3, "ring", 5, 40, wait=100.0, faults=(cut,)), (Change(6.0, 1, leave=(0,)),)).run()
@@ -157,56 +135,12 @@ def test_a_change_that_is_too_late_is_refused_and_kept_nowhere():
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
-def begins_without_a_quorum(patch):
-    patch.setattr(EpochChain, "agreed", lambda self, epoch: True)
-
-
-def a_late_twin_counts(patch):
-    """Whenever it comes: those that hear of it first leave an epoch that stands."""
-    patch.setattr(EpochChain, "stands", lambda self, epoch: epoch is self._first)
-
-
-def accepted_before_it_is_on_disk(patch):
-    consider = EpochChain.consider
-
-    def hasty(self):
-        record = consider(self)
-        if record is not None:
-            self.kept(record)
-        return record
-
-    patch.setattr(EpochChain, "consider", hasty)
-
-
-def a_header_before_the_chain(patch):
-    """The document goes after the bodies that name its epoch."""
-    choose = SendQueue.choose
-
-    def late(self):
-        held = {kind: frames for kind, frames in self._small.items() if kind.startswith("epoch")}
-        if held and self.bodies:
-            others = {kind: frames for kind, frames in self._small.items() if kind not in held}
-            self._small = others
-            try:
-                return choose(self)
-            finally:
-                self._small |= held
-        return choose(self)
-
-    patch.setattr(SendQueue, "choose", late)
-
-
 def never_spread(patch):
     patch.setattr(EpochFollower, "_spread", lambda self, epoch, source: None)
 
 
 def bodies_of_two_epochs_are_mixed(patch):
     patch.setattr(Schedule, "epoch", lambda self, number: b"")
-
-
-def a_void_epoch_begins(patch):
-    patch.setattr(EpochChain, "_passed", lambda self, epoch: False)
-    patch.setattr(EpochChain, "agreed", lambda self, epoch: True)
 
 
 MUTATIONS = {

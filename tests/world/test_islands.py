@@ -6,7 +6,6 @@ import math
 import pytest
 
 from dpeer.peer.core import round_clock, waiting
-from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
@@ -224,11 +223,3 @@ MUTATIONS = {
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
     assert any(why(generate_islands(seed)) for seed in (MUTATIONS[mutation], *range(ISLANDS)))
-
-
-@pytest.mark.parametrize("size", [3, 4])
-def test_an_island_whose_inside_trains_is_found(size, monkeypatch):
-    """It would hold up those that catch up; the drawn schedules do not show it, for all end well."""
-    monkeypatch.setattr(Entry, "leads", lambda self, number, neighbor: False)
-    _, caught_up = with_an_island(size)
-    assert caught_up != set(range(8 - size, 8))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpeer.peer.core.entry import Entry
+from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
@@ -115,7 +116,7 @@ def test_a_returner_between_a_slow_neighbor_and_one_ahead_of_it_enters_with_the_
 
 def a_stale_body_is_released(patch):
     """As before: it goes on with its own body as soon as it is in the others' round."""
-    patch.setattr(Entry, "_may_enter", lambda self, number, *, led: not led)
+    patch.setattr(Entry, "_may_enter", lambda self, number, *, over: True)
 
 
 def it_waits_for_no_body(patch):
@@ -157,15 +158,6 @@ def an_incarnation_is_named_before_it_is_on_disk(patch):
     patch.setattr(Saver, "note_incarnation", late)
 
 
-def a_new_disk_counts_incarnations_from_one(patch):
-    renewal = Entry.renewal.fget
-
-    def forgetful(self):
-        return None if renewal(self) is None or self._renewed else self.incarnation + 1
-
-    patch.setattr(Entry, "renewal", property(forgetful))
-
-
 def incarnations_stay(patch):
     patch.setattr(Core, "renew", lambda self, incarnation, now: self.entry.renew(self.entry.incarnation) or [])
 
@@ -193,3 +185,42 @@ MUTATIONS = {
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
     assert any(why(generate_returns(seed)) for seed in (MUTATIONS[mutation], *range(RETURNS)))
+
+
+def test_a_disk_that_is_lost_twice_is_another_incarnation_each_time():
+    world = away(Fault("lose", (3,), 5.0, 20.0), Fault("lose", (3,), 45.0, 18.0), size=5, rounds=70)
+    assert [way.incarnation for way in world.returns] == [1, 2]
+
+
+def test_a_new_disk_that_counts_incarnations_from_one_is_found(monkeypatch):
+    """Though its neighbors remember a later one."""
+
+    def forgetful(self):
+        return self.incarnation + 1 if self.since is not None and not self._renewed else None
+
+    monkeypatch.setattr(Entry, "renewal", property(forgetful))
+    with pytest.raises(AssertionError, match="is back as incarnation 1, after \\[1\\]"):
+        test_a_disk_that_is_lost_twice_is_another_incarnation_each_time()
+
+
+def test_returners_that_wait_for_each_other_are_found(monkeypatch):
+    """Of three side by side, the middle one is the first to be back, and knows no way to the others."""
+    scenario = generate_returns(83)
+    assert why(scenario) is None
+
+    def braked(self, number, now):
+        earlier = self.schedule.at(number - 1).out_neighbors
+        return sorted(rank for rank in earlier if self._members.holds_up(rank, number, now))
+
+    monkeypatch.setattr(Exchange, "unsettled", braked)
+    over_at = Entry.over_at
+
+    def patient(self, *rest):
+        passed, self._members.passed = self._members.passed, lambda number: False
+        try:
+            return over_at(self, *rest)
+        finally:
+            self._members.passed = passed
+
+    monkeypatch.setattr(Entry, "over_at", patient)
+    assert why(scenario)

@@ -34,7 +34,7 @@ class Violation(AssertionError):  # noqa: N818 - it names the event
 
 
 class Costs:
-    """Jobs take the time that they owe; a checkpoint is on disk some time after the round has ended."""
+    """Jobs take the time that they owe; what is written is on disk some time later."""
 
     def __init__(self, rng, disk):
         self._rng, self._disk = rng, disk
@@ -44,7 +44,8 @@ class Costs:
         self._owed += seconds
 
     def before(self, job):
-        return self._rng.choice(self._disk) if getattr(job, "__func__", None) is Files.save else 0.0
+        written = getattr(job, "__func__", None)
+        return self._rng.choice(self._disk) if written in (Files.save, Files.keep_epochs) else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
