@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -178,7 +178,7 @@ class _RoundLoop:
         trains = train_and_release if one.active else sit_out
         async with self.saver.training(number):
             one.train_loss, one.payload, one.train_seconds = await self.worker.run(
-                trains, learner, number, one.watch, self.saver, seconds
+                trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.in_vain
             )
         one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
         self.saver.once_saved(partial(self.driver.send, number, one.payload))
@@ -278,22 +278,23 @@ class _RoundLoop:
 
 
 def train_and_release(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
 ) -> tuple[float | None, Payload | None, float]:
     """Train, for so many seconds at most, and release; returns the training loss, the body, and training's seconds.
 
-    A round that has been released before is trained with as many steps: a peer releases one body a round.
+    A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
+    reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
     loss = learner.train(number, seconds=seconds, recorded=saver.recorded_steps(number))
     taken = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
-    payload = learner.release(number)
+    payload = None if in_vain() else learner.release(number)
     if payload is not None:
         saver.note_released(number, learner.steps, seconds)
     return loss, payload, taken
 
 
 def sit_out(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
 ) -> tuple[None, None, float]:
     """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)

@@ -171,7 +171,7 @@ def label_outer(axes: list[Axes], x: str, y: str) -> None:
 
 
 def peer_name(group: Group, run: Run, rank: int, *, several: bool) -> str:
-    """The name of a peer's row: its group where there are several, and its seed where that has several runs."""
+    """The name of a peer's row, with its group if `several` have rows, and its seed if the group has several runs."""
     parts = [clip(group.label, 50)] if several else []
     seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
     return ", ".join([*parts, f"rank {rank}{seed}"])
