@@ -62,7 +62,7 @@ class _Rank:
     config: RunConfig
     log: PeerLog
     current: _Incarnation
-    schedule: Schedule = field(init=False)
+    schedule: Schedule | None = None
     incarnations: int = 1
     completed_at: dict[int, float] = field(default_factory=dict)
     dying: list[asyncio.Task[None]] = field(default_factory=list)
@@ -314,7 +314,10 @@ class FaultySimulation(Simulation):
 
     def _summary(self) -> Mapping[str, Any]:
         """The faults and their costs, as summary.json has them."""
-        ranks = [self._costs(rank) for rank in sorted(self._ranks)]
+        # One that was to join may not have been ready when the others ended.
+        schedules = {rank: one.schedule for rank, one in sorted(self._ranks.items()) if one.schedule is not None}
+        every = max(one.rounds for one in schedules.values())
+        ranks = [self._costs(rank, schedule, every) for rank, schedule in schedules.items()]
         found = {one["status"] for one in ranks}
         return {
             **self._plan.plain(),
@@ -327,11 +330,13 @@ class FaultySimulation(Simulation):
             "ranks": ranks,
         }
 
-    def _costs(self, rank: int) -> dict[str, Any]:
-        """A rank's entry: its status at the end, and the rounds and bodies that it missed."""
+    def _costs(self, rank: int, schedule: Schedule, rounds: int) -> dict[str, Any]:
+        """A rank's entry: its status at the end, and the rounds and bodies that it missed, of so many in all."""
         here = self._ranks[rank]
         entries = read_entries(rank_folder(self._out, rank))
-        first, last = self._rounds_of(here, entries)
+        epochs = None if here.current.peer is None else here.current.peer.core.epochs
+        first = entries[0]["round"] if entries else 0 if epochs is None else epochs.entry
+        last = schedule.rounds if epochs is not None and epochs.chain.removed else rounds
         trained = [entry for entry in entries if entry.get("active")]
         idle = [entry["round"] for entry in entries if not entry.get("active")]
         return {
@@ -344,19 +349,11 @@ class FaultySimulation(Simulation):
             "completed_rounds": len(entries),
             "completed_at": [here.completed_at.get(entry["round"]) for entry in entries],
             "rounds_trained": len(trained),
-            "sat_out": [number for number in idle if here.schedule.at(number).active],
+            "sat_out": [number for number in idle if schedule.at(number).active],
             "rounds_not_run": last - first - len(entries),
             "bodies_missed": sum(len(entry.get("missed", ())) for entry in trained),
             "missed_by_round": {str(entry["round"]): entry["missed"] for entry in trained if entry.get("missed")},
         }
-
-    def _rounds_of(self, here: _Rank, entries: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-        """The first round that a rank had to run, and the one after the last."""
-        core = None if here.current.peer is None else here.current.peer.core
-        first = entries[0]["round"] if entries else 0 if core is None or core.epochs is None else core.epochs.entry
-        removed = core is not None and core.epochs is not None and core.epochs.chain.removed
-        every = max(one.schedule.rounds for one in self._ranks.values())
-        return first, here.schedule.rounds if removed else every
 
     def _status(self, one: _Incarnation) -> str:
         if one.outcome is not None:
