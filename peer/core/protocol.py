@@ -683,8 +683,8 @@ class Core:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         if self._training is not None:
-            number = self._training
-            self.in_vain = self.members.passed(number) and self.exchange.reaches_none(number)
+            trained = self._training
+            self.in_vain = self.members.passed(trained) and self.exchange.reaches_none(trained)
         if (number := self.waiting.collecting) is not None:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)

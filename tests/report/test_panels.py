@@ -69,7 +69,7 @@ def test_shortened_rounds_are_shown_by_peer_the_slowest_first(make_run: Any, rep
         "Bars of the share of steps. rank 1: 10 of 20 steps in 2 rounds. rank 0: 20 of 20 steps in 2 rounds. "
         "rank 2: 20 of 20 steps in 2 rounds."
     )
-    (axes,) = panel.figure.axes  # type: ignore[union-attr]
+    (axes,) = panel.figure.axes
     assert [bar.get_width() for bar in axes.patches] == [50.0, 100.0, 100.0]
     assert [line.get_xdata().tolist() for line in axes.lines] == [[40.0, 60.0], [100.0, 100.0], [100.0, 100.0]]
 
