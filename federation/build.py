@@ -28,6 +28,7 @@ from dpeer.federation.checks import (
     check_replayable,
     check_round_budget,
     check_server,
+    check_sums,
     first_weights_notes,
 )
 from dpeer.federation.config import RunConfig
@@ -141,6 +142,7 @@ def build(
     guarantee = protected.guarantee
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
+        check_sums(how, config.privacy.privacy, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
             raise ConfigurationError(
                 f"--participation-mode server: {facts_of_algorithm.name} mixes in a way of its own, which needs what "

@@ -97,6 +97,30 @@ def check_replayable(algorithm: Facts, minutes: float) -> None:
         )
 
 
+def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryingTopology) -> None:
+    """Refuse running sums where receivers or their weights change, and where they would cost privacy.
+
+    Raises:
+        ConfigurationError: Names the setting, and the reason.
+    """
+    if training.mixing != "running-sums":
+        return
+    reasons = {
+        f"--privacy {privacy}": (
+            "what a sum of earlier releases costs is not accounted for" if privacy != "none" else None
+        ),
+        f"--participation {training.participation:g}": (
+            "a sum is for receivers that are the same in every round" if training.participation < 1 else None
+        ),
+        graph.name: (
+            None if isinstance(graph, Topology) else "a sum is for receivers that are the same in every round"
+        ),
+    }
+    for what, reason in reasons.items():
+        if reason is not None:
+            raise ConfigurationError(f"--mixing running-sums with {what}: {reason}: leave one of the two out")
+
+
 def check_server(training: TrainingPart) -> None:
     """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
 

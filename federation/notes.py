@@ -20,7 +20,7 @@ _LARGE = 20.0
 _IF_SET = (
     "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "codec",
     "participation", "participation_mode",
-    "robust", "max_norm",
+    "mixing", "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
 """Below this number of evaluation rows, a note warns that no comparison can be significant (`paired_bootstrap`)."""
@@ -90,7 +90,7 @@ def notes(
         )
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
-        unused |= {"quantize", "wire_dtype", "codec", "robust", "max_norm"}
+        unused |= {"quantize", "wire_dtype", "codec", "mixing", "robust", "max_norm"}
     if settings["finish"] == "none" and "finish_lr" in chosen:
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*chosen})

@@ -89,6 +89,10 @@ class Learner(Protocol):
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
 
     @property
+    def pushes(self) -> bool:
+        """Whether `push_to` is to be called before each release."""
+
+    @property
     def finite(self) -> bool:
         """Whether all parameters are finite; called as the other methods are, from the worker."""
 
@@ -130,6 +134,15 @@ class Learner(Protocol):
 
         Raises:
             Interrupted: `interrupt` was called; the model is left between two minibatches.
+        """
+
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+        """Note who receives the next release; called before a round's training, where `pushes` asks for it.
+
+        Args:
+            column: The weights with which its receivers mix it, by rank.
+            away: The receivers that are away, or sit the round out.
+            confirmed: By rank, the last round whose release it has named as part of its mix.
         """
 
     def release(self, number: int) -> Payload | None:

@@ -169,7 +169,11 @@ class _RoundLoop:
             driver.renew(incarnation)
         if returned := driver.to_forget():
             await self.worker.run(learner.forget, returned)
-        return _Round(number, graph, behind, last, evaluates, gradients, Stopwatch())
+        one = _Round(number, graph, behind, last, evaluates, gradients, Stopwatch())
+        if one.active and learner.pushes:
+            await self.worker.run(learner.push_to, *driver.core.receivers(number))
+            one.watch.lap()
+        return one
 
     async def train(self, one: _Round) -> None:
         """Train and release, or sit out; the body leaves once the round before is on disk."""

@@ -153,6 +153,10 @@ class TorchLearner:
             lr = h.head_lr if "head_lr" in settings else h.body_lr
             trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
 
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+        """Note the receivers of the next release; see `RunningSums.push_to`."""
+        self.gossip.push_to(column, away, confirmed)
+
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
 
@@ -276,7 +280,7 @@ class TorchLearner:
 
     def forget(self, ranks: Collection[int]) -> None:
         """Drop what codec and algorithm keep of these neighbors' releases, because they have come back or this has."""
-        self.gossip.codec.forget(ranks)
+        self.gossip.forget(ranks)
         with self._drawing(Purpose.SIT_OUT, self.trainer.number), blamed(self.algorithm, "forget"):
             self.algorithm.forget(ranks)
 
@@ -463,6 +467,11 @@ class TorchLearner:
     def linear(self) -> bool:
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
         return self.gossip.linear
+
+    @property
+    def pushes(self) -> bool:
+        """Whether `push_to` is to be called before each release."""
+        return self.gossip.pushes
 
     @property
     def finite(self) -> bool:

@@ -29,6 +29,9 @@ ClassWeights = Literal["none", "balanced"]
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
 
+Mixing = Literal["bodies", "running-sums"]
+"""Whether a round's bodies are mixed, or the sums of all rounds."""
+
 Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
 
@@ -359,6 +362,18 @@ class WireSettings(Section):
     )
 
 
+class SumSettings(Section):
+    """What is mixed of neighbors' bodies."""
+
+    mixing: Mixing = setting(
+        "bodies",
+        "bodies: the weighted sum of those that came; running-sums: of all that was ever sent, so that a loss in one "
+        "direction is made up for by the next message, at twice the bytes",
+        mark=Mark.SHARED,
+        group=_WIRE,
+    )
+
+
 class MixingSettings(Section):
     """What a peer does about neighbors that may send anything."""
 
@@ -398,7 +413,7 @@ class DataPart(SharesSettings, DataSettings, TaskSettings):
     """The task, its data and its model."""
 
 
-class TrainingPart(MixingSettings, WireSettings, OptionSettings, StepSettings, MethodSettings):
+class TrainingPart(MixingSettings, SumSettings, WireSettings, OptionSettings, StepSettings, MethodSettings):
     """How peers train and mix, and from which seeds."""
 
     @property
@@ -417,7 +432,7 @@ class TrainingPart(MixingSettings, WireSettings, OptionSettings, StepSettings, M
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, SumSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

@@ -61,6 +61,9 @@ class Mass:
     Args:
         rank: The peer.
         schedule: The graphs, with the listed weights.
+
+    Attributes:
+        confirmed: By rank, the last round of which it has named this peer's body as part of its mix.
     """
 
     def __init__(self, rank: int, schedule: Schedule) -> None:
@@ -68,6 +71,7 @@ class Mass:
         self._own: dict[int, tuple[Mix, bool]] = {}
         self._others: dict[int, dict[int, Mix]] = {}
         self._last = -1
+        self.confirmed: dict[int, int] = {}
 
     def note(self, number: int, heard: Collection[int], *, adopted: bool, released: bool) -> None:
         """Take in what this peer itself has mixed.
@@ -88,6 +92,8 @@ class Mass:
         """Take in what a neighbor says of its mix of round `number`; rounds that are far away are of no use."""
         if self._last - _BEHIND <= number <= self._last + _AHEAD:
             self._others.setdefault(number, {})[rank] = mix
+            if number >= 0 and not mix.adopted and self._rank not in mix.missed:
+                self.confirmed[rank] = max(number, self.confirmed.get(rank, number))
 
     def mix(self, number: int) -> Mix:
         """Which bodies of round `number` this peer has mixed, for its messages; all, where it had not begun then."""

@@ -316,6 +316,19 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
+    def receivers(self, number: int) -> tuple[dict[int, float], list[int], dict[int, int]]:
+        """Round `number`'s receivers: their weights for this peer's body, who cannot mix it, and what they have mixed.
+
+        The last gives by rank the last round whose body it has named as part of its mix.
+        """
+        weights = {
+            rank: self.schedule.of(rank, number).row[self._config.rank]
+            for rank in self.schedule.at(number).out_neighbors
+        }
+        near = [self.members[rank] for rank in weights]
+        away = [one.rank for one in near if one.away or one.left_behind or one.enters > number]
+        return weights, away, dict(self.mass.confirmed)
+
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         withheld, self.in_vain, self._training = self.in_vain and payload is None, False, None

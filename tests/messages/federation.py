@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile, check_quorum, check_replayable, check_round_budget
+from dpeer.federation.checks import check_hostile, check_quorum, check_replayable, check_round_budget, check_sums
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
@@ -122,6 +122,20 @@ def robust(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(**values)
         check_hostile(settings, settings, build_graph(settings))
+
+    return Message(cause, ConfigurationError, text)
+
+
+UNPAID = "what a sum of earlier releases costs is not accounted for"
+CHANGING = "a sum is for receivers that are the same in every round"
+
+
+def summed(text: str, **values: Any) -> Message:
+    """An error of running sums with a graph or a level of privacy."""
+
+    def cause(folder: Path) -> None:
+        settings = Settings(mixing="running-sums", **values)
+        check_sums(settings, settings.privacy, build_graph(settings))
 
     return Message(cause, ConfigurationError, text)
 
@@ -507,6 +521,13 @@ MESSAGES = {
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "
         "--topology full --weights uniform, or --participation-mode peers", topology="ring"),
+    **{f"running sums with {what}": summed(
+        f"--mixing running-sums with {what}: {reason}: leave one of the two out", **values)
+        for what, reason, values in (
+            ("--privacy client", UNPAID, {"privacy": "client"}), ("--privacy sample", UNPAID, {"privacy": "sample"}),
+            ("--participation 0.5", CHANGING, {"participation": 0.5}),
+            ("one-peer-exponential", CHANGING, {"topology": "one-peer-exponential", "size": 4}),
+        )},
     "a server with quantization": sampled(
         "--participation-mode server with --quantize 8: it needs what the receiver itself has sent in the round, and "
         "most send nothing: leave one of the two out", quantize=8),

@@ -379,6 +379,15 @@ MESSAGES = {
     "--max-norm with dis-pfl": Message(learner("dis-pfl", max_norm=2.0), ConfigurationError,
         "--max-norm 2 cannot be used with dis-pfl, which sends what is held of the model: bodies that are not "
         "all values of the model are not compared"),
+    **{f"running sums with {what}": Message(learner(name, mixing="running-sums", **values), ConfigurationError,
+        f"--mixing running-sums with {what}: {reason}") for name, values, what, reason in (
+        ("dfedmdc", {"quantize": 8}, "--quantize 8", "a running sum is no body, and is sent and taken as it is"),
+        ("dfedmdc", {"robust": "clip"}, "--robust clip", "a running sum is no body, and is sent and taken as it is"),
+        ("dfedmdc", {"max_norm": 2.0}, "--max-norm 2", "a running sum is no body to compare with"),
+        ("dis-pfl", {}, "dis-pfl, which sends what is held of the model", "a sum over rounds is for the body alone"),
+        ("scaffold", {}, "scaffold, which sends variates", "a sum over rounds is for the body alone"),
+        ("fedavg-ls", {}, "fedavg-ls, which changes the mix", "the mean is not kept then"),
+    )},
     "--codec with --quantize": Message(learner("dfedmdc", codec="bfloat16", quantize=8), ConfigurationError,
         "--codec bfloat16 cannot be used with --quantize 8"),
     "--codec with dis-pfl": Message(learner("dis-pfl", codec="int8"), ConfigurationError,

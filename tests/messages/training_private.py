@@ -181,6 +181,9 @@ RAGGED = [(torch.randn(2 + i, 6), torch.tensor(i % 3)) for i in range(6)]
 SPARSE = TensorDataset(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3)
 # fmt: off
 MESSAGES = {
+    "running sums of private releases": Message(
+        lambda folder: learner(folder, private=True, mixing="running-sums"), ConfigurationError,
+        "--mixing running-sums with --privacy: what a sum of earlier releases costs is not accounted for"),
     # Checkpoints of another run.
     "another algorithm": Message(another(algorithm="dfedsmdc"), CheckpointError,
         "the checkpoint in {folder}/saved is of another run: its algorithm is \"dfedmdc\", this run's is \"dfedsmdc\""),

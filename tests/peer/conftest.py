@@ -40,6 +40,7 @@ class VectorLearner:
     best_round = None
     kept_point = "mixed"
     finite = linear = True
+    pushes = False
     privacy = None
     gradients = 0
     unfinished = None

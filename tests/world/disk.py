@@ -87,7 +87,8 @@ class Files:
         return self._disk.epochs if self._config.resume else ChainRecord()
 
     def keep_epochs(self, record):
-        self._disk.epochs = record
+        if record.revision >= self._disk.epochs.revision:  # a disk writes one after the other
+            self._disk.epochs = record
 
     def begin(self):
         if not self._config.resume:
@@ -108,6 +109,7 @@ class Files:
         frames = self.outbox.frames.get(number)
         self.last = dict(entry)
         self.lines.append(self.last)
+        self._learner.recorded(self.last)
         self._completed = Saved(
             next_round=number + 1,
             learner=copy.deepcopy(self._learner.state()),

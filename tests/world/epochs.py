@@ -186,9 +186,9 @@ class EpochWorld(World):
 
     def says_what_is_on_disk(self, rank, epochs):
         """What a rank says that it has accepted is on its disk; `epochs`: the second parts of its presence."""
-        said = epochs[_ENTRY * rank : _ENTRY * (rank + 1)][4:]
-        kept = {bytes.fromhex(digest[:16]) for digest in self.disks[rank].epochs.line}
-        self.check(not any(said) or said in kept, f"rank {rank} says that it has accepted what is not on its disk")
+        revision = int.from_bytes(epochs[_ENTRY * rank : _ENTRY * rank + 4], "little")
+        kept = self.disks[rank].epochs.revision
+        self.check(revision <= kept, f"rank {rank} has accepted a {revision}. time, and {kept} are on its disk")
 
     def no_island(self, life, number, epoch):
         """No peer is far past what a quorum of its epoch has really completed in its line."""
@@ -257,8 +257,8 @@ class EpochWorld(World):
             self.check(fields.get("epoch", b"") == named, f"rank {source}'s body of round {number} names another epoch")
 
     def first_round(self, epoch):
-        """The ranks that ran the first round of an epoch in it, and those that ran it in another."""
-        ran = {rank: one for (rank, number), one in self.ran.items() if number == epoch.begins}
+        """The ranks that ran the first round of an epoch in it, and those that ran it in another, as members."""
+        ran = {rank: one for (rank, number), one in self.ran.items() if number == epoch.begins and rank in one.members}
         within = {rank for rank, one in ran.items() if epoch in self.line(one)}
         return within, ran.keys() - within
 
@@ -290,8 +290,8 @@ class EpochWorld(World):
             self.check(self.scenario.faults or life.rank >= self.first_size, f"rank {life.rank}: {outcome}")
         elif isinstance(outcome, BaseException) or outcome is None:
             self.fail(f"rank {life.rank} ended with {outcome!r}")
-        elif outcome.status == "isolated":
-            self.check(self.scenario.faults, f"rank {life.rank} is isolated without a fault: {outcome.why}")
+        elif outcome.status in ("isolated", "left-behind"):  # as a joiner is by whose epoch twins are void
+            self.check(self.scenario.faults, f"rank {life.rank} is {outcome.status} without a fault: {outcome.why}")
         else:
             left = any(life.rank in epoch.former for _, epoch, _ in self.handed)
             evicted = any(life.rank in epoch.evicted for _, epoch, _ in self.handed)

@@ -44,6 +44,7 @@ class WorldLearner:
     best_round = None
     kept_point = "mixed"
     finite = linear = True
+    pushes = False
     privacy = None
     digest = "same"
     gradients = 0
@@ -135,6 +136,10 @@ class WorldLearner:
         self.body = self._own = mixed(bodies, row)
         self._world.adopts(self._life, number, sorted(received))
         return {}
+
+    def recorded(self, line):
+        """The line of a round is made."""
+        self._world.records(self._life, line)
 
     def forget(self, ranks):
         pass

@@ -119,7 +119,7 @@ def begin_other_rounds(patch):
 
 
 MUTATIONS = {
-    leave_before_the_last_body_is_used: 35,
+    leave_before_the_last_body_is_used: 49,
     ignore_the_announcement: 3,
     take_a_returner_for_left_behind: 3,
     mix_without_those_that_leave_too: 1,

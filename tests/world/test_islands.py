@@ -17,11 +17,11 @@ from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
 from tests.world.world import World
 
-CHUNKS = 12
+CHUNKS = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_among_islands(chunk):
     for seed in range(chunk, ISLANDS, CHUNKS):
         scenario = generate_islands(seed)

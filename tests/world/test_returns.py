@@ -19,11 +19,11 @@ from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
 from tests.world.world import World
 
-CHUNKS = 12
+CHUNKS = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
     for seed in range(chunk, RETURNS, CHUNKS):
         scenario = generate_returns(seed)
@@ -170,7 +170,7 @@ def an_adoption_looks_like_a_mix(patch):
 MUTATIONS = {
     a_stale_body_is_released: 0,
     it_waits_for_no_body: 0,
-    it_waits_for_all_bodies: 0,
+    it_waits_for_all_bodies: 16,
     it_is_never_waited_for: 0,
     it_releases_while_it_adopts: 0,
     an_incarnation_is_named_before_it_is_on_disk: 0,

@@ -348,6 +348,17 @@ class World:
         self.mixtures.setdefault((life.rank, number), []).append((ranks, False))
         self.sat_out.discard((life.rank, number))
 
+    def records(self, life, entry):
+        """A round's line says whose bodies were mixed or adopted: none, if none were."""
+        number, used = entry["round"], []
+        if (life, number) in self._mixed:
+            used = self.used[life.rank, number]
+        elif entry["adopted"]:
+            used = self.adopted.get((life.rank, number), [])
+        said = entry["heard"]
+        self.check(said == used, f"rank {life.rank} has used {used} in round {number}, and its line says {said}")
+        self.check(not {*said} & {*entry["missed"]}, f"rank {life.rank}: {said} heard, and {entry['missed']} missed")
+
     def adopts(self, life, number, ranks):
         """A peer that sits a round out takes the mean of others' bodies, and sends nothing."""
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import ClientSession, Session
+from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
@@ -11,6 +11,7 @@ from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.mixing.running_sums import RunningSums
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
@@ -29,6 +30,9 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     """
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)
+    if h.mixing == "running-sums" and facts_of(type(algorithm)).shares != "nothing":
+        _check_sums(algorithm, trainer, own, private=session is not None and not isinstance(session, NoiselessSession))
+        return RunningSums(body, rank)
     guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
     if facts_of(type(algorithm)).shares == "nothing":
         return Gossip(body, rank, own or Dense(body.data, rank, h.wire_dtype), guard)
@@ -56,6 +60,28 @@ def _asked(h: Hyperparameters) -> tuple[str, str | None]:
     if len(asked) > 1:
         raise ConfigurationError(f"{asked[1][1]} cannot be used with {asked[0][1]}")
     return asked[0] if asked else ("float32", None)
+
+
+def _check_sums(algorithm: Algorithm, trainer: Trainer, own: Codec | None, *, private: bool) -> None:
+    """Refuse what cannot be mixed by running sums.
+
+    Raises:
+        ConfigurationError: Names the setting, and the reason.
+    """
+    h, flag = trainer.hyperparameters, "--mixing running-sums"
+    name = algorithm.name
+    if private:
+        raise ConfigurationError(f"{flag} with --privacy: what a sum of earlier releases costs is not accounted for")
+    for asked in (_asked(h)[1], None if h.robust == "none" else f"--robust {h.robust}"):
+        if asked is not None:
+            raise ConfigurationError(f"{flag} with {asked}: a running sum is no body, and is sent and taken as it is")
+    if h.max_norm is not None:
+        raise ConfigurationError(f"{flag} with --max-norm {h.max_norm:g}: a running sum is no body to compare with")
+    if own is not None or trainer.extras:
+        what = algorithm.leaves if own is not None else ", ".join(trainer.extras)
+        raise ConfigurationError(f"{flag} with {name}, which sends {what}: a sum over rounds is for the body alone")
+    if type(algorithm).mixed is not Algorithm.mixed:
+        raise ConfigurationError(f"{flag} with {name}, which changes the mix: the mean is not kept then")
 
 
 def _check(

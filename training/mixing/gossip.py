@@ -39,7 +39,10 @@ class Gossip:
 
     Attributes:
         codec: The codec.
+        pushes: Whether `push_to` is called before each release.
     """
+
+    pushes = False
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
         self.codec = codec
@@ -155,6 +158,13 @@ class Gossip:
                     self._body.data[part].copy_(values)
 
         return put_back
+
+    def forget(self, ranks: Collection[int]) -> None:
+        """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
+        self.codec.forget(ranks)
+
+    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+        """See `Learner.push_to` of dpeer.peer."""
 
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.

@@ -1,0 +1,73 @@
+"""Links of a peer that joins: it dials all its contacts, and as a member is dialled by those that have to."""
+
+from dpeer.peer.core.effects import Keep
+from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, SignedEpoch, first_epoch, operator_of, successor
+from dpeer.topology import Renamed, build
+from tests.peer.table import Table
+
+SECRET = bytes(range(32))
+GRAPH = EpochGraph(settings={"topology": "ring"}, edges="0" * 16)
+FIRST = first_epoch("0" * 64, size=3, operators=[operator_of(SECRET)], signers=1, graph=GRAPH, rounds=40)
+SECOND = successor(FIRST, begins=8, graph=GRAPH, join={3: Member(address="tcp://host:3")})
+ADDRESSES = {rank: f"tcp://host:{rank}" for rank in range(3)}
+
+
+def with_a_joiner():
+    """Rank 0 of a ring of three, which has accepted an epoch by which rank 3 joins, and is in the round before it."""
+    setup = EpochSetup(FIRST, lambda epoch: Renamed(build("ring", len(epoch.members)), epoch.ranks))
+    table = Table(dialled=[1, 2], rounds=40, epochs=setup)
+    table.core.epochs.addresses = dict(ADDRESSES)
+    for rank in (1, 2):
+        table.established(rank)
+        table.hear(table.links[rank], table.hello(rank, reply=True))
+    refused, effects = table.core.hand(SignedEpoch(epoch=SECOND).signed_with(SECRET).encode(), table.now)
+    assert refused is None
+    (keep,) = [one for one in effects if isinstance(one, Keep)]
+    table.do(effects)
+    table.do(table.core.kept(keep.record, table.now))
+    table.hear("from 3", table.hello(3))
+    table.do(table.core.begin(SECOND.begins - 1, table.now))
+    return table
+
+
+def test_a_joiner_that_has_dialled_this_peer_is_dialled_once_its_link_is_broken():
+    table = with_a_joiner()
+    table.wait(1)
+    assert table.status(3) == "alive"
+    assert 3 not in table.links, "one link is enough"
+    table.breaks("from 3")
+    table.wait(1)
+    assert 3 in table.links
+    first = table.links[3]
+    table.wait(5)
+    assert table.links[3] == first, "once"
+
+
+def test_a_joiner_that_is_silent_is_dialled_once_it_is_dead():
+    table = with_a_joiner()
+    table.wait(14)
+    assert 3 not in table.links
+    table.wait(2)
+    assert table.status(3) == "dead"
+    assert 3 in table.links
+
+
+def test_the_link_of_a_contact_that_has_to_dial_this_peer_ends_when_it_breaks():
+    """Both would dial each other for ever."""
+    setup = EpochSetup(FIRST, lambda epoch: Renamed(build("ring", len(epoch.members)), epoch.ranks))
+    table = Table(rank=3, topology=build("ring", 3), rounds=40, epochs=setup)
+    epochs = table.core.epochs
+    epochs.addresses = {**ADDRESSES, 3: "tcp://host:3"}
+    assert epochs.to_dial() == ADDRESSES
+    assert epochs.is_to_dial(0)
+    table.do(table.core.dialled(0, "to 0", table.now))
+    table.do(table.core.connected("to 0", table.now))
+    table.hear("to 0", table.hello(0, reply=True))
+    table.wait(1)
+    assert not table.closed, "it is a contact"
+    epochs.contacts.clear()
+    table.wait(1)
+    assert not table.closed, "the link is there"
+    table.breaks("to 0")
+    table.wait(1)
+    assert table.closed == ["to 0"]
