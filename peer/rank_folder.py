@@ -478,6 +478,7 @@ class RankFolder:
             "metrics_mixed": kept.get("metrics"),
             "train_loss": kept.get("train_loss"),
             "rounds_mixed": totals.mixed,
+            "mean_weight": totals.mean_weight,
             "bytes_sent": totals.bytes_sent,
             "bytes_received": totals.bytes_received,
             "metrics_missing": missing,

@@ -22,6 +22,8 @@ class Totals:
         best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
         first: The round of the first line; of a peer that joined a running federation not 0.
+        weight: The sum of the weights that this peer's training had in the mean after each round, as far as known.
+        weighed: Of how many rounds that is.
     """
 
     last: dict[str, Any] | None = None
@@ -30,10 +32,13 @@ class Totals:
     bytes_received: int = 0
     mixed: int = 0
     first: int = 0
+    weight: float = 0.0
+    weighed: int = 0
 
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
         line = Line.of(entry)
+        weight = None if self.last is None else _weight(self.last, line)
         return Totals(
             last=entry,
             best=entry if best else self.best,
@@ -41,7 +46,14 @@ class Totals:
             bytes_received=self.bytes_received + (line.bytes_received or 0),
             mixed=self.mixed + bool(entry.get("heard")),
             first=line.round if self.last is None else self.first,
+            weight=self.weight + (weight or 0.0),
+            weighed=self.weighed + (weight is not None),
         )
+
+    @property
+    def mean_weight(self) -> float | None:
+        """The mean of those weights; None where none is known."""
+        return self.weight / self.weighed if self.weighed else None
 
 
 class MetricsFile:
@@ -150,6 +162,19 @@ class MetricsFile:
         if found[2] != self._seen[2]:
             return "cut short" if found[2] < self._seen[2] else "written to by another program"
         return None
+
+
+def _weight(entry: dict[str, Any], after: Line) -> float | None:
+    """What a round's training counted in the mean after it, by its line and the next one's.
+
+    None where that is not known, or where the peer was not to train in the round. A round that it sat out, because
+    others had gone on without it, counts as 0.
+    """
+    if after.mass_error is None or after.mass_adopted is None:
+        return None
+    if entry.get("active"):
+        return 1.0 + after.mass_error + after.mass_adopted
+    return 0.0 if entry.get("missed") or entry.get("adopted") else None
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:

@@ -155,3 +155,31 @@ def test_the_kept_lines_of_a_resumed_run_are_on_disk_before_they_take_the_files_
     metrics.append(entry(2))
     metrics.flush()
     assert flushed[path.stat().st_ino][0] == path.stat().st_size
+
+
+def weighed(*entries):
+    totals = Totals()
+    for number, entry in enumerate(entries):
+        totals = totals.plus({"round": number, **entry})
+    return totals.mean_weight
+
+
+HERE = {"active": True, "mass_error": 0.0, "mass_adopted": 0.0}
+
+
+def test_the_weight_in_the_mean_is_that_of_the_rounds_that_are_known():
+    """A line has the mass of the round before: that of the last one is never known."""
+    assert weighed(HERE) is None
+    assert weighed(HERE, HERE, HERE) == 1.0
+    assert weighed(HERE, {**HERE, "mass_error": -0.25}, {**HERE, "mass_adopted": 0.5}) == (0.75 + 1.5) / 2
+    assert weighed(HERE, {"active": True, "mass_error": None, "mass_adopted": None}, HERE) == 1.0
+
+
+def test_a_round_that_is_sat_out_counts_nothing_and_one_of_others_is_left_out():
+    away = {"active": False, "missed": [1, 3], "adopted": False, "mass_error": 0.0, "mass_adopted": 0.0}
+    adopts = {**away, "missed": [], "heard": [1, 3], "adopted": True}
+    assert weighed(HERE, {**away, "mass_error": None}, away, adopts, HERE, HERE) == 1 / 4
+    mixed_otherwise = {"mass_error": None, "mass_adopted": None}
+    assert weighed({"active": True}, {**away, **mixed_otherwise}, {"active": True, **mixed_otherwise}) is None
+    not_drawn = {"active": False, "missed": [], "adopted": False, "mass_error": 0.0, "mass_adopted": 0.0}
+    assert weighed(HERE, not_drawn, HERE, not_drawn, HERE) == 1.0

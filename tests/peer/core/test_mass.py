@@ -104,6 +104,31 @@ def test_rounds_far_away_take_no_memory():
     assert found.mix(5) == Mix()
 
 
+def test_a_body_of_a_peer_that_is_away_half_of_the_time_ends_with_little_more_than_half_a_weight():
+    """Its weight in the mean of much later, as docs/files.md has it: rows of 2000 rounds, multiplied from the end."""
+    size, rounds, graphs = 8, 2000, build("ring", 8)
+    away = np.random.default_rng(0).random(rounds) < 0.5
+    since, rows = None, []
+    for number in range(rounds):
+        since = (number if since is None else since) if away[number] else None
+        here = np.zeros((size, size))
+        for rank in range(size):
+            row = graphs.at(number, rank).row
+            heard = [one for one in row if not away[number] or 0 not in (rank, one)]
+            # It adopts in the last round that it sits out, but for a single one.
+            back = rank == 0 and since is not None and number > since and not away[(number + 1) % rounds]
+            for one, weight in (row.without_own(row) if back else row.restricted_to(heard)).items():
+                here[rank, one] = weight
+        rows.append(here)
+    weight, found = np.ones(size), np.zeros(rounds)
+    for number in reversed(range(rounds)):
+        weight = weight @ rows[number]
+        found[number] = weight[0]
+    middle = slice(50, rounds - 50)
+    assert found[middle].mean() == pytest.approx(0.56, abs=0.02)
+    assert found[middle][~away[middle]].mean() == pytest.approx(0.9, abs=0.02)
+
+
 @pytest.mark.parametrize("topology", ["ring", "exponential-directed", "full", "one-peer-exponential"])
 def test_all_columns_of_random_losses_are_those_of_the_matrix(topology):
     """Against the matrix that numpy sums."""
