@@ -150,7 +150,9 @@ class Core:
         self.round_budget = RoundBudget(config.round_seconds)
         if self.epochs is not None:
             chain = self.epochs.chain
+            epochs = self.epochs
             self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
+            self.exchange.stranger = lambda: not epochs.let_in
             self.epochs.join_up(
                 self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
                 self.connection_setup.hang_up,
@@ -299,7 +301,10 @@ class Core:
     def kept(self, record: ChainRecord, now: float) -> list[Effect]:
         """What a `Keep` named is on disk."""
         assert self.epochs is not None
+        stranger = not self.epochs.let_in
         self._effects += self.epochs.kept(record, now)
+        if stranger and self.epochs.let_in:
+            self.connection_setup.introduce_anew(self.epochs.neighbors(), now)
         self.waiting.news(now)
         return self.look(now)
 
