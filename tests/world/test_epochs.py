@@ -55,7 +55,7 @@ def test_one_that_is_evicted_while_it_runs_ends_as_evicted_and_not_as_one_that_l
 
 
 def test_the_start_waits_for_no_rank_that_a_change_lets_in_later():
-    world = EpochWorld(Scenario(1, "ring", 4, 24), (Change(0.0, 1, join=1, starts=40.0),)).run()
+    world = EpochWorld(Scenario(1, "ring", 4, 24), (Change(0.0, 1, join=1, starts=15.0),)).run()
     assert max(world.began[rank, 0] for rank in range(4)) < 5.0
     assert statuses(world) == dict.fromkeys(range(5), "done")
 
