@@ -39,6 +39,7 @@ class Exchange:
         paused: Whether this peer pauses; its heartbeats carry it.
         elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
+        stranger: Whether no epoch lists this peer yet: it knocks with hellos alone, since all else would be dropped.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Exchange:
         self._mass = mass
         self.paused = False
         self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
+        self.stranger: Callable[[], bool] = lambda: False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -108,6 +110,14 @@ class Exchange:
         receivers = self.schedule.at(number).out_neighbors
         return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
 
+    def reaches_none(self, number: int) -> bool:
+        """Whether a body of round `number` would be sent to no neighbor, because all went on without this peer."""
+        receivers = self.schedule.at(number).out_neighbors
+        there = {rank: self._members[rank].current_round for rank in receivers}
+        return bool(there) and all(
+            past > number and not self.schedule.fits(number, rank, past) for rank, past in there.items()
+        )
+
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
         for number, rank in self.outbox.pending():
@@ -133,7 +143,8 @@ class Exchange:
 
     def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
+        if not self.stranger():
+            self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
 
     def _encoded(self, link: Link) -> Frames:
         """A heartbeat as it is when it is written."""
