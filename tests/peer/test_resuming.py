@@ -154,3 +154,20 @@ async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tm
     assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
     done(await others)
     np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, 6), rtol=1e-12)
+
+
+async def test_a_peer_that_was_suspended_does_not_release_a_body_of_a_round_that_is_over(federation, until, tmp_path):
+    ours = federation("tcp", build("ring", 3), rounds=8)
+    for rank in range(3):
+        ours.add(rank, out=tmp_path, deadline=0.2)
+    late = ours.learners[1]
+    late.hold = 2
+    running = asyncio.create_task(ours.run())
+    await until(lambda: ours.peers[1].core.in_vain)
+    late.go.set()
+    await running
+    assert sorted(late.released)[:2] == [0, 1]
+    assert 2 not in late.released
+    line = json.loads((tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()[2])
+    assert (line["active"], line["bytes_sent"], line["heard"]) == (True, 0, [])
+    assert json.loads((tmp_path / "rank-1" / "summary.json").read_text())["late_bodies"] >= 1
