@@ -1,11 +1,13 @@
-"""Planned changes of a cluster on this machine: the file of `dpeer cluster --grow`, and what carries it out."""
+"""Planned changes of members on one machine: the tables `[[change]]` of `--grow` and `--faults`, made in order."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,13 +15,15 @@ from dpeer import training
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.config import read_toml
-from dpeer.federation.epoch_words import change_line
-from dpeer.federation.handing import hand, running
+from dpeer.federation.epoch_words import change_line, in_words
+from dpeer.federation.handing import Running, hand, running
 from dpeer.federation.run_settings import MembershipSettings
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.epoch import Edge, Member, SignedEpoch, operator_of
 from dpeer.peer.core.limits import HIGHEST_RANK
 from dpeer.sections import Section
+
+T = TypeVar("T")
 
 AGAIN = 0.2
 """Seconds until a peer is asked again that was not ready for a change."""
@@ -54,12 +58,13 @@ class Changes(Section):
     change: Annotated[list[PlannedChange], Field(min_length=1)]
 
 
-def read_changes(path: Path, size: int) -> list[PlannedChange]:
+def read_changes(path: Path, size: int, rounds: int) -> list[PlannedChange]:
     """Read a file of planned changes.
 
     Args:
         path: The file.
         size: The number of first members.
+        rounds: The number of rounds.
 
     Raises:
         ConfigurationError: It is missing or wrong; names the key and the value.
@@ -67,18 +72,56 @@ def read_changes(path: Path, size: int) -> list[PlannedChange]:
     try:
         found = Changes.model_validate(read_toml(path, "--grow")).change
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
-    joined = [rank for change in found for rank in change.join]
-    if [change.round for change in found] != sorted({change.round for change in found}):
+        raise change_error(error.errors(include_url=False, include_context=False)[0], path) from error
+    check_changes(found, path, size, rounds)
+    return found
+
+
+def change_error(first: Mapping[str, Any], path: Path) -> ConfigurationError:
+    """Pydantic's first error in a file of changes as one line."""
+    where = ".".join(str(part) for part in first["loc"])
+    return ConfigurationError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}")
+
+
+def check_changes(changes: list[PlannedChange], path: Path, size: int, rounds: int) -> None:
+    """Refuse changes that could not be made one after the other; whether they disconnect the graph shows in the run.
+
+    Args:
+        changes: What is planned.
+        path: The file, for errors.
+        size: The number of first members.
+        rounds: The number of rounds.
+
+    Raises:
+        ConfigurationError: Names the key and the value.
+    """
+    if [change.round for change in changes] != sorted({change.round for change in changes}):
         raise ConfigurationError(f"{path}: round: expected a later one in every [[change]]")
+    joined = [rank for change in changes for rank in change.join]
     for rank in joined:
         if rank < size or joined.count(rank) > 1:
             raise ConfigurationError(
                 f"{path}: join = {rank}: expected a rank that none has had: {max([size - 1, *joined]) + 1} is free"
             )
-    return found
+    members = {*range(size)}
+    for change in changes:
+        last = rounds if change.extend else rounds - 1
+        if change.round > last:
+            raise ConfigurationError(
+                f"{path}: round = {change.round}: expected 1 to {last}, because the run has {rounds} rounds by then"
+            )
+        if change.extend is not None and change.extend <= rounds:
+            raise ConfigurationError(
+                f"{path}: extend = {change.extend}: expected more than the {rounds} rounds that the run has by then"
+            )
+        for key in ("leave", "evict"):
+            for rank in getattr(change, key):
+                if rank not in members:
+                    raise ConfigurationError(
+                        f"{path}: {key} = {rank}: no member in round {change.round}; members are {in_words(members)}"
+                    )
+        members = (members | {*change.join}) - {*change.leave, *change.evict}
+        rounds = change.extend or rounds
 
 
 def planned_changes(settings: Settings, *, resume: bool) -> list[PlannedChange]:
@@ -94,16 +137,28 @@ def planned_changes(settings: Settings, *, resume: bool) -> list[PlannedChange]:
             f"--grow {settings.grow}: a run that changes cannot be resumed, because the key that signs its changes "
             "ends with it: start over with --overwrite"
         )
-    return read_changes(settings.grow, settings.size)
+    return read_changes(settings.grow, settings.size, settings.rounds)
 
 
 def with_shares(settings: Settings, changes: list[PlannedChange]) -> Settings:
-    """The settings with a share of a common pool for every rank that joins, unless shares are given."""
+    """The settings with a share of a common pool for every rank that joins, unless shares are given.
+
+    Raises:
+        ConfigurationError: Fewer are given than ranks need one.
+    """
     builtin = training.BUILTIN_TASKS.get(settings.task)
     own = builtin is not None and (settings.partition or builtin.partition) == "own"
-    if not changes or settings.shares is not None or own:
+    if not changes or own:
         return settings
-    return settings.model_copy(update={"shares": highest_rank(changes, settings.size) + 1})
+    needed = highest_rank(changes, settings.size) + 1
+    if settings.shares is None:
+        return settings.model_copy(update={"shares": needed})
+    if settings.shares < needed:
+        raise ConfigurationError(
+            f"--shares {settings.shares}: rank {needed - 1} joins, and the common pool has no share for it: give "
+            f"{needed} or more, or leave it out"
+        )
+    return settings
 
 
 def highest_rank(changes: list[PlannedChange], size: int) -> int:
@@ -119,22 +174,76 @@ def with_operator(settings: MembershipSettings, secret: bytes) -> dict[str, Any]
     """
     if settings.operators:
         raise ConfigurationError(
-            "--grow: the changes are signed with a key of the launcher's own: leave out `operators`, or use dpeer join "
-            "and the like with your own key instead"
+            "operators: planned changes are signed with a key that is made for this run: leave it out, or use dpeer "
+            "join and the like with your own key instead"
         )
     return {"operators": [operator_of(secret)], "signers": 1}
 
 
+class Contact(Protocol):
+    """The running peers, as the operator of planned changes reaches them."""
+
+    async def ask(self) -> Situation:
+        """What one of them knows of the membership.
+
+        Raises:
+            DpeerError: None answers at present.
+        """
+
+    async def hand(self, signed: SignedEpoch) -> None:
+        """Hand a change to the one that was asked last.
+
+        Raises:
+            DpeerError: It refuses.
+        """
+
+    async def work(self, job: Callable[..., T], *args: Any) -> T:
+        """Run a job that may take a while, off the event loop."""
+
+    async def sleep(self) -> None:
+        """Wait until asking again may give another answer."""
+
+
+class Processes:
+    """The peers of a run folder, which are processes with control sockets.
+
+    Args:
+        run: The folder.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._peer: Running | None = None
+
+    async def ask(self) -> Situation:
+        """See `Contact`."""
+        self._peer = await asyncio.to_thread(running, self._run)
+        return self._peer.there
+
+    async def hand(self, signed: SignedEpoch) -> None:
+        """See `Contact`."""
+        assert self._peer is not None, "asked before"
+        await asyncio.to_thread(hand, self._peer, signed)
+
+    async def work(self, job: Callable[..., T], *args: Any) -> T:
+        """See `Contact`."""
+        return await asyncio.to_thread(job, *args)
+
+    async def sleep(self) -> None:
+        """See `Contact`."""
+        await asyncio.sleep(AGAIN)
+
+
 class Growth:
-    """Carries out planned changes, one after the other, through the control sockets of a cluster's peers.
+    """Carries out planned changes, one after the other.
 
     Args:
         changes: What is planned.
         secret: The operator's secret key.
-        run: The run folder.
-        enter: Starts the process of a rank that joins; gives what its epoch has of it.
-        admit: Has that process dial the others, once all know its epoch.
-        dismiss: Ends the process of a rank whose change was refused.
+        contact: How the running peers are reached.
+        enter: Makes a rank that joins ready; gives what its epoch has of it.
+        admit: Has it dial the others, once all know its epoch.
+        dismiss: Ends a rank whose change was refused.
         handed: Called with the first round, the ranks and the number of rounds of an epoch that was handed over.
         say: Gets a line at each change.
     """
@@ -143,14 +252,14 @@ class Growth:
         self,
         changes: list[PlannedChange],
         secret: bytes,
-        run: Path,
+        contact: Contact,
         enter: Callable[[int], Awaitable[Member]],
         admit: Callable[[int], None],
         dismiss: Callable[[int], None],
         handed: Callable[[int, tuple[int, ...], int], None],
         say: Callable[[str], None],
     ) -> None:
-        self._changes, self._secret, self._run = changes, secret, run
+        self._changes, self._secret, self._contact = changes, secret, contact
         self._enter, self._admit, self._dismiss, self._handed, self._say = enter, admit, dismiss, handed, say
 
     async def carry_out(self) -> None:
@@ -169,7 +278,7 @@ class Growth:
                 edges=tuple(_edge(one, other) for one, other in planned.edges), word=_word(planned),
             )  # fmt: skip
             try:
-                known = await asyncio.to_thread(self._make, change, planned.round)
+                known = await self._make(change, planned.round)
             except DpeerError as error:
                 self._refused(planned, error)
                 continue
@@ -186,24 +295,21 @@ class Growth:
     async def _reached(self, number: Callable[[Situation], int]) -> None:
         """Wait until the peer that is asked works on a round, which may follow from its answer, or a later one."""
         while True:
-            try:
-                peer = await asyncio.to_thread(running, self._run)
-            except DpeerError:  # not yet, or not any more
-                await asyncio.sleep(AGAIN)
-                continue
-            if peer.there.round >= number(peer.there):
-                return
-            await asyncio.sleep(AGAIN)
+            with suppress(DpeerError):  # none answers yet, or any more
+                there = await self._contact.ask()
+                if there.round >= number(there):
+                    return
+            await self._contact.sleep()
 
-    def _make(self, change: Change, begins: int) -> int:
+    async def _make(self, change: Change, begins: int) -> int:
         """Make the next epoch and hand it over; returns the round in which all know it."""
-        peer = running(self._run)
-        epoch = next_epoch(peer.there, change, begins=begins)
-        hand(peer, SignedEpoch(epoch=epoch).signed_with(self._secret))
+        there = await self._contact.ask()
+        epoch = await self._contact.work(partial(next_epoch, there, change, begins=begins))
+        await self._contact.hand(SignedEpoch(epoch=epoch).signed_with(self._secret))
         late = f" (planned for round {begins + 1})" if epoch.begins > begins else ""
-        self._say(f"{change_line(peer.there.epoch, epoch)}{late}")
+        self._say(f"{await self._contact.work(change_line, there.epoch, epoch)}{late}")
         self._handed(epoch.begins, epoch.ranks, epoch.rounds)
-        return peer.there.round + peer.there.diameter + 1
+        return there.round + there.diameter + 1
 
 
 def _constantly(number: int) -> Callable[[Situation], int]:

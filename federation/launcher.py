@@ -16,7 +16,7 @@ from dpeer.exceptions import PeerFailed
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
-from dpeer.federation.growing import Growth, PlannedChange, with_operator
+from dpeer.federation.growing import Growth, PlannedChange, Processes, with_operator
 from dpeer.federation.keys import joined, keyrings
 from dpeer.federation.operators import new_operator
 from dpeer.federation.settings import Settings
@@ -195,7 +195,7 @@ class Launcher:
             self._view.members(first, ranks, rounds)
 
         return Growth(
-            self._changes, self._operator, self._settings.out, enter, self._admit, self._dismiss, handed,
+            self._changes, self._operator, Processes(self._settings.out), enter, self._admit, self._dismiss, handed,
             self._view.say,
         )  # fmt: skip
 

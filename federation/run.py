@@ -65,6 +65,10 @@ class Runner(Protocol):
         """Whether every peer has met its neighbors, so that rounds have begun."""
 
     @property
+    def ranks(self) -> int:
+        """One more than the highest rank that is a member, or was one."""
+
+    @property
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
         """Makes the event loop that it must run on; None for any."""
 
@@ -153,12 +157,11 @@ def run_federation(
                 view.say(line)
             runner = open_runner(view)
             drive(runner)
-        return _result(settings, out, settings.size, runner, time.monotonic() - began)
+        return _result(settings, out, runner, time.monotonic() - began)
 
 
-def _result(run: RunPart, out: Path, size: int, runner: Runner, seconds: float) -> Result:
+def _result(run: RunPart, out: Path, runner: Runner, seconds: float) -> Result:
     failed = runner.first_failure if isinstance(runner, Launcher) else None
-    size = runner.ranks if isinstance(runner, Launcher) else size
     if failed is not None and not runner.connected:
         error = PeerFailed(_failure(failed), failed.exit_code or 1)
         error.add_note(failed.traceback)  # the peer's own, for --debug
@@ -166,7 +169,7 @@ def _result(run: RunPart, out: Path, size: int, runner: Runner, seconds: float) 
     if not runner.connected:
         return Result({})
     with naming(out, run.out):
-        found = summary.collect(out, size, seconds, runner.faults)
+        found = summary.collect(out, runner.ranks, seconds, runner.faults)
     if runner.faults is not None and found["status"] == "failed":
         return Result(found, 1, f"no rank came to the end of the run: {run.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))

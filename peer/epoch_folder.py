@@ -64,6 +64,20 @@ def read(folder: Path) -> ChainRecord:
         ) from error
 
 
+def misfit(folder: Path, error: ProtocolError) -> CheckpointError:
+    """The error of a record that cannot be followed from the settings with which a peer is resumed.
+
+    Args:
+        folder: Of the chain.
+        error: Why it cannot be.
+    """
+    why = str(error).removeprefix("epoch: ")
+    return CheckpointError(
+        f"the epochs in {str(folder)!r} do not fit this run: {why}; resume with the federation file, rounds included, "
+        "with which the federation began"
+    )
+
+
 def remove(folder: Path) -> None:
     """Remove an earlier run's chain."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -16,6 +16,7 @@ from dpeer.exceptions import (
     Isolated,
     LeftBehind,
     PeersMissing,
+    ProtocolError,
 )
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
@@ -194,7 +195,11 @@ class Peer:
         """
         try:
             if self.core.epochs is not None:
-                self.core.epochs.take_up(await self._worker.run(self._files.epochs))
+                record = await self._worker.run(self._files.epochs)
+                try:
+                    self.core.epochs.take_up(record)
+                except ProtocolError as error:
+                    raise await self._worker.run(self._files.misfit, error) from error
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)

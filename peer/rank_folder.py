@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import CheckpointError, Interrupted
+from dpeer.exceptions import CheckpointError, Interrupted, ProtocolError
 from dpeer.peer import checkpoint, epoch_folder
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
@@ -245,6 +245,18 @@ class RankFolder:
         """
         folder = self._epochs
         return ChainRecord() if folder is None or not self._config.resume else epoch_folder.read(folder)
+
+    def misfit(self, error: ProtocolError) -> CheckpointError:
+        """The error of what is on disk of the federation's epochs, if it cannot be followed.
+
+        Raises:
+            CheckpointError: The checkpoint is of another run, too; names the setting that differs.
+        """
+        assert self._epochs is not None
+        assert self._checkpoints is not None
+        if (found := checkpoint.latest(self._checkpoints)) is not None:
+            self._check_run(found, checkpoint.read(found, lambda learner: None).fingerprint)
+        return epoch_folder.misfit(self._epochs, error)
 
     def keep_epochs(self, record: ChainRecord) -> None:
         """Put what has become known of the federation's epochs on disk."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from dpeer.exceptions import Drained
@@ -14,7 +15,7 @@ from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import BackgroundRunner, Worker
 from dpeer.results.records import RoundRecord
-from dpeer.topology import Row
+from dpeer.topology import Neighborhood, Row
 
 
 class Stopwatch:
@@ -28,6 +29,66 @@ class Stopwatch:
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
         return seconds
+
+
+@dataclass
+class _Round:
+    """A round while it runs.
+
+    Attributes:
+        number: Which.
+        graph: This peer's neighbors in it.
+        behind: Whether the others have gone past it, so that this peer sits it out.
+        last: Whether it is the last one.
+        evaluates: Whether its models are measured.
+        gradients: How many gradients of samples the learner had computed before it.
+        watch: Measures its parts.
+        train_loss: The mean loss of the last local epoch; None where none was trained.
+        payload: The released body; None without one.
+        steps: The minibatches of each phase.
+        steps_asked: How many they are without a budget.
+        trained: The measured model before mixing.
+        mixes: Whether this peer takes a mean.
+        heard: The ranks whose bodies were mixed, or adopted.
+        bytes_received: The bytes of these bodies.
+        finished: The loss of the algorithm's final work after the last round; None without any.
+        mixed: The measured model after mixing, and in the last round after that work.
+        tuned: The measured copy that was fine-tuned at home after the last round; None without one.
+        bytes_sent: The bytes of all copies of the own body.
+    """
+
+    number: int
+    graph: Neighborhood
+    behind: bool
+    last: bool
+    evaluates: bool
+    gradients: int
+    watch: Stopwatch
+    train_loss: float | None = None
+    payload: Payload | None = None
+    steps: list[int] = field(default_factory=list)
+    steps_asked: list[int] = field(default_factory=list)
+    trained: Evaluation | None = None
+    mixes: bool = False
+    heard: list[int] = field(default_factory=list)
+    bytes_received: int = 0
+    finished: float | None = None
+    mixed: Evaluation | None = None
+    tuned: Evaluation | None = None
+    bytes_sent: int = 0
+    train_seconds: float = 0.0
+    exchange_seconds: float = 0.0
+    mix_seconds: float = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether this peer trains and releases."""
+        return self.graph.active and not self.behind
+
+    @property
+    def adopted(self) -> bool:
+        """Whether this peer's body was replaced by the mean of its neighbors'."""
+        return self.behind and bool(self.heard)
 
 
 async def run_rounds(
@@ -51,104 +112,166 @@ async def run_rounds(
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
         Isolated: It was cut off for longer than it waits.
     """
-    measured: Evaluation | None = None
+    loop = _RoundLoop(learner, driver, worker, saver, background, evaluate_every)
     schedule = driver.core.schedule
     for number in itertools.count(start):
         if number >= schedule.rounds:
             break
-        saver.once_saved(partial(driver.begin, number))
-        if driver.core.waiting.drains:
-            await background.during(saver.saved())
-            await background.during(driver.part(number))
-            raise Drained(f"round {number} is complete")
-        if driver.core.waiting.holds(number):
-            await background.during(saver.saved())
-            await background.during(driver.pause(number))
-        driver.enter(number)
+        await loop.reach(number)
         if number >= schedule.rounds:  # this peer is no member any more
             break
+        one = await loop.begin(number)
+        await loop.train(one)
+        await loop.evaluate_trained(one)
+        received = await loop.collect(one)
+        await loop.mix(one, received)
+        await loop.evaluate_mixed(one)
+        await loop.settle(one)
+        await loop.complete(one)
+    await background.during(saver.saved())
+
+
+@dataclass
+class _RoundLoop:
+    """The parts of a round, in their order."""
+
+    learner: Learner
+    driver: Driver
+    worker: Worker
+    saver: Saver
+    background: BackgroundRunner
+    evaluate_every: int
+    measured: Evaluation | None = None
+    """The figures of the present model, if it was measured."""
+
+    async def reach(self, number: int) -> None:
+        """Make a round the current one once those before are on disk; leave before it, or pause, where that is due."""
+        driver = self.driver
+        self.saver.once_saved(partial(driver.begin, number))
+        if driver.core.waiting.drains:
+            await self.background.during(self.saver.saved())
+            await self.background.during(driver.part(number))
+            raise Drained(f"round {number} is complete")
+        if driver.core.waiting.holds(number):
+            await self.background.during(self.saver.saved())
+            await self.background.during(driver.pause(number))
+        driver.enter(number)
+
+    async def begin(self, number: int) -> _Round:
+        """Begin a round: find out whether it is sat out, and forget neighbors that have come back."""
+        driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
         graph, behind = schedule.at(number), driver.behind(number)
-        active = graph.active and not behind
         last = number == schedule.rounds - 1
-        computed = learner.gradients
-        evaluating = (number + 1) % evaluate_every == 0 or last
+        evaluates = (number + 1) % self.evaluate_every == 0 or last
+        gradients = learner.gradients
         if (incarnation := driver.core.entry.renewal) is not None:
-            await worker.write(saver.note_incarnation, incarnation)
+            await self.worker.write(self.saver.note_incarnation, incarnation)
             driver.renew(incarnation)
         if returned := driver.to_forget():
-            await worker.run(learner.forget, returned)
-        if active and learner.pushes:
-            await worker.run(learner.push_to, *driver.core.receivers(number))
-        watch = Stopwatch()
+            await self.worker.run(learner.forget, returned)
+        one = _Round(number, graph, behind, last, evaluates, gradients, Stopwatch())
+        if one.active and learner.pushes:
+            await self.worker.run(learner.push_to, *driver.core.receivers(number))
+            one.watch.lap()
+        return one
 
-        seconds = driver.train(number) if active else None
-        trains = train_and_release if active else sit_out
-        async with saver.training(number):
-            train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver, seconds)
-        steps, steps_asked = list(learner.steps), list(learner.steps_asked)
-        saver.once_saved(partial(driver.send, number, payload))
-        exchange_seconds = watch.lap()
-        # The bodies are on their way while this runs.
-        # A model that is as it was when it was last measured is not measured again: a peer that catches up is quick.
-        trained = None
-        if evaluating:
-            trained = measured if behind and measured is not None else await worker.run(learner.evaluate)
-        watch.lap()
-        await background.during(saver.saved())
-        received = await background.during(driver.collect(number))
-        exchange_seconds += watch.lap()
+    async def train(self, one: _Round) -> None:
+        """Train and release, or sit out; the body leaves once the round before is on disk."""
+        number, learner = one.number, self.learner
+        seconds = self.driver.train(number) if one.active else None
+        trains = train_and_release if one.active else sit_out
+        async with self.saver.training(number):
+            one.train_loss, one.payload, one.train_seconds = await self.worker.run(
+                trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.in_vain
+            )
+        one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
+        self.saver.once_saved(partial(self.driver.send, number, one.payload))
+        one.exchange_seconds = one.watch.lap()
 
-        # A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
-        # hears others all the same (`ServerSampling`) takes their mean.
-        mixes = payload is not None or (not active and bool(received))
-        if behind and received:
-            refused = await worker.run(adopt_received, learner, number, received, graph.row)
+    async def evaluate_trained(self, one: _Round) -> None:
+        """Measure the model before mixing, while the bodies are on their way.
+
+        A model that is as it was when it was last measured is not measured again: a peer that catches up is quick.
+        """
+        if one.evaluates:
+            known = self.measured if one.behind else None
+            one.trained = known if known is not None else await self.worker.run(self.learner.evaluate)
+        one.watch.lap()
+
+    async def collect(self, one: _Round) -> dict[int, Received]:
+        """The neighbors' bodies of the round, once the round before is on disk."""
+        await self.background.during(self.saver.saved())
+        received = await self.background.during(self.driver.collect(one.number))
+        one.exchange_seconds += one.watch.lap()
+        return received
+
+    async def mix(self, one: _Round, received: dict[int, Received]) -> None:
+        """Mix the bodies, or adopt their mean, and drop them: the next round trains without them in memory.
+
+        A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
+        hears others all the same (`ServerSampling`) takes their mean.
+        """
+        number, driver = one.number, self.driver
+        one.mixes = one.payload is not None or (not one.active and bool(received))
+        adopts = one.behind and bool(received)
+        if adopts:
+            refused = await self.worker.run(adopt_received, self.learner, number, received, one.graph.row)
         else:
-            refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
+            refused = await self.worker.run(mix_received, self.learner, received, one.graph.row if one.mixes else None)
         for neighbor, reason in refused.items():
             driver.left_out(neighbor, reason)
             del received[neighbor]
-        if behind and received:
+        if adopts and received:
             driver.adopted()
-        if not mixes:
+        if not one.mixes:
             received.clear()
-        heard, bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
-        received.clear()  # the next round trains without them in memory
+        one.heard, one.bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
+        received.clear()
         driver.mixed(
-            number, heard, adopted=behind and bool(heard), released=payload is not None or saver.released(number)
+            number, one.heard, adopted=one.adopted, released=one.payload is not None or self.saver.released(number)
         )
-        mix_seconds = watch.lap()
+        one.mix_seconds = one.watch.lap()
 
-        finished = await worker.run(learner.finish, number) if last else None
-        unchanged = not mixes and finished is None
-        after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
-        if active or mixes or after is not None:
-            measured = after
-        tuned = await worker.run(learner.fine_tune, number) if last else None
-        watch.lap()
-        sent = await background.during(driver.settle(number))
-        exchange_seconds += watch.lap()
+    async def evaluate_mixed(self, one: _Round) -> None:
+        """Measure the model after mixing, in the last round as it is finished at home."""
+        learner, worker = self.learner, self.worker
+        one.finished = await worker.run(learner.finish, one.number) if one.last else None
+        unchanged = not one.mixes and one.finished is None
+        one.mixed = one.trained if unchanged or not one.evaluates else await worker.run(learner.evaluate)
+        if one.active or one.mixes or one.mixed is not None:
+            self.measured = one.mixed
+        one.tuned = await worker.run(learner.fine_tune, one.number) if one.last else None
+        one.watch.lap()
+
+    async def settle(self, one: _Round) -> None:
+        """Wait until the round may be complete."""
+        one.bytes_sent = await self.background.during(self.driver.settle(one.number))
+        one.exchange_seconds += one.watch.lap()
+
+    async def complete(self, one: _Round) -> None:
+        """Copy the state and the record of the round, which go to disk while the next one trains."""
+        number, learner, saver = one.number, self.learner, self.saver
         privacy = learner.privacy
-        mass = driver.core.mass.change(number - 1) if learner.linear else None
+        mass = self.driver.core.mass.change(number - 1) if learner.linear else None
         await saver.complete(
             RoundRecord.evaluated(
-                after,
-                trained,
-                tuned,
+                one.mixed,
+                one.trained,
+                one.tuned,
                 round=number,
-                train_loss=train_loss if finished is None else finished,
-                bytes_sent=sent,
-                bytes_received=bytes_received,
-                heard=heard,
-                missed=sorted(set(graph.in_neighbors) - set(heard)),
-                train_seconds=train_seconds,
-                exchange_seconds=exchange_seconds,
-                mix_seconds=mix_seconds,
-                samples=learner.gradients - computed,
-                steps=steps,
-                steps_asked=steps_asked,
-                active=active or saver.released(number),
-                adopted=behind and bool(heard),
+                train_loss=one.train_loss if one.finished is None else one.finished,
+                bytes_sent=one.bytes_sent,
+                bytes_received=one.bytes_received,
+                heard=one.heard,
+                missed=sorted(set(one.graph.in_neighbors) - set(one.heard)),
+                train_seconds=one.train_seconds,
+                exchange_seconds=one.exchange_seconds,
+                mix_seconds=one.mix_seconds,
+                samples=learner.gradients - one.gradients,
+                steps=one.steps,
+                steps_asked=one.steps_asked,
+                active=one.active or saver.released(number),
+                adopted=one.adopted,
                 mass_error=mass and mass.error,
                 mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,
@@ -156,26 +279,26 @@ async def run_rounds(
                 privacy=privacy,
             )
         )
-    await background.during(saver.saved())
 
 
 def train_and_release(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
 ) -> tuple[float | None, Payload | None, float]:
     """Train, for so many seconds at most, and release; returns the training loss, the body, and training's seconds.
 
-    A round that has been released before is trained with as many steps: a peer releases one body a round.
+    A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
+    reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
     loss = learner.train(number, seconds=seconds, recorded=saver.recorded_steps(number))
     taken = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
-    payload = learner.release(number)
+    payload = None if in_vain() else learner.release(number)
     if payload is not None:
         saver.note_released(number, learner.steps, seconds)
     return loss, payload, taken
 
 
 def sit_out(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
 ) -> tuple[None, None, float]:
     """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from dpeer.report.facets import LINES, Report
+from dpeer.report.facets import LINES, Report, peer_name
 from dpeer.report.style import (
     COLORS,
     WIDE,
@@ -66,7 +66,7 @@ def gains(report: Report) -> Panel | None:
     groups = report.groups
     several = sum(any(effects_of(run) for run in group.runs) for group in groups) > 1
     rows = [
-        (effect, _peer_name(group, run, rank, several=several))
+        (effect, peer_name(group, run, rank, several=several))
         for group in groups for run in group.runs for rank, effect in effects_of(run).items()
         if effect.gain is not None and effect.low is not None and effect.high is not None
     ]  # fmt: skip
@@ -100,12 +100,6 @@ def gains(report: Report) -> Panel | None:
         f"{name}: {effect.gain:+.4f}, {verdict_word(effect)}." for effect, name in shown
     )
     return Panel("Effect of federating", caption, alt, figure)
-
-
-def _peer_name(group: Group, run: Run, rank: int, *, several: bool) -> str:
-    parts = [clip(group.label, 50)] if several else []
-    seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
-    return ", ".join([*parts, f"rank {rank}{seed}"])
 
 
 def results_of_peers(report: Report) -> Panel | None:

@@ -10,8 +10,9 @@ from itertools import combinations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpeer.report.style import new_figure, tidy
+from dpeer.report.style import clip, new_figure, tidy
 from dpeer.results.groups import Group, Grouped, Measure, short
+from dpeer.results.reading import Run
 
 LINES = 8
 """The most lines in a facet."""
@@ -167,3 +168,10 @@ def label_outer(axes: list[Axes], x: str, y: str) -> None:
             one.set_ylabel(y)
         if number >= len(axes) - columns:
             one.set_xlabel(x if columns < 3 else textwrap.fill(x, 28))
+
+
+def peer_name(group: Group, run: Run, rank: int, *, several: bool) -> str:
+    """The name of a peer's row, with its group if `several` have rows, and its seed if the group has several runs."""
+    parts = [clip(group.label, 50)] if several else []
+    seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
+    return ", ".join([*parts, f"rank {rank}{seed}"])

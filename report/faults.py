@@ -103,8 +103,9 @@ def _away(incident: Incident) -> bool:
 
 
 def _draw_rounds(axes: Axes, row: int, one: FaultCosts, away: Sequence[Incident]) -> None:
-    before = 0.0
-    for number, time in enumerate(one.completed_at):
+    # A joiner is let in rounds before it enters.
+    before = max(one.joined_at, one.completed_at[0] - 1) if one.joined_at and one.completed_at else 0.0
+    for number, time in enumerate(one.completed_at, one.first_round or 0):
         # A round that a crash has cut short begins after it.
         began = max([before, *(each.until_time for each in away if each.until_time and each.until_time <= time)])
         sat_out = number in one.sat_out

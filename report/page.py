@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
-from dpeer.report import by_peer, by_round, classes, faults, graphs
+from dpeer.report import by_peer, by_round, classes, faults, graphs, steps
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
@@ -34,6 +34,7 @@ PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "accuracy-by-round": by_round.accuracy_by_round,
     "generalization-gap-by-round": by_round.generalization_gap,
     "faults": faults.strips,
+    "steps": steps.shortened,
     "accuracy-per-peer": by_peer.results_of_peers,
     "accuracy-by-rank": by_peer.results_by_rank,
     "disagreement": by_peer.final_disagreement,

@@ -50,10 +50,14 @@ class FaultCosts(JsonFields):
 
     rank: int | None = json_field(whole)
     status: str | None = json_field(text)
-    """done; gone, left or failed if the rank was not there at the end; stopped if the run was."""
+    """done; gone, left, former, evicted or failed if the rank was not there at the end; stopped if the run was."""
+    first_round: int | None = json_field(whole)
+    """The first one that it had to run."""
+    joined_at: float | None = json_field(number)
+    """When it was let in; 0 for a first member."""
     completed_rounds: int | None = json_field(whole)
     completed_at: tuple[float, ...] = json_field(_numbers)
-    """By round, when it was complete."""
+    """By round from the first one on, when it was complete."""
     sat_out: tuple[int, ...] = json_field(_wholes)
     """Rounds that the others had gone past."""
     rounds_not_run: int | None = json_field(whole)
@@ -122,6 +126,8 @@ def sentences(faults: Faults, rounds: int | None) -> list[str]:
 _AWAY = {
     "gone": "(crashed and never came back)",
     "left": "(left and never came back)",
+    "former": "(left by a change of members)",
+    "evicted": "(evicted by a change of members)",
     "isolated": "(ended without a quorum)",
     "failed": "(came back and failed: see log.jsonl)",
 }

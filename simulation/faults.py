@@ -1,4 +1,4 @@
-"""The file of `dpeer simulate --faults`: kinds of faults, their ranks, rounds and durations.
+"""The file of `dpeer simulate --faults`: kinds of faults, their ranks, rounds and durations; and changes of members.
 
 docs/simulating.md has the table of its keys. `read_faults` checks a file, `expand` draws the open choices from a seed.
 """
@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
 from dpeer.federation.folders import refuse_faults
+from dpeer.federation.growing import PlannedChange, change_error, check_changes, highest_rank
 from dpeer.federation.run_settings import RunPart
 from dpeer.sections import Section
 
@@ -76,6 +77,7 @@ class Faults(Section):
     seed: Annotated[int, Field(ge=0)] | None = None
     round_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     fault: list[Fault] = Field(default_factory=list)
+    change: list[PlannedChange] = Field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
         """The content of the file as summary.json has it, without defaults."""
@@ -103,21 +105,21 @@ class PlannedFault:
     times: float
 
 
-def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> None:
-    """Refuse a file of faults that is wrong, and the resumption of a run with faults.
+def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> list[PlannedChange]:
+    """Refuse a file of faults that is wrong, and the resumption of a run with faults; returns the changes in it.
 
     Raises:
         ConfigurationError: Says why.
     """
     if run.faults is None:
         refuse_faults(run, resume=resume)
-        return
+        return []
     if resume:
         raise ConfigurationError(
             f"--faults {run.faults}: a run with faults cannot be resumed, because no file holds the messages that were "
             "under way when it was stopped: start over with --overwrite"
         )
-    read_faults(run.faults, size, rounds)
+    return read_faults(run.faults, size, rounds).change
 
 
 def read_faults(path: Path, size: int, rounds: int) -> Faults:
@@ -130,12 +132,18 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
     try:
         found = Faults.model_validate(content)
     except ValidationError as error:
-        raise _config_error(error.errors()[0], path) from error
+        first = error.errors()[0]
+        if first["loc"][0] == "change":
+            raise change_error(first, path) from error
+        raise _config_error(first, path) from error
+    check_changes(found.change, path, size, rounds)
+    rounds = max([rounds, *(change.extend for change in found.change if change.extend)])
+    highest = highest_rank(found.change, size)
     for number, fault in enumerate(found.fault, 1):
         place = f"in [[fault]] {number} of {path}"
         for rank in fault.ranks or ():
-            if rank >= size:
-                raise ConfigurationError(f"ranks = {fault.ranks} {place}: expected ranks from 0 to {size - 1}")
+            if rank > highest:
+                raise ConfigurationError(f"ranks = {fault.ranks} {place}: expected ranks from 0 to {highest}")
         if fault.pick is not None and fault.pick > size:
             raise ConfigurationError(f"pick = {fault.pick} {place}: the federation has {size} peers")
         if fault.round is not None and fault.round >= rounds:
@@ -155,7 +163,7 @@ def expand(faults: Faults, size: int, rounds: int, seed: int) -> list[PlannedFau
 
     Args:
         faults: The file.
-        size: The number of peers.
+        size: The number of first members; those that join are hit where a table names them.
         rounds: The number of rounds.
         seed: The seed where the file names none.
     """

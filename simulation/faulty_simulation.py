@@ -1,31 +1,36 @@
 """Simulation with faults: unmodified peers on a virtual clock and a simulated network crash, freeze and resume.
 
 Each rank has one *incarnation* after the other: a crash ends one at once, and the next one resumes from the
-checkpoint, as a process would that was started with --resume.
+checkpoint, as a process would that was started with --resume. Ranks that join are made when their change is due.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.federation.config import RunConfig
+from dpeer.federation.growing import Growth
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
+from dpeer.peer.core.epoch import Member
+from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.logs import PeerLog
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
+from dpeer.simulation.changing import SimulatedContact
 from dpeer.simulation.faults import PlannedFault, expand, read_faults
 from dpeer.simulation.network import Conditions, FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.simulation import Simulation, blaming
 from dpeer.simulation.virtual_time import Process, RoundCosts, VirtualLoop, VirtualWorker
-from dpeer.topology import Graphs, take_part
-from dpeer.topology.settings import build_graph
+
+_NO_MEMBER = ("left", "evicted")
+"""How a rank ends that an epoch has made no member any more."""
 
 _LATENCY = 0.01
 """Seconds for which a message is under way. They are the same for all, so that peers in step train at the same time."""
@@ -57,27 +62,39 @@ class _Rank:
     config: RunConfig
     log: PeerLog
     current: _Incarnation
+    schedule: Schedule | None = None
     incarnations: int = 1
     completed_at: dict[int, float] = field(default_factory=dict)
     dying: list[asyncio.Task[None]] = field(default_factory=list)
+    joined_at: float = 0.0
 
 
 class FaultySimulation(Simulation):
     """A federation in one process, with the faults of a file.
 
     Args:
-        configs: The peers', by rank.
+        configs: The first members', by rank.
         view: Shows the run.
         new_data: The data are others than those of earlier runs in the folders.
+        joiners: The configurations of those that join, by rank.
+        secret: The secret key of the operator that signs changes.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], view: View, *, new_data: bool = False) -> None:
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        view: View,
+        *,
+        new_data: bool = False,
+        joiners: Mapping[int, RunConfig] | None = None,
+        secret: bytes = b"",
+    ) -> None:
         super().__init__(configs, view, resume=False, new_data=new_data)
         size, file, network = len(configs), self._common.run.faults, self._common.network
         rounds, seed = self._common.training.rounds, self._common.training.seed
         assert file is not None, "a run without faults is a Simulation"
         self.loop_factory = VirtualLoop
-        self.size = size
+        self._joiners, self._secret = joiners or {}, secret
         self._plan = read_faults(file, size, rounds)
         planned = expand(self._plan, size, rounds, seed)
         self._seed = seed if self._plan.seed is None else self._plan.seed
@@ -86,7 +103,7 @@ class FaultySimulation(Simulation):
         self._injector = _FaultInjector(self, planned, self._plan.round_seconds)
         self._liveness = LivenessConfig.after(network.dead_after)
         self._deadline: float | Literal["auto"] | None = None if network.deadline == "never" else network.deadline
-        self._ranks: list[_Rank] = []
+        self._ranks: dict[int, _Rank] = {}
         self._known = {rank: f"inproc://rank-{rank}" for rank in range(size)}
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
@@ -95,7 +112,7 @@ class FaultySimulation(Simulation):
         """Stop all peers after their current minibatch."""
         self._stopping = True
         self._injector.call_off()
-        for rank in self._ranks:
+        for rank in self._ranks.values():
             self._stop(rank.current)
         self._changed.set()
 
@@ -106,30 +123,80 @@ class FaultySimulation(Simulation):
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
         first = self._incarnation(config.rank)
-        self._ranks.append(_Rank(config, log, first))
+        self._ranks[config.rank] = _Rank(config, log, first)
         await first.process.start(self._prepare(first, resume=False))
 
     async def _listen(self) -> None:
-        for rank in self._ranks:
-            assert rank.current.peer is not None, "made before"
-            await rank.current.process.start(_listening(rank.current.peer))
+        for rank in self._ranks.values():
+            await self._listen_at(rank)
+
+    async def _listen_at(self, rank: _Rank) -> None:
+        assert rank.current.peer is not None, "made before"
+        await rank.current.process.start(_listening(rank.current.peer))
 
     async def _play(self) -> list[Outcome]:
-        for rank in self._ranks:
+        for rank in self._ranks.values():
             self._start(rank.current, again=False)
+        growing = asyncio.create_task(self._change_members())
         try:
-            while self._failure is None and (self._injector.pending or any(one.current.running for one in self._ranks)):
+            while self._failure is None and (self._injector.pending or self._any_running):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
-            tasks = [task for one in self._ranks for task in (*one.dying, one.current.task) if task is not None]
+            ranks = self._ranks.values()
+            tasks = [task for one in ranks for task in (*one.dying, one.current.task) if task is not None]
+            tasks.append(growing)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
         self.faults = self._summary()
-        return [one.current.outcome for one in self._ranks if one.current.outcome is not None]
+        return [one.current.outcome for one in self._ranks.values() if one.current.outcome is not None]
+
+    @property
+    def _any_running(self) -> bool:
+        return any(one.current.running for one in self._ranks.values())
+
+    # -- members that join and leave -----------------------------------------------------------------------------
+
+    async def _change_members(self) -> None:
+        contact = SimulatedContact(self._lowest, self._worker(), self._plan.round_seconds)
+        growth = Growth(
+            self._plan.change, self._secret, contact, self._enter, self._admit, self._dismiss, self._handed,
+            self._view.say,
+        )  # fmt: skip
+        try:
+            await growth.carry_out()
+        except Exception as error:
+            self._failure = self._failure or error
+            self._changed.set()
+
+    def _lowest(self) -> tuple[Process, Peer] | None:
+        for _, one in sorted(self._ranks.items()):
+            if one.current.running and not one.current.process.frozen and one.current.peer is not None:
+                return one.current.process, one.current.peer
+        return None
+
+    async def _enter(self, rank: int) -> Member:
+        config = self._joiners[rank]
+        await self._add(config, self._open_log(rank, config))
+        self._away(rank)
+        await self._listen_at(self._ranks[rank])
+        return Member(address=f"inproc://rank-{rank}")
+
+    def _admit(self, rank: int) -> None:
+        self._ranks[rank].joined_at = self._injector.now
+        self._start(self._ranks[rank].current, again=False)
+
+    def _dismiss(self, rank: int) -> None:
+        if (found := self._ranks.pop(rank, None)) is not None:
+            del self._bodies[rank]
+            found.current.transport.end(notice=False)
+
+    def _handed(self, first: int, ranks: tuple[int, ...], rounds: int) -> None:
+        self.ranks = max(self.ranks, *(rank + 1 for rank in ranks))
+        self._view.members(first, ranks, rounds)
 
     def _incarnation(self, rank: int) -> _Incarnation:
         process = Process()
@@ -143,6 +210,7 @@ class FaultySimulation(Simulation):
             rank.config, one.transport, one.worker, rank.log, resume=resume,
             on_connected=lambda: self._injector.reached(0), share=one.costs.share,
         )  # fmt: skip
+        rank.schedule = one.peer.core.schedule
         one.costs.budget = lambda core=one.peer.core: core.round_budget.seconds  # type: ignore[misc]
 
     def _start(self, one: _Incarnation, *, again: bool) -> None:
@@ -157,6 +225,8 @@ class FaultySimulation(Simulation):
             if again:
                 await one.peer.listen()
             one.outcome = await blaming(one.rank, self._serve(one.peer))
+            if one.outcome.status in _NO_MEMBER:
+                self._away(one.rank)
         except (PeersMissing, Refused) as error:
             # Of a rank that comes back too late, or whose neighbors are gone: the others go on.
             one.error = str(error)
@@ -178,8 +248,12 @@ class FaultySimulation(Simulation):
 
     def running(self, rank: int) -> Process | None:
         """The process of a rank that runs; None if it does not."""
-        one = self._ranks[rank].current if rank < len(self._ranks) else None
-        return one.process if one is not None and one.running else None
+        one = self._ranks.get(rank)
+        return one.current.process if one is not None and one.current.running else None
+
+    def apart(self, ranks: Collection[int]) -> list[int]:
+        """All other ranks that are members, or will be."""
+        return [rank for rank in (*range(len(self._configs)), *self._joiners) if rank not in ranks]
 
     def own_round(self, rank: int) -> int:
         """The current round of a rank."""
@@ -216,7 +290,7 @@ class FaultySimulation(Simulation):
         if self._stopping:
             return
         self._injector.pending -= 1
-        if here.current.outcome is not None and here.current.outcome.status == "done":
+        if here.current.outcome is not None and here.current.outcome.status in ("done", *_NO_MEMBER):
             return  # it had come to its end when it was to leave
         if here.current.task is not None:
             here.dying.append(here.current.task)
@@ -240,9 +314,10 @@ class FaultySimulation(Simulation):
 
     def _summary(self) -> Mapping[str, Any]:
         """The faults and their costs, as summary.json has them."""
-        how = self._common.training
-        graphs = take_part(build_graph(self._common.graph), how.participation, how.participation_mode, how.seed)
-        ranks = [self._costs(rank, graphs, how.rounds) for rank in range(self.size)]
+        # One that was to join may not have been ready when the others ended.
+        schedules = {rank: one.schedule for rank, one in sorted(self._ranks.items()) if one.schedule is not None}
+        every = max(one.rounds for one in schedules.values())
+        ranks = [self._costs(rank, schedule, every) for rank, schedule in schedules.items()]
         found = {one["status"] for one in ranks}
         return {
             **self._plan.plain(),
@@ -250,15 +325,18 @@ class FaultySimulation(Simulation):
             "seed": self._seed,
             "round_seconds": self._plan.round_seconds,
             "dead_after": self._common.network.dead_after,
-            "time": max(time for one in self._ranks for time in (0.0, *one.completed_at.values())),
+            "time": max(time for one in self._ranks.values() for time in (0.0, *one.completed_at.values())),
             "happened": [fault.as_entry() for fault in self._injector.happened],
             "ranks": ranks,
         }
 
-    def _costs(self, rank: int, graphs: Graphs, rounds: int) -> dict[str, Any]:
-        """A rank's entry: its status at the end, and the rounds and bodies that it missed."""
+    def _costs(self, rank: int, schedule: Schedule, rounds: int) -> dict[str, Any]:
+        """A rank's entry: its status at the end, and the rounds and bodies that it missed, of so many in all."""
         here = self._ranks[rank]
         entries = read_entries(rank_folder(self._out, rank))
+        epochs = None if here.current.peer is None else here.current.peer.core.epochs
+        first = entries[0]["round"] if entries else 0 if epochs is None else epochs.entry
+        last = schedule.rounds if epochs is not None and epochs.chain.removed else rounds
         trained = [entry for entry in entries if entry.get("active")]
         idle = [entry["round"] for entry in entries if not entry.get("active")]
         return {
@@ -266,18 +344,22 @@ class FaultySimulation(Simulation):
             "status": self._status(here.current),
             "error": here.current.error,
             "restarts": here.incarnations - 1,
+            "first_round": first,
+            "joined_at": here.joined_at,
             "completed_rounds": len(entries),
             "completed_at": [here.completed_at.get(entry["round"]) for entry in entries],
             "rounds_trained": len(trained),
-            "sat_out": [number for number in idle if graphs.at(number, rank).active],
-            "rounds_not_run": rounds - len(entries),
+            "sat_out": [number for number in idle if schedule.at(number).active],
+            "rounds_not_run": last - first - len(entries),
             "bodies_missed": sum(len(entry.get("missed", ())) for entry in trained),
             "missed_by_round": {str(entry["round"]): entry["missed"] for entry in trained if entry.get("missed")},
         }
 
     def _status(self, one: _Incarnation) -> str:
         if one.outcome is not None:
-            return "left" if one.outcome.status == "stopped" and not self._stopping else one.outcome.status
+            if one.outcome.status == "stopped" and not self._stopping:
+                return "left"
+            return "former" if one.outcome.status == "left" else one.outcome.status
         if one.error is not None:
             return "failed"
         return "gone" if one.process.dead else "stopped"
@@ -350,7 +432,7 @@ class _FaultInjector:
     def call_off(self) -> None:
         """Inject no more faults, and end all freezes."""
         self._off, self.pending = True, 0
-        for rank in range(self._simulation.size):
+        for rank in self._simulation.apart(()):
             process = self._simulation.running(rank)
             while process is not None and process.frozen:
                 process.thaw()
@@ -378,7 +460,7 @@ class _FaultInjector:
 
     def _partition(self, fault: PlannedFault, begun: list[_InjectedFault]) -> None:
         network = self._simulation.network
-        rest = [rank for rank in range(self._simulation.size) if rank not in fault.ranks]
+        rest = self._simulation.apart(fault.ranks)
         pairs = [pair for one in fault.ranks for other in rest for pair in ((one, other), (other, one))]
         for pair in pairs:
             network.hold(*pair)

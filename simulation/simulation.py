@@ -45,6 +45,7 @@ class Simulation:
 
     Attributes:
         connected: Whether rounds have begun.
+        ranks: One more than the highest rank that is a member, or was one.
         loop_factory: Makes the event loop that it must run on; None for any.
         faults: The faults and their costs, for summary.json; None in a run without faults.
     """
@@ -63,8 +64,10 @@ class Simulation:
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
+        self._logs: list[PeerLog] = []
         self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
+        self.ranks = len(configs)
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
         self._deadline: float | Literal["auto"] | None = None
@@ -84,19 +87,13 @@ class Simulation:
             for name in ("tensors", "disk")
         )
         keep_heap()
-        logs: list[PeerLog] = []
-        resources = ExitStack()
+        self._resources = resources = ExitStack()
         resources.enter_context(undisturbed())  # the random state of the calling script stays
         try:
             for rank, config in enumerate(self._configs):
                 if self._stopping:
                     return []
-                resources.enter_context(held(rank_folder(self._out, rank)))
-                log = peer_logger(
-                    rank, rank_folder(self._out, rank) / LOG, config.run.log_level, most=config.run.log_bytes()
-                )
-                logs.append(log)
-                await self._add(config, log)
+                await self._add(config, self._open_log(rank, config))
             forget()
             if self._stopping:
                 return []
@@ -114,7 +111,7 @@ class Simulation:
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
             disk.shutdown(wait=True, cancel_futures=True)
-            for log in logs:
+            for log in self._logs:
                 log.close()
             forget()  # broken files are read anew once they are mended
             resources.close()
@@ -128,6 +125,13 @@ class Simulation:
     def kill(self) -> None:
         """End this process at once; completed rounds are on disk."""
         os._exit(130)
+
+    def _open_log(self, rank: int, config: RunConfig) -> PeerLog:
+        """Take a rank's folder for this process until the run ends, and open its log."""
+        self._resources.enter_context(held(rank_folder(self._out, rank)))
+        log = peer_logger(rank, rank_folder(self._out, rank) / LOG, config.run.log_level, most=config.run.log_bytes())
+        self._logs.append(log)
+        return log
 
     def _worker(self) -> Worker:
         """The worker that measures the bodies of all peers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError, Refused
@@ -28,6 +28,10 @@ _PROBE = 0.5
 
 _LONGEST = 60.0
 """Seconds between two attempts to dial a rank that stays silent, at most."""
+
+
+_KNOCK = 5
+"""Beats between two hellos of a peer that no epoch lists yet."""
 
 
 @dataclass
@@ -76,10 +80,10 @@ class Dialling:
         """All links."""
         return list(self._links.items())
 
-    def answered(self, link: Link) -> None:
-        """Note the hello of the other side."""
+    def answered(self, link: Link, again: float | None = None) -> None:
+        """Note the hello of the other side; `again`: clock time at which this peer says hello all the same, if ever."""
         if link in self._links:
-            self._links[link].unanswered = None
+            self._links[link].unanswered = again
 
     def forget(self, link: Link) -> None:
         """Forget a link that is given up for good."""
@@ -163,6 +167,12 @@ class ConnectionSetup:
             dialled.unanswered = now + self._config.liveness.suspect_after
         self._hello(link, reply=False)
 
+    def introduce_anew(self, ranks: Collection[int], now: float) -> None:
+        """Say hello again to ranks that took this peer's last one for a stranger's: an epoch has let it in since."""
+        for link, dialled in self.dialling.all():
+            if dialled.rank in ranks and dialled.unanswered != math.inf:
+                self.introduce(link, now)
+
     def _hello(self, link: Link, *, reply: bool, to: int | None = None) -> None:
         """Send a hello to a rank; None for the one that speaks on the link, or was dialled on it."""
         dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
@@ -185,7 +195,9 @@ class ConnectionSetup:
         rank = hello.rank
         if identity is not None and rank != identity:
             raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
-        self.dialling.answered(link)
+        knocks = self._epochs is not None and not self._epochs.let_in
+        again = now + _KNOCK * self._config.liveness.heartbeat if knocks else None
+        self.dialling.answered(link, again)
         if identity is None and self._contends(link, hello, now):
             return
         if self._epochs is not None and self._epochs.chain.lists(rank) and rank not in self._members:
@@ -430,12 +442,11 @@ class ConnectionSetup:
                 effects += self.hang_up(one.rank)
                 continue
             neighbor = self._members[one.rank]
-            finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
             if self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
                 self.part(link)  # a joiner's, which has come about before its neighbor was to dial it
                 self.dialling.forget(link)
                 effects.append(Close(link))
-            elif not finished and self.dialling.overdue(link, neighbor.heard_at, now):
+            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), Dial(one.rank)]
             elif one.unanswered is not None:

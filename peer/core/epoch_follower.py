@@ -11,9 +11,9 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Effect, Keep
-from dpeer.peer.core.epoch import Epoch, EpochSetup, SignedEpoch
+from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
-from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -65,6 +65,7 @@ class EpochFollower:
         self._rank, self._clock, self._log = config.rank, clock, log
         self._liveness = config.liveness
         self._said: set[tuple[str, str]] = set()
+        self._leavers: dict[int, Member] = {}
         self.slack = 0
         """How many rounds a message takes to reach all members, in the present epoch or the next one."""
 
@@ -165,7 +166,17 @@ class EpochFollower:
         """Decide anew, because something is known that was not; what has to be on disk first."""
         record = self.chain.consider()
         self._say_void()
+        self._do_without()
         return [] if record is None else [Keep(record)]
+
+    def _do_without(self) -> None:
+        """Wait not to meet neighbors that have left, if this peer was away and the others are in the next epoch."""
+        pending = self.chain.pending
+        if pending is None or self._clock.quorum < max(pending.begins, self._members.current_round + self.slack + 2):
+            return
+        for rank in self._around(self.chain.current) - pending.members.keys():
+            if self._members[rank].status is Status.UNSEEN:
+                self._members[rank].expected = False
 
     def kept(self, record: ChainRecord, now: float) -> list[Effect]:
         """Note that a record is on disk, and say so to all."""
@@ -207,8 +218,14 @@ class EpochFollower:
         self.slack = max(temporal_diameter(chain.graphs(epoch), epoch.rounds) for epoch in epochs)
         listed = dict(chain.current.members) | dict(chain.pending.members if chain.pending is not None else {})
         self.addresses.update({rank: one.address for rank, one in listed.items() if one.address is not None})
+        return [self._admit()]
+
+    def _admit(self) -> Admit:
+        """Let in the members of the present epoch and the next one, and those that leave."""
+        chain = self.chain
+        listed = self._leavers | dict(chain.current.members) | dict(chain.pending.members if chain.pending else {})
         keys = {rank: tuple(map(bytes.fromhex, one.keys)) for rank, one in listed.items()}
-        return [Admit(keys, dict(self.addresses))]
+        return Admit(keys, dict(self.addresses))
 
     # -- rounds ------------------------------------------------------------------------------------------------
 
@@ -219,6 +236,9 @@ class EpochFollower:
         if pending is not None and number >= pending.begins - 1:
             effects += self._dial(self._around(pending), now)
         if number > self.chain.current.begins:
+            if self._leavers:
+                self._leavers = {}
+                effects.append(self._admit())
             self.contacts &= self.chain.current.members.keys() if self.joins else set()
             for one in self._members.all():
                 guest = self.chain.lists(one.rank) and one.link is not None and not one.expected
@@ -231,6 +251,7 @@ class EpochFollower:
         turn = self.chain.enter(number)
         if turn is None:
             return None, []
+        self._part(turn)
         effects = [*self._follow(), *self._dial(self._around(turn.now), now)]
         if self.chain.removed:
             evicted = self.chain.evicted
@@ -243,6 +264,21 @@ class EpochFollower:
             wrong = "; some rounds before ran in another one, and this peer comes back" if turn.wrong else ""
             self._log("info", "epoch-began", f"{describe(turn.now)}: has begun{wrong}", round=number)
         return turn, effects
+
+    def _part(self, turn: Turn) -> None:
+        """Begin to do without the ranks that are no members any more.
+
+        One that leaves has a body on its way here, or needs this peer's last one, and says when it is done: its links
+        last until this peer has completed a round without it. For one that an operator takes out nothing waits.
+        """
+        gone = {rank: one for rank, one in turn.before.members.items() if rank not in turn.now.members}
+        if turn.wrong:
+            gone = {}
+        evicted = gone.keys() if turn.now.forced else gone.keys() & {*turn.now.evicted}
+        self._leavers = {rank: one for rank, one in gone.items() if rank not in evicted}
+        for rank in evicted:
+            if rank in self._members:
+                self._members[rank].expected = False
 
     def changed(self, turn: Turn) -> set[int]:
         """The ranks to which an edge began or ended."""

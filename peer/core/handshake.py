@@ -210,7 +210,8 @@ class Handshake:
         """
         one_of_us = dialled is not None or rank < len(self._round_clock)
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
-        return one_of_us and not trains_with_us and bool(self._members.missing())
+        joins = not any(one.expected for one in self._members.all())  # it waits for all that it dials
+        return one_of_us and not trains_with_us and (joins or bool(self._members.missing()))
 
 
 def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:

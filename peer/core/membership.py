@@ -174,7 +174,7 @@ class Membership:
         away = neighbor.away
         if self.comes_back(rank, now) and number >= neighbor.current_round:
             neighbor.left_behind = False  # rounds have waited for it, and it has lost none
-        if neighbor.status is Status.GONE and neighbor.why_away == "done":
+        if self.is_done(rank):
             neighbor.current_round = number  # it had not run all rounds: another process spoke for it
         if neighbor.link is not None and neighbor.link != link:
             self._links.pop(neighbor.link, None)
@@ -249,6 +249,11 @@ class Membership:
     def is_there(self, rank: int) -> bool:
         """Whether the rank has shaken hands and is not away, as far as is known."""
         return self._neighbors[rank].status in (Status.ALIVE, Status.SUSPECT)
+
+    def is_done(self, rank: int) -> bool:
+        """Whether the rank has left because it has completed all rounds, by its own word."""
+        neighbor = self._neighbors[rank]
+        return neighbor.status is Status.GONE and neighbor.why_away == "done"
 
     def reachable(self, rank: int) -> bool:
         """Whether the rank is there and its link is not broken, so that sending to it makes sense."""

@@ -84,7 +84,9 @@ class Core:
         mass: How much this peer's body of a round counts in the federation's mean.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
-        late_bodies: How many bodies this process has released after all neighbors had completed their round.
+        late_bodies: How many bodies this process has trained after all neighbors had completed their round.
+        in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
+            this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
@@ -157,6 +159,8 @@ class Core:
         self._spread_at, self._spread_again = math.inf, 0.0
         self._relay_trouble: str | None = None
         self.late_bodies = self._late_at_once = 0
+        self._training: int | None = None
+        self.in_vain = False
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
@@ -272,6 +276,7 @@ class Core:
 
     def train(self, number: int, now: float) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+        self._training, self.in_vain = number, False
         return self.round_budget.begin(number, now)
 
     def enter(self, number: int, now: float) -> list[Effect]:
@@ -294,7 +299,10 @@ class Core:
     def kept(self, record: ChainRecord, now: float) -> list[Effect]:
         """What a `Keep` named is on disk."""
         assert self.epochs is not None
+        stranger = not self.epochs.let_in
         self._effects += self.epochs.kept(record, now)
+        if stranger and self.epochs.let_in:
+            self.connection_setup.introduce_anew(self.epochs.neighbors(), now)
         self.waiting.news(now)
         return self.look(now)
 
@@ -326,10 +334,11 @@ class Core:
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
+        withheld, self.in_vain, self._training = self.in_vain and payload is None, False, None
         if payload is not None:
             self.round_budget.released(number, now)
-        if payload is not None and number != self.handshake.start:  # which an earlier process may have released
-            self._note_lateness(number)
+        if (payload is not None or withheld) and number != self.handshake.start:
+            self._note_lateness(number)  # not of a round that an earlier process may have released
         self.exchange.release(number, payload)
         return self.look(now)
 
@@ -689,6 +698,9 @@ class Core:
     def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
+        if self._training is not None:
+            trained = self._training
+            self.in_vain = self.members.passed(trained) and self.exchange.reaches_none(trained)
         if (number := self.waiting.collecting) is not None:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)

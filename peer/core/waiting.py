@@ -289,7 +289,8 @@ class Waiting:
 
         A group that is cut off would run ahead by itself, and the rest take it for the others. So no peer begins a
         round far past those that a quorum has completed. A peer that has mixed nothing begins no other round before a
-        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two.
+        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two. It goes on
+        where all neighbors are done: then it runs ahead of none of them (whether it lacks their bodies, `over` says).
         """
         if not self._members.all():
             return None
@@ -299,6 +300,7 @@ class Waiting:
             return NO_QUORUM
         near = [one.rank for one in self._members.all() if one.expected]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
+        there |= bool(near) and all(self._members.is_done(rank) for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
         return None
@@ -501,6 +503,11 @@ class Waiting:
             return [Wake()]
         if now >= wait.since + self._config.wait:
             self._wait = None
+            if not self._lacking():
+                return [Fail(PeersMissing(
+                    f"{self._missing(now)} has not come within {self._limit} (--wait): have an operator let this peer "
+                    f"in (dpeer join RUN --rank {self._config.rank}), while the members train"
+                ))]  # fmt: skip
             return [Fail(PeersMissing(
                 f"{self._missing(now)} did not appear within {self._limit} (--wait): "
                 "start them, and check the addresses and that all use the same settings"
@@ -578,6 +585,8 @@ class Waiting:
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with the trouble that they report."""
         ranks = self._lacking()
+        if not ranks:
+            return f"an epoch that lists rank {self._config.rank}"
         listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"

@@ -85,6 +85,7 @@ class ZeroMQTransport:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
         self._first_keys = {} if keyring is None else keyring.listed
+        self._own = None if keyring is None else keyring.owners.get(keyring.public)
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._bulk_port = bulk
@@ -182,8 +183,9 @@ class ZeroMQTransport:
         if self.keyring is None:
             return
         listed = {identity: some or self._first_keys.get(identity, ()) for identity, some in keys.items()}
-        own = self.keyring.owners[self.keyring.public]
-        self.keyring = replace(self.keyring, listed={own: (self.keyring.public,)} | listed)
+        if self._own is not None:  # whatever is listed for it, others may know this peer by the key that it has
+            listed[self._own] = tuple(dict.fromkeys((*listed.get(self._own, ()), self.keyring.public)))
+        self.keyring = replace(self.keyring, listed=listed)
         if self._auth is not None:
             self._auth.owners = self.keyring.owners
         if self.guard is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from dpeer.exceptions import PeerFailed
 from dpeer.federation.changes import Situation
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.growing import Growth, PlannedChange, read_changes, with_operator, with_shares
+from dpeer.federation.growing import Growth, PlannedChange, Processes, read_changes, with_operator, with_shares
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.epoch import Epoch, Member, SignedEpoch, check_successor, first_epoch, operator_of
@@ -67,7 +67,7 @@ async def carried_out(folder: Path, planned: list[PlannedChange], first: Epoch, 
 
     async with ControlSocket(folder / "rank-0", {"membership": peer.membership, "epoch": peer.epoch}, print):
         growth = Growth(
-            planned, SECRET, folder, enter, lambda rank: calls.append(("admit", rank)),
+            planned, SECRET, Processes(folder), enter, lambda rank: calls.append(("admit", rank)),
             lambda rank: calls.append(("dismiss", rank)), lambda *piece: members.append(piece), lines.append,
         )  # fmt: skip
         await asyncio.wait_for(growth.carry_out(), 60)
@@ -76,7 +76,7 @@ async def carried_out(folder: Path, planned: list[PlannedChange], first: Epoch, 
 
 async def test_changes_are_made_one_after_the_other_in_their_rounds(tmp_path: Path) -> None:
     (tmp_path / "grow.toml").write_text(FILE)
-    planned = read_changes(tmp_path / "grow.toml", 3)
+    planned = read_changes(tmp_path / "grow.toml", 3, 20)
     handed, lines, calls, members = await carried_out(tmp_path / "run", planned, start())
     assert [(epoch.begins, epoch.ranks) for epoch in handed] == [(5, (0, 1, 2, 3, 4)), (9, (1, 2, 3, 4))]
     assert handed[0].members[4].address == "tcp://127.0.0.1:7004"

@@ -8,7 +8,7 @@ from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.epochs import check_changeable
-from dpeer.federation.growing import planned_changes, read_changes, with_operator
+from dpeer.federation.growing import PlannedChange, planned_changes, read_changes, with_operator, with_shares
 from dpeer.federation.operators import check_operators, read_operator, write_operator
 from dpeer.federation.settings import Settings
 from dpeer.topology import build_listed
@@ -35,7 +35,7 @@ def twice(folder: Path) -> None:
 
 
 def planned(content: str) -> Any:
-    return file("grow.toml", content, lambda path: read_changes(path, 3))
+    return file("grow.toml", content, lambda path: read_changes(path, 3, 20))
 
 
 PLANNED = {
@@ -52,6 +52,15 @@ PLANNED = {
     "join = 2: expected a rank that none has had: 5 is free": "[[change]]\nround = 4\njoin = [2, 4]",
     "join = 3: expected a rank that none has had: 4 is free": (
         "[[change]]\nround = 4\njoin = [3]\n[[change]]\nround = 5\nleave = [3]\n[[change]]\nround = 6\njoin = [3]"
+    ),
+    "round = 20: expected 1 to 19, because the run has 20 rounds by then": "[[change]]\nround = 20\njoin = [3]",
+    "round = 31: expected 1 to 30, because the run has 30 rounds by then": (
+        "[[change]]\nround = 20\nextend = 30\n[[change]]\nround = 31\nextend = 40"
+    ),
+    "extend = 20: expected more than the 20 rounds that the run has by then": "[[change]]\nround = 4\nextend = 20",
+    "leave = 3: no member in round 4; members are 0..2": "[[change]]\nround = 4\nleave = [3]",
+    "evict = 1: no member in round 6; members are 0, 2": (
+        "[[change]]\nround = 4\nleave = [1]\n[[change]]\nround = 6\nevict = [1]"
     ),
 }
 
@@ -133,7 +142,7 @@ MESSAGES = {
     **{f"planned changes: {text}": Message(
         planned(content), ConfigurationError, f"{{folder}}/grow.toml: {text}") for text, content in PLANNED.items()},
     "no file of changes": Message(
-        lambda folder: read_changes(folder / "grow.toml", 3), ConfigurationError,
+        lambda folder: read_changes(folder / "grow.toml", 3, 20), ConfigurationError,
         "--grow '{folder}/grow.toml': No such file or directory",
     ),
     "changes of a resumed run": Message(
@@ -143,8 +152,12 @@ MESSAGES = {
     ),
     "changes with an operator": Message(
         lambda _: with_operator(Settings(operators=[ONE]), bytes(32)), ConfigurationError,
-        "--grow: the changes are signed with a key of the launcher's own: leave out `operators`, or use dpeer join and "
-        "the like with your own key instead",
+        "operators: planned changes are signed with a key that is made for this run: leave it out, or use dpeer join "
+        "and the like with your own key instead",
+    ),
+    "fewer shares than ranks that need one": Message(
+        lambda _: with_shares(Settings(size=3, shares=4), [PlannedChange(round=2, join=[3, 4])]), ConfigurationError,
+        "--shares 4: rank 4 joins, and the common pool has no share for it: give 5 or more, or leave it out",
     ),
     "a graph without edges": Message(lambda _: build_listed([], 3), TopologyError, "the graph has no edges"),
     "a loop": Message(

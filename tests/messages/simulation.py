@@ -47,6 +47,13 @@ OF_FILES = {
     "ranks or pick {in}: all 8 ranks are on one side: name fewer": '[[fault]]\nwhat = "partition"\npick = 8\nround = 1',
     "round_seconds in {file} = 1e+300: input should be less than or equal to 3600": "round_seconds = 1e300",
 }
+CHANGES = {
+    "change.0.jion: Extra inputs are not permitted": "[[change]]\nround = 2\nleave = [4]\njion = [8]",
+    "round = 40: expected 1 to 39, because the run has 40 rounds by then": "[[change]]\nround = 40\njoin = [8]",
+    "join = 8: expected a rank that none has had: 9 is free": (
+        "[[change]]\nround = 2\njoin = [8]\n[[change]]\nround = 5\nleave = [8]\n[[change]]\nround = 9\njoin = [8]"
+    ),
+}
 UNKNOWN = {
     (
         "unknown fault 'crsh' in what {in}: did you mean 'crash'? valid: crash, restart, freeze, slow, partition, leave"
@@ -55,7 +62,7 @@ UNKNOWN = {
         "unknown key 'rank' {in}: did you mean 'ranks'? valid: what, ranks, pick, round, every, rate, until, "
         "for, times, at"
     ): CRASH + "rank = [1]\nround = 1",
-    "unknown key 'seeds' in {file}: did you mean 'seed'? valid: seed, round_seconds, fault": "seeds = 1",
+    "unknown key 'seeds' in {file}: did you mean 'seed'? valid: seed, round_seconds, fault, change": "seeds = 1",
 }
 
 
@@ -78,6 +85,10 @@ FAULTS = Path("faults.toml")
 MESSAGES = {
     **{text: Message(read(content), ConfigurationError, placed(text)) for text, content in OF_FILES.items()},
     **{text: Message(read(content), UnknownName, placed(text)) for text, content in UNKNOWN.items()},
+    **{
+        f"changes: {text}": Message(read(content), ConfigurationError, f"{{folder}}/faults.toml: {text}")
+        for text, content in CHANGES.items()
+    },
     "a missing file": Message(
         lambda folder: read_faults(folder / "none.toml", 8, 40),
         ConfigurationError,

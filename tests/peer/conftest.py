@@ -176,11 +176,11 @@ class Federation:
 
     def __init__(
         self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=120.0, change=None,
-        conditions=None,
+        conditions=None, epochs=None,
     ):  # fmt: skip
-        self.kind, self.topology, self.rounds = kind, topology, rounds
+        self.kind, self.topology, self.rounds, self.epochs = kind, topology, rounds, epochs
         self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
-        self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else {}
+        self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else []
         self.logs = {rank: [] for rank in range(topology.size)}
         self.full = set()  # ranks whose log drops every line
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
@@ -191,7 +191,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None,
+        checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None, keyring=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -200,7 +200,8 @@ class Federation:
             folder.mkdir(parents=True, exist_ok=True)
         tcp = self.kind in ("tcp", "keys", "bulk")
         port = 0 if self.kind == "bulk" else None
-        limits, keyring = Limits(payload_bytes=learner.payload_bytes), self.keyrings[rank] if self.keyrings else None
+        limits, keyring = Limits(payload_bytes=learner.payload_bytes), keyring or self.keyring(rank)
+        self.logs.setdefault(rank, [])
         if self.kind == "virtual":
             process = Process()
             transport, worker = self.simulated.transport(rank, process), VirtualWorker(process, NoCosts())
@@ -224,6 +225,7 @@ class Federation:
             checkpoint_seconds=checkpoint_seconds,
             say_waiting=say_waiting,
             deadline=deadline,
+            epochs=self.epochs,
         )
 
         def sink(entry):
@@ -234,6 +236,10 @@ class Federation:
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
         self.peers[rank] = Peer(config, self.topology, learner, transport, worker, log)
+
+    def keyring(self, rank):
+        """The rank's, if keys are used and it is one of the first members."""
+        return self.keyrings[rank] if rank < len(self.keyrings) else None
 
     async def listen(self):
         self.addresses = {rank: await peer.listen() for rank, peer in self.peers.items()}

@@ -89,6 +89,35 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     assert announced_nothing(table)
 
 
+@pytest.mark.parametrize(
+    ("there", "in_vain"),
+    [((2, 2), False), ((6, 2), False), ((6, 6), True)],
+    ids=["all may still use it", "one may", "all have gone past it"],
+)
+def test_a_body_that_no_neighbor_can_use_any_more_is_known_while_it_is_trained(there, in_vain):
+    table = ring(rounds=9)
+    table.do(table.core.begin(1, table.now))
+    table.core.train(1, table.now)
+    assert not table.core.in_vain
+    for link, rank, number in ((table.links[1], 1, there[0]), ("from 2", 2, there[1])):
+        table.hear(link, table.beat(rank, number))
+    assert table.core.in_vain is in_vain
+    table.do(table.core.release(1, None if in_vain else [payload(1, table.learner)], table.now))
+    assert table.core.late_bodies == 1
+    table.do(table.core.begin(2, table.now))
+    table.core.train(2, table.now)
+    assert table.core.in_vain is False, "it is found anew for each round"
+
+
+def test_of_two_that_went_on_without_a_quorum_the_body_may_still_be_needed():
+    table = ring(rounds=9, quorum=3)
+    table.do(table.core.begin(1, table.now))
+    table.core.train(1, table.now)
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 6))
+    assert not table.core.in_vain
+
+
 def announced_nothing(table):
     table.do(table.core.tick(table.now + 1))
     return announced(table, "from 2") == 0

@@ -115,16 +115,25 @@ async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind
     np.testing.assert_allclose(again.bodies(), expected_bodies(RING, 5), rtol=1e-12)
 
 
-async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_gone(federation, tmp_path):
-    """Rank 1 has completed 2 rounds and rank 0 five, of which it needs the fourth's body; later rounds join none."""
+async def test_a_peer_that_was_left_behind_sits_out_the_rounds_whose_bodies_are_gone(federation, tmp_path, until):
+    """Rank 1 has completed 2 rounds and rank 0 five, of which it needs the fourth's body; later rounds join none.
+
+    Before that round rank 1 knows that a quorum is past it, and rank 0 is there until it is over.
+    """
     alone = [(2, 0), (0, 2)]
     topology = from_edges(3, alone, alone, alone, [(0, 1)], alone)
     for rounds, out in ((5, tmp_path), (2, tmp_path / "older")):
         done(await federation("inprocess", topology, rounds=rounds, out=out).run())
     (tmp_path / "rank-1").rename(tmp_path / "newer")
     (tmp_path / "older" / "rank-1").rename(tmp_path / "rank-1")
-    again = federation("inprocess", topology, rounds=8, out=tmp_path, resume=True, wait=5.0)
-    done(await again.run())
+    again = federation("inprocess", topology, rounds=8, out=tmp_path, resume=True)
+    again.learners[0].hold, again.learners[1].hold = 5, 2
+    running = asyncio.create_task(again.run())
+    await until(lambda: again.peers[1].core.round_clock.passed(3))
+    again.learners[1].go.set()
+    await until(lambda: 4 in again.learners[1].released)
+    again.learners[0].go.set()
+    done(await running)
     assert [again.learners[rank].sat_out for rank in range(3)] == [[], [3], []]
     assert list(again.learners[1].released) == [2, 4, 5, 6, 7]
     assert [(one["round"], one["missed"]) for one in lines(tmp_path, 1) if not one["active"]] == [(3, [0])]
@@ -145,3 +154,20 @@ async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tm
     assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
     done(await others)
     np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, 6), rtol=1e-12)
+
+
+async def test_a_peer_that_was_suspended_does_not_release_a_body_of_a_round_that_is_over(federation, until, tmp_path):
+    ours = federation("tcp", build("ring", 3), rounds=8)
+    for rank in range(3):
+        ours.add(rank, out=tmp_path, deadline=0.2)
+    late = ours.learners[1]
+    late.hold = 2
+    running = asyncio.create_task(ours.run())
+    await until(lambda: ours.peers[1].core.in_vain)
+    late.go.set()
+    await running
+    assert sorted(late.released)[:2] == [0, 1]
+    assert 2 not in late.released
+    line = json.loads((tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()[2])
+    assert (line["active"], line["bytes_sent"], line["heard"]) == (True, 0, [])
+    assert json.loads((tmp_path / "rank-1" / "summary.json").read_text())["late_bodies"] >= 1

@@ -12,6 +12,7 @@ from dpeer.report.by_peer import gains, headlines
 from dpeer.report.classes import class_mix
 from dpeer.report.facets import Report
 from dpeer.report.faults import SAT_OUT, strips
+from dpeer.report.steps import shortened
 from dpeer.report.style import log_ticks
 from dpeer.results.effect import as_entry
 
@@ -54,6 +55,29 @@ def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -
     panel = gains(report)
     assert panel is not None
     assert "dfedavgm, rank 0: +0.3000" in panel.alt
+
+
+def test_shortened_rounds_are_shown_by_peer_the_slowest_first(make_run: Any, report_of: Of) -> None:
+    def slow(rank: int, line: dict[str, Any]) -> dict[str, Any]:
+        done = [[3, 1], [4, 2]][line["round"]] if rank == 1 else [8, 2]
+        return {"steps": done, "steps_asked": [8, 2]}
+
+    folder = make_run("slow", lines=slow)
+    panel = shortened(report_of(folder))
+    assert panel is not None
+    assert panel.alt == (
+        "Bars of the share of steps. rank 1: 10 of 20 steps in 2 rounds. rank 0: 20 of 20 steps in 2 rounds. "
+        "rank 2: 20 of 20 steps in 2 rounds."
+    )
+    (axes,) = panel.figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [50.0, 100.0, 100.0]
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[40.0, 60.0], [100.0, 100.0], [100.0, 100.0]]
+
+
+@pytest.mark.parametrize("steps", [[8, 2], [], None, "damaged"])
+def test_where_no_round_was_shortened_no_steps_are_shown(make_run: Any, report_of: Of, steps: Any) -> None:
+    folder = make_run("whole", lines=lambda rank, line: {"steps": steps, "steps_asked": [8, 2]})
+    assert shortened(report_of(folder)) is None
 
 
 @pytest.mark.parametrize("worth", [[None] * 3, [entry(0.1, None), {"why": "no time"}, 7], "damaged"])

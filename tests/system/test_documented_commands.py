@@ -320,6 +320,9 @@ SLOW = {
     PROPOSE: Small(data=(visits,)),
     DEMO: Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 3 --rounds 24 --grow examples/grow.toml": Small("--local-steps 1 --alone never"),
+    "dpeer simulate --faults examples/grow.toml --size 3 --rounds 24 --out grown": Small(
+        "--local-steps 1 --alone never"
+    ),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),

@@ -44,6 +44,55 @@ def events_of(run: Path, rank: int) -> list[str]:
     return [json.loads(line)["event"] for line in log.read_text().splitlines()] if log.exists() else []
 
 
+EARLY = """
+[[change]]
+round = 14
+join = [3, 4]
+leave = [1]
+
+[[change]]
+round = 26
+evict = [0]
+extend = 36
+"""
+
+
+def without_bytes(found: dict[str, Any]) -> dict[str, Any]:
+    """The results without the bytes of bodies, whose headers tell of an epoch from the moment on that it is known."""
+    return {
+        name: [{key: one for key, one in line.items() if not key.startswith("bytes_")} for line in value]
+        if name.startswith("metrics") else value
+        for name, value in found.items()
+    }  # fmt: skip
+
+
+def test_members_come_and_go_in_a_simulation_with_the_bits_of_a_cluster(
+    dpeer_process, simulate, results, task, tmp_path
+):
+    common = ("--size", 3, "--rounds", 32, "--topology", "full", *PACED)
+    (tmp_path / "grow.toml").write_text(EARLY)
+    (tmp_path / "hurry").touch()
+    printed = simulate(*common, "--faults", "grow.toml", "--out", "simulated").err
+    changes = [line for line in printed.splitlines() if line.startswith("epoch")]
+    assert [line.partition(", full")[0] for line in changes] == [
+        "epoch 1, from round 15 on: ranks 3, 4 join, rank 1 leaves, members 0, 2..4",
+        "epoch 2, from round 27 on: rank 0 is evicted, 36 rounds instead of 32, members 2..4",
+    ]
+    assert "full of 3, spectral gap 1.0000 (before: full of 4, spectral gap 1.0000)" in changes[1]
+    (tmp_path / "hurry").unlink()
+    again = dpeer_process("cluster", *common, "--grow", "grow.toml", "--out", "real").succeed(240)
+    assert [line for line in again.splitlines() if line.startswith("epoch")] == changes
+    assert without_bytes(results("simulated", 5)) == without_bytes(results("real", 5))
+    for run in (tmp_path / "simulated", tmp_path / "real"):
+        summaries = [summary_of(run, rank) for rank in range(5)]
+        assert [one["status"] for one in summaries] == ["evicted", "left", "done", "done", "done"]
+        assert [one["completed_rounds"] for one in summaries] == [26, 14, 36, 36, 36]
+        assert json.loads((run / "summary.json").read_text())["status"] == "done"
+    costs = json.loads((tmp_path / "simulated" / "summary.json").read_text())["faults"]["ranks"]
+    assert [one["status"] for one in costs] == ["evicted", "former", "done", "done", "done"]
+    assert [(one["rounds_not_run"], one["sat_out"], one["bodies_missed"]) for one in costs] == [(0, [], 0)] * 5
+
+
 def test_a_cluster_grows_and_shrinks_without_a_round_lost(dpeer_process, until, task, tmp_path):
     (tmp_path / "line.txt").write_text("0 1\n1 2\n")
     (tmp_path / "grow.toml").write_text(PLAN)

@@ -26,6 +26,19 @@ def generate_drains(seed: int) -> Scenario:
     )  # fmt: skip
 
 
+def generate_pairs(seed: int) -> Scenario:
+    """Two peers are drained for good within a second, and announce no return; nothing else happens."""
+    rng = random.Random(f"pairs {seed}")
+    topology, size = rng.choice(("ring", "ring", "full", "star")), rng.randint(4, 7)
+    pace, rounds = rng.choice((0.3, 1.0, 4.0)), 14
+    at = rng.uniform(0.5, 0.4 * rounds * pace)
+    first, second = rng.sample(range(size), 2)
+    faults = tuple(
+        Fault("drain", (rank,), round(time, 3), math.inf) for rank, time in ((first, at), (second, at + rng.random()))
+    )
+    return Scenario(seed, topology, size, rounds, pace=pace, faults=faults, announced=False, wait=60.0)
+
+
 def _drains(rng: random.Random, kind: str, size: int, seconds: float) -> list[Fault]:
     at = rng.uniform(0, 0.8 * seconds)
     if kind == "together":

@@ -126,7 +126,7 @@ def no_island(world, life, number):
 
 
 def not_alone(world, life, number):
-    """A peer that has mixed nothing does not train another round while no neighbor is there."""
+    """A peer that has mixed nothing trains no other round while no neighbor is there, unless all of them are done."""
     earlier = [one for one in range(number) if (life.rank, one) in world.used]
     if not earlier or not life.began[:-1] or life.began[-2] != earlier[-1]:  # or it has just begun, or has sat out
         return
@@ -134,7 +134,10 @@ def not_alone(world, life, number):
     senders = world.graphs.at(earlier[-1], life.rank).in_neighbors
     near = [one.rank for one in core.members.all()]
     there = [rank for rank in near if core.members.is_there(rank) or core.exchange.inbox.has(rank, number)]
-    world.check(mixed or there or not senders, f"rank {life.rank} trains in round {number}, and no neighbor is there")
+    done = all(core.members.is_done(rank) for rank in near)
+    world.check(
+        mixed or there or done or not senders, f"rank {life.rank} trains in round {number}, and no neighbor is there"
+    )
 
 
 def left_behind(world, life, number):

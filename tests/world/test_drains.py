@@ -6,7 +6,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from tests.thinning import every
-from tests.world.drains import DRAINS, generate_drains
+from tests.world.drains import DRAINS, generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
@@ -31,6 +31,37 @@ def test_a_federation_that_is_upgraded_one_peer_after_the_other_loses_no_round()
     assert {life.outcome.status for life in world.present} == {"done"}
     assert all(len(heard) == 2 for heard in world.used.values())
     assert not world.sat_out
+
+
+def part_of(rank, graph, gone):
+    """The ranks that can be reached from this one past those that are gone."""
+    found, look = set(), [rank]
+    while look:
+        one = look.pop()
+        if one not in found and one not in gone:
+            found.add(one)
+            look += graph.at(0, one).out_neighbors
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_two_that_leave_at_once_lose_no_round_and_a_connected_quorum_goes_on(seed):
+    scenario = generate_pairs(seed)
+    world = World(scenario).run()
+    assert not world.violations
+    gone = {rank for fault in scenario.faults for rank in fault.ranks}
+    left = {life.rank: life.outcome for life in world.present if life.rank in gone}
+    assert {one.status for one in left.values()} == {"stopped"}
+    for life in world.present:
+        if life.rank in gone:
+            continue
+        part = part_of(life.rank, scenario.graphs, gone)
+        quorum = 2 * len(part) > scenario.size or (2 * len(part) == scenario.size and 0 in part)
+        assert life.outcome.status == ("done" if quorum else "isolated"), (scenario, life.rank, part)
+    for rank, outcome in left.items():
+        last = outcome.completed_rounds - 1
+        others = [one for one in scenario.graphs.at(last, rank).out_neighbors if (one, last) in world.used]
+        assert all(rank in world.used[one, last] for one in others), "its last body is in every mix of that round"
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ def test_word_of_one_that_has_come_is_passed_on_before_the_next_heartbeat():
     assert beat.presence == there(0, 1, 2, 3)
 
 
+def test_a_peer_that_is_restarted_knows_all_who_were_there_with_the_first_hello_of_any_neighbor():
+    table = assembling()
+    table.hear(table.links[1], hello(table, 1, 0, 1, 3, reply=True))
+    assert (table.core.round_clock.there, table.core.round_clock.absent) == ([0, 1, 3], [2])
+    table.hear(table.links[1], table.beat(1, 0, presence=[0, 0, 0, 0]))
+    table.hear("from 3", hello(table, 3, 3))
+    assert table.ended == [Wake()]
+
+
 def test_where_three_are_enough_a_neighbor_that_has_not_come_is_given_up_after_a_minute():
     table = assembling(quorum=3)
     table.hear(table.links[1], hello(table, 1, 1, 2, reply=True))

@@ -8,6 +8,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.round_clock import Accepted, RoundClock
 from dpeer.topology import Isolated, build
+from tests.peer.conftest import from_edges
 from tests.peer.table import Table, ring
 
 ROUNDS = 100
@@ -277,6 +278,20 @@ def test_a_peer_whose_neighbors_are_done_without_it_ends_with_its_rounds():
     peer.do(peer.core.pause(1, peer.now))
     assert isinstance(peer.ended[0].error, EndsIsolated)
     assert "completed the run without this peer" in str(peer.ended[0].error)
+
+
+def test_a_peer_whose_neighbor_is_done_runs_the_rounds_that_it_has_by_itself():
+    """Its neighbor had used this round's body of an earlier process, so none came back; no round has an edge left."""
+    peer = Table(1, from_edges(2, [(0, 1)], []), rounds=3, start=0)
+    peer.hear("from 0", peer.hello(0, 2, presence=[2, 0]))
+    peer.runs(0)
+    assert peer.ended.pop().bodies == {}
+    peer.do(peer.core.begin(1, peer.now))
+    assert not peer.core.waiting.holds(1), "the neighbor is there"
+    peer.hear("from 0", peer.goodbye(0, "stopped"))
+    assert peer.core.waiting.blocked(1) == "cut off from all neighbors"
+    peer.hear("again from 0", peer.hello(0, 2), peer.goodbye(0, "done"))
+    assert not peer.core.waiting.holds(1)
 
 
 def test_without_neighbors_nothing_pauses():

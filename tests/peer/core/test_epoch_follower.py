@@ -1,0 +1,177 @@
+"""A core that follows epochs: what is on disk before others hear of it, and how links and neighbors follow."""
+
+import pytest
+
+from dpeer.exceptions import Refused
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Admit, Dial, Keep
+from dpeer.peer.core.epoch import EpochSetup, Member
+from dpeer.topology import build
+from tests.messages.epochs import ONE, TWO, after, first, record, ring, signed
+from tests.peer.table import Table
+
+
+class Following(Table):
+    """A core in a federation of four on a ring that operators can change; all of its neighbors are there.
+
+    Attributes:
+        keeps: What was to be put on disk.
+        admits: Who was to be let in.
+    """
+
+    def __init__(self, rank=0):
+        self.keeps, self.admits, self.dials = [], [], []
+        super().__init__(rank, build("ring", 4), rounds=20, epochs=EpochSetup(first(), ring))
+
+    def do(self, effects):
+        effects = list(effects)
+        self.keeps += [one.record for one in effects if isinstance(one, Keep)]
+        self.admits += [one.keys for one in effects if isinstance(one, Admit)]
+        self.dials += [one.rank for one in effects if isinstance(one, Dial)]
+        super().do(effects)
+
+    def meet(self, *ranks, number=0):
+        """These ranks shake hands and are in a round, as all are."""
+        for rank in ranks:
+            self.hear(f"from {rank}", self.hello(rank, number), self.beat(rank, number, presence=[number] * 4))
+
+    def write(self):
+        """What was to be put on disk is there."""
+        while self.keeps:
+            self.do(self.core.kept(self.keeps.pop(0), self.now))
+
+    def told(self, epoch, rank=1):
+        self.hear(f"from {rank}", wire.EpochMessage(rank=rank, document=signed(epoch)))
+
+    def kinds_to(self, rank):
+        return self.kinds(f"from {rank}")
+
+
+def test_an_epoch_is_on_disk_before_others_hear_that_it_is_accepted():
+    peer = Following()
+    peer.meet(1, 3)
+    peer.written("from 3")
+    peer.told(ONE)
+    assert peer.keeps == [record(ONE)]
+    assert peer.kinds_to(3) == ["epoch"], "it is passed on at once"
+    assert peer.core.round_clock.epochs == b""
+    assert peer.core.epochs.chain.pending is None
+    assert "is known to have accepted it" in peer.core.waiting.blocked(0)
+    peer.write()
+    assert peer.core.round_clock.accepted(0).revision == 1
+    assert peer.core.epochs.chain.pending == ONE
+    assert peer.core.waiting.blocked(0) is None
+    assert peer.kinds_to(3) == ["heartbeat"]
+    assert [said.event for said in peer.said if said.event == "epoch-accepted"] == ["epoch-accepted"]
+
+
+def test_a_document_is_passed_on_once_and_never_back():
+    peer = Following()
+    peer.meet(1, 3)
+    for rank in (1, 3):
+        peer.written(f"from {rank}")
+    for _ in range(2):
+        peer.told(ONE)
+        peer.told(ONE, rank=3)
+    peer.write()
+    assert peer.kinds_to(1) == ["heartbeat"]
+    assert peer.kinds_to(3) == ["epoch", "heartbeat"]
+
+
+def test_a_document_that_is_not_valid_is_dropped_and_the_next_one_taken():
+    peer = Following()
+    peer.meet(1, 3)
+    for document in (b"{", signed(TWO), signed(ONE).replace(b'"begins":9', b'"begins":8')):
+        peer.hear("from 1", wire.EpochMessage(rank=1, document=document))
+    assert peer.keeps == []
+    assert peer.core.drops.counts == {"malformed": 1, "epoch": 2}
+    peer.told(ONE)
+    assert peer.keeps == [record(ONE)]
+
+
+def test_new_neighbors_are_dialled_in_the_round_before_and_admitted_once_the_epoch_is_on_disk():
+    epoch = after(first(), 3, join={4: Member(address="tcp://10.0.0.4:7700", keys=("ab" * 32,))})
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(epoch)
+    assert not peer.admits or 4 not in peer.admits[-1]
+    peer.write()
+    assert peer.admits[-1] == {0: (), 1: (), 2: (), 3: (), 4: (bytes.fromhex("ab" * 32),)}
+    for number in (0, 1):
+        peer.do(peer.core.begin(number, peer.now))
+    assert peer.dials == []
+    peer.do(peer.core.begin(2, peer.now))
+    assert peer.dials == [4]
+    assert peer.core.members[4].status.value == "dead", "a joiner that has not appeared holds no round up"
+
+
+def begun(epoch):
+    """A peer in the first round of an epoch, which all have accepted."""
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(epoch)
+    peer.write()
+    accepted = peer.core.round_clock.epochs[:12]  # this peer's own
+    for number in range(1, epoch.begins + 1):
+        for rank in (1, 3):
+            beat = peer.beat(rank, number, presence=[number] * 4)
+            peer.hear(f"from {rank}", beat.model_copy(update={"epochs": 4 * accepted}))
+        peer.do(peer.core.begin(number, peer.now))
+        assert not peer.core.waiting.holds(number)
+        peer.do(peer.core.enter(number, peer.now))
+    assert peer.core.epochs.chain.current == epoch
+    return peer
+
+
+def test_a_leaver_is_let_in_until_a_round_without_it_is_complete():
+    """Its last body, or its word that it is done, may be under way: a round that needs it would wait in vain."""
+    peer = begun(after(first(), 3, leave=[3]))
+    assert peer.admits[-1].keys() == {0, 1, 2, 3}
+    assert peer.core.members[3].expected
+    peer.do(peer.core.begin(4, peer.now))
+    assert peer.admits[-1].keys() == {0, 1, 2}
+    assert 3 not in peer.core.members
+
+
+@pytest.mark.parametrize("how", [{"evict": [3]}, {"leave": [3], "forced": True}])
+def test_who_is_taken_out_is_a_stranger_at_once_and_not_waited_for(how):
+    peer = begun(after(first(), 3, **how))
+    assert peer.admits[-1].keys() == {0, 1, 2}
+    assert not peer.core.members[3].expected
+    assert peer.core.exchange.unsettled(3, peer.now) == []
+
+
+def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.prepare(0)
+    assert peer.core.epochs.to_dial() == peer.core.epochs.addresses
+    peer.do(peer.core.dialled(0, "to 0", peer.now))
+    peer.do(peer.core.connected("to 0", peer.now))
+    peer.hear("to 0", peer.hello(0, 3, reply=True))
+    said = []
+
+    def hellos(seconds):
+        peer.wait(seconds, lambda: said.extend(peer.kinds("to 0")))
+        return said.count("hello")
+
+    assert hellos(4) == 1
+    assert hellos(2) == 2
+    peer.hear("to 0", peer.hello(0, 3, reply=True))
+    assert hellos(6) == 3
+    joined = after(first(), 9, join={4: Member()})
+    peer.hear("to 0", wire.EpochMessage(rank=0, document=signed(joined)))
+    peer.write()
+    assert "hello" in peer.kinds("to 0"), "its earlier ones were a stranger's"
+
+
+def test_a_joiner_whose_settings_differ_ends_at_once():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.prepare(0)
+    peer.core.epochs.to_dial()
+    peer.do(peer.core.meet(peer.now))
+    peer.do(peer.core.dialled(0, "to 0", peer.now))
+    peer.hear("to 0", peer.hello(0, 3, reply=True, fingerprint={"size": 4}))
+    (failed,) = peer.ended
+    assert isinstance(failed.error, Refused)
