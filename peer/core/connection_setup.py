@@ -195,9 +195,9 @@ class ConnectionSetup:
         rank = hello.rank
         if identity is not None and rank != identity:
             raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
-        self.dialling.answered(
-            link, now + _KNOCK * self._config.liveness.heartbeat if self._exchange.stranger() else None
-        )
+        knocks = self._epochs is not None and not self._epochs.let_in
+        again = now + _KNOCK * self._config.liveness.heartbeat if knocks else None
+        self.dialling.answered(link, again)
         if identity is None and self._contends(link, hello, now):
             return
         if self._epochs is not None and self._epochs.chain.lists(rank) and rank not in self._members:

@@ -73,8 +73,7 @@ class Entry:
             self._begin(number)
         if found := [one.hops + 1 for one in past]:
             self.hops = min(found) if not self.hops else min(self.hops, *found)
-        over = bool(near) and all(one.current_round > number for one in near) and self._members.passed(number)
-        if not past and self._may_enter(number, over=over):
+        if not past and self._may_enter(number):
             self.hops = self.enters = 0
             self.since = None
             return False
@@ -106,17 +105,19 @@ class Entry:
         rest = range(number, self._schedule.rounds)
         self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
 
-    def _may_enter(self, number: int, *, over: bool) -> bool:
-        """Whether this peer takes part in round `number`, which no neighbor that takes part has completed.
-
-        Args:
-            number: The round.
-            over: Whether a quorum and all neighbors, returners too, have completed the round.
-        """
+    def _may_enter(self, number: int) -> bool:
+        """Whether this peer takes part in round `number`, which no neighbor that takes part has completed."""
         if self.has_adopted:
             return number >= self.enters
-        few = self.since is not None and number - self.since <= self._rejoin_after and not over
-        return few or not self._adopts
+        return self._is_near(number) or not self._adopts
+
+    def _is_near(self, number: int) -> bool:
+        """Whether this peer has been away for so few rounds before `number` that it keeps its own body.
+
+        A quorum that is further shows that it was away for more, whoever of its neighbors is still on the way.
+        """
+        few = self.since is not None and number - self.since <= self._rejoin_after
+        return few and not self._members.passed(number + self._rejoin_after)
 
     def _announce(self, number: int, there: int) -> None:
         """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.
@@ -175,7 +176,7 @@ class Entry:
 
     def keeps_its_own(self, number: int) -> bool:
         """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""
-        return self.since is not None and number + 1 - self.since <= self._rejoin_after
+        return self._is_near(number + 1)
 
     def collect(self) -> None:
         """Begin to wait for a round's bodies."""

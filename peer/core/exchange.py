@@ -39,7 +39,6 @@ class Exchange:
         paused: Whether this peer pauses; its heartbeats carry it.
         elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
-        stranger: Whether no epoch lists this peer yet: it knocks with hellos alone, since all else would be dropped.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Exchange:
         self._mass = mass
         self.paused = False
         self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
-        self.stranger: Callable[[], bool] = lambda: False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -143,8 +141,7 @@ class Exchange:
 
     def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        if not self.stranger():
-            self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
+        self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
 
     def _encoded(self, link: Link) -> Frames:
         """A heartbeat as it is when it is written."""

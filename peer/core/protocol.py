@@ -150,9 +150,7 @@ class Core:
         self.round_budget = RoundBudget(config.round_seconds)
         if self.epochs is not None:
             chain = self.epochs.chain
-            epochs = self.epochs
             self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
-            self.exchange.stranger = lambda: not epochs.let_in
             self.epochs.join_up(
                 self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
                 self.connection_setup.hang_up,

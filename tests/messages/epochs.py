@@ -72,7 +72,7 @@ def handed(
 
     def cause(folder: Path) -> None:
         setup = EpochSetup(first(), ring) if operators else None
-        core = Core(PeerConfig(rank, 20, None, {}, epochs=setup), Quiet(), build("ring", 4), None)  # type: ignore[arg-type]
+        core = Core(PeerConfig(rank, 20, None, {}, epochs=setup), Quiet(), build("ring", 4), None)
         if core.epochs is not None:
             core.epochs.take_up(record(*known))
         core.open([], 0, 0.0)

@@ -10,8 +10,10 @@ def at_the_end(world):
     """Every line's `mass_error` and `mass_adopted` are those of the matrix; without faults none is unknown."""
     for lives in world.lives:
         for life in (one for one in lives if one.files is not None):
+            over = _run_before_the_disk_was_lost(world, lives, life)
             for line in life.files.lines:
-                _right(world, life.rank, line)
+                if line["round"] > over:
+                    _right(world, life.rank, line)
     scenario = world.scenario
     if not (scenario.faults or scenario.arrivals or scenario.budgets or scenario.deadline):
         unknown = [
@@ -21,6 +23,12 @@ def at_the_end(world):
             if line["round"] and line["mass_error"] is None
         ]
         world.check(not unknown, f"mass of the round before is unknown without a fault: {unknown[:3]}")
+
+
+def _run_before_the_disk_was_lost(world, lives, life):
+    """Rounds that an earlier process has run whose disk is lost: this one sits them out again, and says that."""
+    lost = any(fault.what == "lose" and life.rank in fault.ranks for fault in world.scenario.faults)
+    return max((number + 1 for one in lives[: lives.index(life)] for number in one.began), default=-1) if lost else -1
 
 
 def _right(world, rank, line):

@@ -116,7 +116,7 @@ def test_a_returner_between_a_slow_neighbor_and_one_ahead_of_it_enters_with_the_
 
 def a_stale_body_is_released(patch):
     """As before: it goes on with its own body as soon as it is in the others' round."""
-    patch.setattr(Entry, "_may_enter", lambda self, number, *, over: True)
+    patch.setattr(Entry, "_may_enter", lambda self, number: True)
 
 
 def it_waits_for_no_body(patch):

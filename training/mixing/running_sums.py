@@ -7,8 +7,9 @@ far, and a receiver takes what has been added since the last sum that has come, 
 
     s_j <- s_j + x_j,    x_i <- (1 - sum_l W_li) x_i + sum_j W_ij (s_j - r_ij),    r_ij <- s_j
 
-and so with y. The model is x / y. Training is applied to x as in stochastic gradient push (Assran, Loizou, Ballas and
-Rabbat, ICML 2019): x grows by the change of the model. So each peer's change counts once in the sum of all x.
+and so with y. The model is x / y. Training adds y times the model's change to x, so that the model moves by just that.
+In stochastic gradient push (Assran, Loizou, Ballas and Rabbat, ICML 2019) x grows by the change itself. Without losses
+y is one, and both are the same; with them a model of mass 0.05 would move twenty times as far as training did.
 
 A receiver that is away is not served: what would be pushed to it is kept. When it is heard again, it names the last sum
 that it has taken, and what was pushed after that comes back. It is served again once it has named a sum to count from.
@@ -107,7 +108,7 @@ class RunningSums(Gossip):
 
     def release(self, number: int) -> Payload | None:
         """See `Gossip.release`; `push_to` has named the receivers."""
-        self._values += host(self._body.data).double() - self._model.double()
+        self._values += self._mass * (host(self._body.data).double() - self._model.double())
         for rank in self._column:
             if rank in self._away:
                 self._close(rank)

@@ -82,7 +82,7 @@ def by_the_paper(
     sigma, eta = np.zeros((SIZE, COUNT)), np.zeros(SIZE)
     rho, nu = np.zeros((SIZE, SIZE, COUNT)), np.zeros((SIZE, SIZE))
     for number in range(rounds):
-        x = x + np.stack([trained(rank, number) for rank in range(SIZE)])
+        x = x + y[:, None] * np.stack([trained(rank, number) for rank in range(SIZE)])
         sigma, eta = sigma + x, eta + y
         next_x, next_y = np.diag(weights)[:, None] * x, np.diag(weights) * y
         for receiver in range(SIZE):
@@ -122,6 +122,20 @@ def test_all_agree_on_the_true_mean_which_plain_mixing_misses(topology: str) -> 
         apart[sums] = np.abs(peers.models() - mean).max()
     assert apart[True] < 1e-4
     assert apart[False] > 0.02
+
+
+def test_a_peer_that_has_missed_much_is_moved_by_its_training_and_no_further() -> None:
+    """Of mass it has a thousandth left."""
+    body = flat(np.ones(COUNT, np.float32))
+    step = RunningSums(body, 0)
+    for number in range(10):
+        step.push_to({1: 0.5}, (), {})
+        before = body.data.clone()
+        body.data += 0.25
+        step.release(number)
+        step.mix({}, lambda ranks: {0: 1.0})
+        assert torch.allclose(body.data, before + 0.25, atol=1e-4)
+    assert float(step.state()["masses"][0]) == pytest.approx(2.0**-10)
 
 
 def test_without_losses_it_is_the_weighted_sum() -> None:
