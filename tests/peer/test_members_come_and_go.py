@@ -84,30 +84,29 @@ def trained(rank, body):
     return 0.9 * body + rank + 1
 
 
-def in_numbers(rounds, epochs):
+def in_numbers(rounds, epochs, heard=()):
     """The bodies by rank after all rounds, by the recursion; epochs: (first round, members).
 
-    A joiner takes the mean of the bodies that its neighbors have released in the round before its entry.
+    A joiner takes the mean of the bodies that it has heard of those released in the round before its entry.
     """
     bodies = dict.fromkeys(epochs[0][1], 0.0)
     released = {}
     for number in range(rounds):
         members = next(ranks for begins, ranks in reversed(epochs) if begins <= number)
         weights = build("ring", len(members)).weights
-        for place, rank in enumerate(members):
+        for rank in members:
             if rank not in bodies:
-                near = [released[members[other]] for other in np.flatnonzero(weights[place]) if other != place]
-                bodies[rank] = sum(near) / len(near)
+                bodies[rank] = sum(released[other] for other in heard) / len(heard)
         released = {rank: trained(rank, bodies[rank]) for rank in members}
         mixed = weights @ np.array([released[rank] for rank in members])
         bodies |= dict(zip(members, mixed, strict=True))
     return bodies
 
 
-async def test_one_joins_and_another_leaves_in_the_same_round(changing, until):
+async def test_one_joins_and_another_leaves_in_the_same_round(changing, until, tmp_path):
     """The joiner is there before its epoch is handed over: until then it is a stranger."""
     ours = changing()
-    keys = joiner(ours)
+    keys = joiner(ours, out=tmp_path)
     task = await running(ours, until)
     late = asyncio.create_task(ours.serve(ours.addresses, [SIZE]))
     if keys:
@@ -125,7 +124,10 @@ async def test_one_joins_and_another_leaves_in_the_same_round(changing, until):
     assert (left.status, left.completed_rounds) == ("left", BEGINS)
     assert numbers(ours, range(SIZE + 1)) == [1] * 5
     assert (min(ours.learners[SIZE].released), ours.learners[SIZE].adopted) == (BEGINS, [BEGINS - 1])
-    expected = in_numbers(ROUNDS, [(0, (0, 1, 2, 3)), (BEGINS, (0, 2, 3, 4))])
+    before = next(line for line in lines(tmp_path, SIZE) if line["round"] == BEGINS - 1)
+    assert before["adopted"]
+    assert {*before["heard"]} <= {0, 3}
+    expected = in_numbers(ROUNDS, [(0, (0, 1, 2, 3)), (BEGINS, (0, 2, 3, 4))], before["heard"])
     for rank, body in expected.items():
         np.testing.assert_allclose(ours.learners[rank].body, body, rtol=1e-12)
 
