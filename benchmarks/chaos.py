@@ -1,11 +1,12 @@
-"""Eight real peers over TCP with keys, while processes are killed and stopped and lines are cut, slow and far.
+"""Faults on real peers: eight over TCP with keys, of which some are killed or stopped, on lines that are cut or slow.
 
     python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--show] [--json]
 
 Each seed is a schedule: a graph, a delay and a bandwidth of all lines, and two faults, one after the other. The peers
-are processes of `dpeer start` on this host, and each edge is a proxy (`lines.py`). A schedule takes half a minute on
-idle cores, and its result is a line of OUT/results.jsonl; seeds that are there are not run again. OUT/seed-N keeps the
-runs with a problem. The reference of a schedule is `dpeer simulate` with the same settings. By kind of fault:
+are processes of `dpeer start` on this host, and each edge is a proxy (`link_emulator.py`). A schedule takes half a
+minute on idle cores, two on slow lines, and its result is a line of OUT/results.jsonl; seeds that are there are not run
+again. OUT/seed-N keeps the runs with a problem. The reference of a schedule is `dpeer simulate` with the same settings.
+By kind of fault:
 
     kill-N-K   kill -9 of N peers, which resume when the others have completed K rounds more
     stop-N     SIGSTOP of N peers, and SIGCONT ten rounds later
@@ -50,7 +51,7 @@ from statistics import mean
 from typing import Any
 
 import chaos_peer
-from lines import Line
+from link_emulator import Line
 
 from dpeer.federation import forking
 from dpeer.federation.keys import write_secret

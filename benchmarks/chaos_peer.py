@@ -1,4 +1,4 @@
-"""Child process of `chaos`: one `dpeer start`, forked from a server that has torch in memory."""
+"""Child process of `chaos`: a session of its own, its output in a file, and `dpeer` with the given arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handwritten digits of which every peer tests on the same 360, so that an accuracy moves by steps of .3 points."""
+"""Handwritten digits of which all peers test on the same 359, so that an accuracy moves by steps of .3 points."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Network(nn.Module):
 
 
 def task(rank: int, size: int, seed: int, shares: str = "iid") -> Task:
-    """A share of four fifths to train with, and the last fifth to test on.
+    """A share of four fifths to train with, and the other fifth to test on.
 
     Args:
         rank: The peer.

@@ -1,4 +1,4 @@
-"""Returns: what a peer that was away costs its neighbors in the round of its return, with its own body and an adopted.
+"""Cost of a return: accuracy of a peer that was away and of its neighbors, with its own body and with their mean.
 
     python benchmarks/returns.py [--algorithms dfedavgm,dfedmdc] [--seeds 0,1,2] [--away 20] [--size 8]
 

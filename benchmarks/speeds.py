@@ -1,4 +1,4 @@
-"""One peer that is slower than all others: the others' rounds and the accuracy at equal time, by its round budget.
+"""One slow peer among equals: the others' rounds, and accuracies at equal time, for each round budget of the slow one.
 
     python benchmarks/speeds.py [--peers 8] [--times 5] [--rounds 40] [--seeds 0-4] [--round-seconds auto 24]
                                 [--deadline 120] [--task digits] [--json] [-- SETTING=VALUE ...]

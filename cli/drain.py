@@ -11,7 +11,7 @@ import click
 
 from dpeer.cli.status import state
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control import NoAnswer, NotRunning, ask, left, look, ranks_of
+from dpeer.federation.control_client import NoAnswer, NotRunning, ask, left, look, ranks_of
 from dpeer.results.files import SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object

@@ -1,4 +1,4 @@
-"""`dpeer epoch`: look at an epoch, sign one that several operators must sign, and hand one to a running peer."""
+"""`dpeer epoch`: shows an epoch, signs one, hands one to a running peer, and replaces the operators' keys."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.membership import Order, change_options, run_argument, submit
+from dpeer.cli.membership_options import Order, change_options, run_argument, submit
 from dpeer.cli.terminal import say
-from dpeer.federation.changes import Change
+from dpeer.federation.epoch_submission import hand, read_epoch, running, sign, write_epoch
 from dpeer.federation.epoch_words import described, differences
-from dpeer.federation.handing import hand, read_epoch, running, sign, write_epoch
+from dpeer.federation.next_epoch import Change
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 

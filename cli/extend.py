@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dpeer.cli.membership import Order, change_options, submit
-from dpeer.federation.changes import Change
+from dpeer.cli.membership_options import Order, change_options, submit
+from dpeer.federation.next_epoch import Change
 
 
 @click.command()

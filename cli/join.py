@@ -7,9 +7,9 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from dpeer.cli.membership import Order, change_options, given_graph, graph_options, submit
+from dpeer.cli.membership_options import Order, change_options, given_graph, graph_options, submit
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.changes import Change
+from dpeer.federation.next_epoch import Change
 from dpeer.peer.core.epoch import Edge, Member
 from dpeer.peer.transports.curve import KEY_BYTES
 

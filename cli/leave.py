@@ -1,4 +1,4 @@
-"""`dpeer leave`: let members of a running federation go."""
+"""`dpeer leave`: ends the membership of peers of a running federation for good; their ranks are never used again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from dpeer.cli.membership import Order, change_options, given_graph, graph_options, ranks_option, submit
-from dpeer.federation.changes import Change
+from dpeer.cli.membership_options import Order, change_options, given_graph, graph_options, ranks_option, submit
+from dpeer.federation.next_epoch import Change
 from dpeer.peer.core.epoch import Edge
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dpeer.cli.tables import plain_table, print_table
-from dpeer.federation.control import Place, look
+from dpeer.federation.control_client import Place, look
 from dpeer.federation.epoch_words import in_words
 from dpeer.results.units import duration
 

@@ -33,7 +33,7 @@ from dpeer.federation.checks import (
 )
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
-from dpeer.federation.epochs import FollowedGraphs, epoch_setup
+from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds, privacy_config

@@ -16,9 +16,9 @@ from dpeer.exceptions import PeerFailed
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
-from dpeer.federation.growing import Growth, PlannedChange, Processes, with_operator
 from dpeer.federation.keys import joined, keyrings
 from dpeer.federation.operators import new_operator
+from dpeer.federation.planned_changes import Growth, PlannedChange, Processes, with_operator
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.peer.core import epoch

@@ -1,4 +1,4 @@
-"""The keys that a relay lets in: those of federation files, joined within each file alone."""
+"""Keys that a relay lets in, read from federation files; two keys are joined only if one file has both."""
 
 from __future__ import annotations
 

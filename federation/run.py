@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
-from dpeer.federation.growing import highest_rank, planned_changes, with_shares
 from dpeer.federation.launcher import Launcher, Member
+from dpeer.federation.planned_changes import highest_rank, planned_changes, with_shares
 from dpeer.federation.run_settings import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals

@@ -22,8 +22,8 @@ from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
+from dpeer.federation.epoch_submission import answers
 from dpeer.federation.folders import held, naming, working_folder_kept
-from dpeer.federation.handing import answers
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from dpeer.peer.learner import UnfinishedRound
+from dpeer.peer.progress_writer import UnfinishedWriter
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.unfinished import UnfinishedWriter
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 

@@ -1,4 +1,4 @@
-"""Snapshot: where a running peer is in its run, whom it waits for, and how its neighbors are; nothing of its data."""
+"""Status of a running peer: its round, whom it waits for, and how its neighbors are; nothing of its data."""
 
 from __future__ import annotations
 

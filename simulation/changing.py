@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.changes import Situation
+from dpeer.federation.next_epoch import Situation
 from dpeer.peer import Peer, Worker
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.simulation.virtual_time import Process
@@ -19,7 +19,7 @@ _LOOKS = 20
 
 
 class SimulatedContact:
-    """How an operator reaches the peers of a simulation: a `dpeer.federation.growing.Contact`.
+    """How an operator reaches the peers of a simulation: a `dpeer.federation.planned_changes.Contact`.
 
     Args:
         lowest: The lowest rank's peer that runs and does not stand still, with its process; None where none does.

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
 from dpeer.federation.folders import refuse_faults
-from dpeer.federation.growing import PlannedChange, change_error, check_changes, highest_rank
+from dpeer.federation.planned_changes import PlannedChange, change_error, check_changes, highest_rank
 from dpeer.federation.run_settings import RunPart
 from dpeer.sections import Section
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.federation.config import RunConfig
-from dpeer.federation.growing import Growth
+from dpeer.federation.planned_changes import Growth
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
 from dpeer.peer.core.epoch import Member

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.folders import working_folder_kept
-from dpeer.federation.growing import highest_rank, with_operator, with_shares
 from dpeer.federation.operators import new_operator
+from dpeer.federation.planned_changes import highest_rank, with_operator, with_shares
 from dpeer.federation.run import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View

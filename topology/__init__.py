@@ -11,7 +11,7 @@
 from dpeer.topology.connectivity import parts, temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
-from dpeer.topology.renamed import Renamed
+from dpeer.topology.relabeled import Relabeled
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import (
@@ -36,7 +36,7 @@ __all__ = [
     "Neighborhood",
     "PaperFormula",
     "Participation",
-    "Renamed",
+    "Relabeled",
     "Row",
     "ServerSampling",
     "TimeVaryingTopology",

@@ -8,7 +8,7 @@ from functools import cache
 import networkx as nx
 
 from dpeer.topology.neighborhood import Graphs
-from dpeer.topology.renamed import Renamed
+from dpeer.topology.relabeled import Relabeled
 from dpeer.topology.topologies import Topology
 
 LIMIT = 32
@@ -31,7 +31,7 @@ def temporal_diameter(graphs: Graphs, rounds: int, first: int | None = None) -> 
     Returns:
         A number of rounds, at least 1 and at most `rounds`; `rounds` where a message does not reach every peer.
     """
-    if isinstance(graphs, Renamed):
+    if isinstance(graphs, Relabeled):
         return temporal_diameter(graphs.graphs, rounds, first)
     fixed = isinstance(graphs, Topology)
 

@@ -28,9 +28,9 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split, frozen_alike, split
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.state.snapshots import Snapshots, Stateful
 from dpeer.training.state.store import Origin
-from dpeer.training.state.unfinished import UnfinishedRound
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 

@@ -27,7 +27,7 @@ from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
-from dpeer.training.state.unfinished import UnfinishedRound
+from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.trainer import Trainer
 
 

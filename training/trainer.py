@@ -32,7 +32,7 @@ from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
     from dpeer.training.dpsgd.gradient import Met
-    from dpeer.training.state.unfinished import UnfinishedRound
+    from dpeer.training.state.round_progress import UnfinishedRound
 
 
 @dataclass(frozen=True)

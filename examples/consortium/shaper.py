@@ -1,4 +1,4 @@
-"""A line in user space: passes TCP connections on, later and no faster than it is asked to.
+"""Traffic shaper: a TCP proxy in user space with a delay and a rate.
 
     python shaper.py --listen 127.0.0.1:7790 --to 10.77.0.1:7790 [--delay 0.02] [--rate 20e6]
 

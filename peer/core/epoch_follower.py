@@ -1,4 +1,4 @@
-"""Keeps a peer's graph, neighbors, links and messages in step with its chain of epochs; no I/O."""
+"""Follower of epochs: brings a peer's graph, neighbors, links and messages in step with its chain of epochs; no I/O."""
 
 from __future__ import annotations
 

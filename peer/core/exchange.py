@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues

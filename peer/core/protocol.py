@@ -28,7 +28,6 @@ from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
-from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
@@ -36,6 +35,7 @@ from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.core.mass import Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress

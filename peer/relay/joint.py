@@ -1,4 +1,4 @@
-"""Joint: copies bytes between two connected sockets, both ways, with one small buffer a way."""
+"""Joint of two connected sockets: copies bytes both ways, with one small buffer a way."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.changes import Situation
 from dpeer.federation.epoch_graph import epoch_graph
+from dpeer.federation.next_epoch import Situation
 from dpeer.federation.operators import read_operator, write_operator
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.epoch import Epoch, SignedEpoch, check_successor, first_epoch

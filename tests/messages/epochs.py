@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, ProtocolError, TopologyError
-from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.epochs import check_followed
+from dpeer.federation.epoch_setup import check_followed
+from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.federation.settings import Settings
 from dpeer.peer import PeerConfig, epoch_folder
 from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch, Void, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.topology import Graphs, Renamed, build
+from dpeer.topology import Graphs, Relabeled, build
 from tests.messages.message import Message
 
 SECRET = bytes(range(32))
@@ -38,7 +38,7 @@ def signed(epoch: Epoch) -> bytes:
 
 
 def ring(epoch: Epoch) -> Graphs:
-    return Renamed(build("ring", len(epoch.members)), epoch.ranks)
+    return Relabeled(build("ring", len(epoch.members)), epoch.ranks)
 
 
 def no_ring(epoch: Epoch) -> Graphs:

@@ -7,9 +7,9 @@ from dpeer.exceptions import ConfigurationError, PartitionError, TopologyError
 from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.epochs import check_changeable
-from dpeer.federation.growing import PlannedChange, planned_changes, read_changes, with_operator, with_shares
+from dpeer.federation.epoch_setup import check_changeable
 from dpeer.federation.operators import check_operators, read_operator, write_operator
+from dpeer.federation.planned_changes import PlannedChange, planned_changes, read_changes, with_operator, with_shares
 from dpeer.federation.settings import Settings
 from dpeer.topology import build_listed
 from tests.messages.message import Message, file

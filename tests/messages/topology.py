@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
-from dpeer.topology import Isolated, Participation, Renamed, ServerSampling, build, size_of, spectrum
+from dpeer.topology import Isolated, Participation, Relabeled, ServerSampling, build, size_of, spectrum
 from dpeer.topology.advice import Requirements, rank_graphs
 from dpeer.topology.mixing_matrix import check_mixing
 from dpeer.topology.settings import fresh_topology
@@ -228,10 +228,10 @@ MESSAGES = {
         "{folder}/mine.py:graph: give each edge a number as its weight, or none of them",
     ),
     "fewer names than peers": Message(
-        lambda _: Renamed(RING, (0, 1, 5)), TopologyError, "ranks 0, 1, 5: expected 4 different ones, ascending"
+        lambda _: Relabeled(RING, (0, 1, 5)), TopologyError, "ranks 0, 1, 5: expected 4 different ones, ascending"
     ),
     "names out of order": Message(
-        lambda _: Renamed(RING, (0, 5, 1, 7)), TopologyError, "ranks 0, 5, 1, 7: expected 4 different ones, ascending"
+        lambda _: Relabeled(RING, (0, 5, 1, 7)), TopologyError, "ranks 0, 5, 1, 7: expected 4 different ones, ascending"
     ),
     "an unknown topology": Message(
         built("rnig"),

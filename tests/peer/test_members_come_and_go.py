@@ -12,7 +12,7 @@ from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, SignedEpoch, V
 from dpeer.peer.transport import Unreachable
 from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
-from dpeer.topology import Renamed, build
+from dpeer.topology import Relabeled, build
 from tests.peer.conftest import done, lines
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def signed(epoch):
 
 
 def ring_of(epoch):
-    return Renamed(build("ring", len(epoch.members)), epoch.ranks)
+    return Relabeled(build("ring", len(epoch.members)), epoch.ranks)
 
 
 @pytest.fixture(params=["tcp", "keys"])

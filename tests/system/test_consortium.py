@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peer.between import carry
+from tests.peer.intermediaries import carry
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "consortium"
@@ -20,7 +20,7 @@ def laboratory(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     before = {*sys.modules}
     yield
-    for name in {"night", "lines", "shaper", "timeline", "tasks"} & {*sys.modules} - before:
+    for name in {"night", "site_lines", "shaper", "timeline", "tasks"} & {*sys.modules} - before:
         del sys.modules[name]
 
 

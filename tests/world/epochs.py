@@ -22,7 +22,7 @@ from dpeer.peer.core.epoch import (
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.simulation.network import later
-from dpeer.topology import Renamed, temporal_diameter
+from dpeer.topology import Relabeled, temporal_diameter
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 from tests.world.world import World
@@ -108,7 +108,7 @@ class EpochWorld(World):
     def graphs_of(self, epoch):
         """The graphs of an epoch, by rank."""
         whole = graphs(self.scenario.topology, len(epoch.members), self.scenario.participation)
-        return Renamed(whole, epoch.ranks)
+        return Relabeled(whole, epoch.ranks)
 
     def listed(self, rank):
         return {other: at for other, at in self.addresses.items() if other < self.first_size or other == rank}

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from dpeer.peer.core.entry import Entry
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.returner import Entry
 from dpeer.peer.saver import Saver
 from tests.thinning import every
 from tests.world.faults import Fault

@@ -9,7 +9,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, SignedEpoch, Void, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.topology import Renamed, build
+from dpeer.topology import Relabeled, build
 from tests.thinning import every
 
 SECRET = bytes(range(32))
@@ -22,7 +22,7 @@ def first(size=4):
 
 
 def graphs_of(epoch):
-    return Renamed(build("full", len(epoch.members)), epoch.ranks)
+    return Relabeled(build("full", len(epoch.members)), epoch.ranks)
 
 
 def signed(epoch):

@@ -2,7 +2,7 @@
 
 from dpeer.peer.core.effects import Keep
 from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, SignedEpoch, first_epoch, operator_of, successor
-from dpeer.topology import Renamed, build
+from dpeer.topology import Relabeled, build
 from tests.peer.table import Table
 
 SECRET = bytes(range(32))
@@ -14,7 +14,7 @@ ADDRESSES = {rank: f"tcp://host:{rank}" for rank in range(3)}
 
 def with_a_joiner():
     """Rank 0 of a ring of three, which has accepted an epoch by which rank 3 joins, and is in the round before it."""
-    setup = EpochSetup(FIRST, lambda epoch: Renamed(build("ring", len(epoch.members)), epoch.ranks))
+    setup = EpochSetup(FIRST, lambda epoch: Relabeled(build("ring", len(epoch.members)), epoch.ranks))
     table = Table(dialled=[1, 2], rounds=40, epochs=setup)
     table.core.epochs.addresses = dict(ADDRESSES)
     for rank in (1, 2):
@@ -54,7 +54,7 @@ def test_a_joiner_that_is_silent_is_dialled_once_it_is_dead():
 
 def test_the_link_of_a_contact_that_has_to_dial_this_peer_ends_when_it_breaks():
     """Both would dial each other for ever."""
-    setup = EpochSetup(FIRST, lambda epoch: Renamed(build("ring", len(epoch.members)), epoch.ranks))
+    setup = EpochSetup(FIRST, lambda epoch: Relabeled(build("ring", len(epoch.members)), epoch.ranks))
     table = Table(rank=3, topology=build("ring", 3), rounds=40, epochs=setup)
     epochs = table.core.epochs
     epochs.addresses = {**ADDRESSES, 3: "tcp://host:3"}

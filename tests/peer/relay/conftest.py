@@ -18,7 +18,7 @@ from dpeer.peer.relay.handshake import (
 )
 from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.transports.curve import new_secret, public_of
-from tests.peer.between import Running, listed
+from tests.peer.intermediaries import Running, listed
 
 
 @pytest.fixture(autouse=True)

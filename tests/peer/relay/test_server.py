@@ -14,7 +14,7 @@ from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED
 from dpeer.peer.relay.limits import Pace, RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
-from tests.peer.between import listed
+from tests.peer.intermediaries import listed
 
 
 async def echo(near, far, data=b"here"):

@@ -12,7 +12,7 @@ from dpeer.peer.transport import Arrival, Broken, Opened, Sent, TurnedAway, Writ
 from dpeer.peer.transports import Keyring, TransportOptions, bulk, make_transport, schemes
 from dpeer.peer.transports.curve import new_secret, public_of
 from dpeer.peer.transports.proxies import proxies
-from tests.peer.between import ProxyServer, Running, listed
+from tests.peer.intermediaries import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 

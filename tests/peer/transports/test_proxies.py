@@ -8,7 +8,7 @@ from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Opened, Unreachable
 from dpeer.peer.transports.proxies import Proxy, proxies
-from tests.peer.between import ProxyServer
+from tests.peer.intermediaries import ProxyServer
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 

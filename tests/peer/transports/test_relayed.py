@@ -10,7 +10,7 @@ from dpeer.peer.relay.handshake import CLAIM_BYTES, TAKEN, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
-from tests.peer.between import Running, carry, listed
+from tests.peer.intermediaries import Running, carry, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 

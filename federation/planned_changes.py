@@ -13,10 +13,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer import training
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.config import read_toml
+from dpeer.federation.epoch_submission import Running, hand, running
 from dpeer.federation.epoch_words import change_line, in_words
-from dpeer.federation.handing import Running, hand, running
+from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.federation.run_settings import MembershipSettings
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.epoch import Edge, Member, SignedEpoch, operator_of

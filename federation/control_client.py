@@ -1,4 +1,4 @@
-"""Requests to a running peer of this host over its control socket, and the folders in which peers run."""
+"""Client of control sockets: requests to running peers of this host, and the folders in which peers run."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import PeerFailed
-from dpeer.federation.changes import Situation
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.growing import Growth, PlannedChange, Processes, read_changes, with_operator, with_shares
+from dpeer.federation.next_epoch import Situation
+from dpeer.federation.planned_changes import Growth, PlannedChange, Processes, read_changes, with_operator, with_shares
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.epoch import Epoch, Member, SignedEpoch, check_successor, first_epoch, operator_of

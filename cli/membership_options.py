@@ -1,4 +1,4 @@
-"""What the commands that change a running federation have in common: their options, and how a change is handed over."""
+"""Options of the commands that change members, and how such a change gets to a running peer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 from dpeer.cli.click_from_setting import F, click_type, flag, without_none
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.changes import Change, Situation, next_epoch
+from dpeer.federation.epoch_submission import hand, running, sign, write_epoch
 from dpeer.federation.epoch_words import differences
-from dpeer.federation.handing import hand, running, sign, write_epoch
+from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.peer.core.epoch import Edge, SignedEpoch
 from dpeer.topology.settings import GraphSettings
 

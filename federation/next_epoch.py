@@ -1,4 +1,4 @@
-"""Changes of a running federation: what an operator asks for becomes the next epoch, or is refused with the reason."""
+"""Next epoch: what an operator asks for becomes a change of a running federation, or is refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writer of unfinished rounds: how far a round is trained goes to disk every so many seconds, beside the training."""
+"""Writer of a round's progress (`--checkpoint-minutes`): to disk every so many seconds, while training goes on."""
 
 from __future__ import annotations
 

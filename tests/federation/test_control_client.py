@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
+from dpeer.federation.control_client import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
 from dpeer.federation.folders import held
 from dpeer.peer.control import SOCKET, ControlSocket
 

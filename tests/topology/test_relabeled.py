@@ -1,11 +1,11 @@
-"""Graphs by other names."""
+"""Graphs whose peers have other ranks than 0 to size - 1."""
 
 import math
 
 import pytest
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Participation, Renamed, build
+from dpeer.topology import Participation, Relabeled, build
 
 RANKS = (0, 2, 3, 7, 11)
 
@@ -13,7 +13,7 @@ RANKS = (0, 2, 3, 7, 11)
 @pytest.mark.parametrize("name", ["ring", "full", "exponential-directed", "one-peer-exponential", "random-matching"])
 def test_every_edge_and_weight_is_that_of_the_place(name: str) -> None:
     graphs = build(name, 5)
-    renamed = Renamed(graphs, RANKS)
+    renamed = Relabeled(graphs, RANKS)
     assert renamed.size == 5
     for number in range(4):
         for place, rank in enumerate(RANKS):
@@ -27,19 +27,19 @@ def test_every_edge_and_weight_is_that_of_the_place(name: str) -> None:
 
 def test_with_the_same_names_it_is_the_same_graph() -> None:
     graphs = build("erdos-renyi", 6)
-    renamed = Renamed(graphs, tuple(range(6)))
+    renamed = Relabeled(graphs, tuple(range(6)))
     assert [renamed.at(0, rank) for rank in range(6)] == [graphs.at(0, rank) for rank in range(6)]
 
 
 def test_columns_sum_to_one_over_the_members() -> None:
-    renamed = Renamed(build("star", 5), RANKS)
+    renamed = Relabeled(build("star", 5), RANKS)
     for sender in RANKS:
         assert math.isclose(math.fsum(renamed.at(0, rank).row.get(sender, 0.0) for rank in RANKS), 1.0)
 
 
 def test_who_sits_a_round_out_does_so_by_its_name() -> None:
     drawn = Participation(build("full", 5), 0.4, seed=3)
-    renamed = Renamed(drawn, RANKS)
+    renamed = Relabeled(drawn, RANKS)
     for number in range(6):
         active = {rank for rank in RANKS if renamed.at(number, rank).active}
         assert active == {RANKS[place] for place in drawn.participants(number)}
@@ -47,7 +47,7 @@ def test_who_sits_a_round_out_does_so_by_its_name() -> None:
 
 @pytest.mark.parametrize("rank", [1, -1, 12])
 def test_another_rank_is_no_peer(rank: int) -> None:
-    renamed = Renamed(build("ring", 5), RANKS)
+    renamed = Relabeled(build("ring", 5), RANKS)
     with pytest.raises(TopologyError, match=f"rank {rank}: expected one of 0, 2, 3, 7, 11"):
         renamed.at(0, rank)
     with pytest.raises(TopologyError):

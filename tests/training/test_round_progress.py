@@ -20,7 +20,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.gradients import proximal, sam
 from dpeer.training.minibatches import Batch
 from dpeer.training.sgd import carried, carry_on, momentum
-from dpeer.training.state.unfinished import MOST, UnfinishedRound
+from dpeer.training.state.round_progress import MOST, UnfinishedRound
 from tests.thinning import every
 from tests.training.algorithm_cases import CASES, ROW, peers
 from tests.training.small import NormedNet, SmallNet, small_task

@@ -1,4 +1,4 @@
-"""Signed epochs on their way to a running peer: files of them, signatures, and the requests of its control socket."""
+"""Submission of epochs: files of them, their signatures, and the requests of a running peer's control socket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpeer.exceptions import ConfigurationError, ProtocolError
-from dpeer.federation.changes import Situation
-from dpeer.federation.control import any_running, ask
+from dpeer.federation.control_client import any_running, ask
+from dpeer.federation.next_epoch import Situation
 from dpeer.federation.operators import CANNOT_CHANGE, read_operator
 from dpeer.peer.control import Handler
 from dpeer.peer.core.epoch import SignedEpoch, check_successor

@@ -1,4 +1,4 @@
-"""Epochs of a federation: the first one, which follows from its settings, and the graphs of every later one."""
+"""Setup of epochs: the first one, which follows from the settings, and what builds the graphs of later ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpeer.topology import (
     Graphs,
     Isolated,
     Neighborhood,
-    Renamed,
+    Relabeled,
     TimeVaryingTopology,
     Topology,
     take_part,
@@ -141,6 +141,6 @@ def _graphs_of(config: RunConfig, first: Epoch, graph: Topology | TimeVaryingTop
             raise
         except ConfigurationError as error:
             raise TopologyError(str(error)) from error
-        return meeting if epoch.ranks == first.ranks else Renamed(meeting, epoch.ranks)
+        return meeting if epoch.ranks == first.ranks else Relabeled(meeting, epoch.ranks)
 
     return graphs_of

@@ -9,7 +9,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.handing import answers, read_epoch, write_epoch
+from dpeer.federation.epoch_submission import answers, read_epoch, write_epoch
 from dpeer.peer.core.epoch import SignedEpoch, first_epoch, operator_of, successor
 
 SECRET = bytes([1] * 32)

@@ -1,4 +1,4 @@
-"""Lines between peers in user space: TCP proxies with delay, bandwidth, one-way and two-way cuts, and resets."""
+"""Links between peers in user space: TCP proxies with delay, bandwidth, one-way and two-way cuts, and resets."""
 
 from __future__ import annotations
 

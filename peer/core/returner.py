@@ -1,4 +1,4 @@
-"""Entry of a returner: the rounds that it sits out, the bodies that it adopts, the round in which it enters; no I/O.
+"""Return of a peer: the rounds that it sits out, the bodies that it adopts, the round of its entry; no I/O.
 
 A *returner* is a peer without which the others have gone on: it was asleep, cut off or restarted, or has lost its disk.
 It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
@@ -114,7 +114,7 @@ class Entry:
     def _is_near(self, number: int) -> bool:
         """Whether this peer has been away for so few rounds before `number` that it keeps its own body.
 
-        A quorum that is further shows that it was away for more, whoever of its neighbors is still on the way.
+        A quorum that is further shows that it was away for more, even where its neighbors are still on the way.
         """
         few = self.since is not None and number - self.since <= self._rejoin_after
         return few and not self._members.passed(number + self._rejoin_after)

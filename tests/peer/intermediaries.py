@@ -1,4 +1,4 @@
-"""What stands between two peers that cannot dial each other: a relay, HTTP and SOCKS5 proxies."""
+"""Intermediaries between two peers that cannot dial each other: a relay, HTTP and SOCKS5 proxies."""
 
 import asyncio
 import base64

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.changes import Change, Situation, next_epoch
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.epoch_words import described, differences, gap_of, in_words
+from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.peer.core.epoch import Epoch, Member, SignedEpoch, Void, check_successor, first_epoch, operator_of
 from dpeer.topology import build, spectral_gap
 

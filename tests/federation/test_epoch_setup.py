@@ -7,11 +7,11 @@ import pytest
 from dpeer.exceptions import ConfigurationError, TopologyError
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import built_graph, epoch_graph, first_graph
-from dpeer.federation.epochs import FollowedGraphs, epoch_setup
+from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, successor
-from dpeer.topology import Renamed, build
+from dpeer.topology import Relabeled, build
 from dpeer.topology.settings import build_graph
 
 KEY = "ab" * 32
@@ -60,7 +60,7 @@ def test_the_graph_of_the_first_epoch_is_that_of_the_settings() -> None:
 def test_the_graph_of_a_later_epoch_is_that_of_so_many_peers_by_their_ranks(topology: str) -> None:
     setup = setup_of(topology=topology)
     graphs = setup.graphs_of(grown(setup, 4, 9, leave=(1, 2)))
-    expected = Renamed(build(topology, 4), (0, 3, 4, 9))
+    expected = Relabeled(build(topology, 4), (0, 3, 4, 9))
     for number in range(3):
         assert [graphs.at(number, rank) for rank in (0, 3, 4, 9)] == [
             expected.at(number, rank) for rank in (0, 3, 4, 9)
@@ -115,7 +115,7 @@ def test_a_graph_from_a_file_has_its_edges_in_the_epoch(tmp_path: Any) -> None:
     graph = epoch_graph(setup.first.graph.settings, (0, 1, 3, 9), edges)
     epoch = grown(setup, 9, leave=(2,), graph=graph)
     graphs = setup.graphs_of(epoch)
-    line = Renamed(build(name, 4), (0, 1, 3, 9))
+    line = Relabeled(build(name, 4), (0, 1, 3, 9))
     assert [graphs.at(0, rank) for rank in (0, 1, 3, 9)] == [line.at(0, rank) for rank in (0, 1, 3, 9)]
     with pytest.raises(TopologyError, match="not connected: 2 groups"):
         epoch_graph(setup.first.graph.settings, (0, 1, 3, 9), [(0, 1), (3, 9)])

@@ -1,4 +1,4 @@
-"""Graphs whose peers are named by other ranks than 0 to size - 1, as the members of an epoch are."""
+"""Graphs whose peers have other ranks than 0 to size - 1, as the members of an epoch do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpeer.topology.neighborhood import Graphs, Neighborhood, Row
 
 
 @dataclass(frozen=True)
-class Renamed:
+class Relabeled:
     """The same graphs with another name for each peer.
 
     Names are in the order of the ranks that they replace, so a mix sums the same values in the same order.
