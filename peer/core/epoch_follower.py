@@ -254,12 +254,12 @@ class EpochFollower:
         self._part(turn)
         effects = [*self._follow(), *self._dial(self._around(turn.now), now)]
         if self.chain.removed:
-            evicted = self.chain.evicted
-            self._log(
-                "warning" if evicted else "info", "evicted" if evicted else "left",
-                f"is no member from round {turn.now.begins + 1} on{', taken out by an operator' if evicted else ''} "
-                f"({describe(turn.now)}): its model is kept", round=number,
-            )  # fmt: skip
+            since, kept = f"from round {turn.now.begins + 1} on", f"({describe(turn.now)}): its model is kept"
+            if self.chain.evicted:
+                text = f"is no member {since}, taken out by an operator {kept}"
+                self._log("warning", "evicted", text, round=number)
+            else:
+                self._log("info", "left", f"is no member {since} {kept}", round=number)
         else:
             wrong = "; some rounds before ran in another one, and this peer comes back" if turn.wrong else ""
             self._log("info", "epoch-began", f"{describe(turn.now)}: has begun{wrong}", round=number)
