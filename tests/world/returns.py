@@ -85,9 +85,18 @@ def _open(world, life):
     return next((one for one in world.returns if one.life is life and one.entered is None), None)
 
 
+def is_out(world, life, number):
+    """Whether a round in which a peer does not train is one that it sits out, because the others have gone past it.
+
+    In a round that is not the peer's to run it would not train anyway. It may be on its way back in such a round too,
+    begin to be, or adopt; only its own word tells.
+    """
+    return world.graphs.at(number, life.rank).active or life.peer.core.entry.since is not None
+
+
 def begins(world, life, number, *, trains):
     """A peer takes part again only with adopted bodies, and sits out no round that no other peer has begun."""
-    if not world.graphs.at(number, life.rank).active:
+    if not is_out(world, life, number):
         return
     way = _open(world, life)
     if not trains:
