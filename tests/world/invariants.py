@@ -300,10 +300,23 @@ def _released(world, rank, number):
 
 
 def _too_late(world, life):
-    """Whether a rank came, or was heard again, when its neighbors had completed all rounds without it."""
-    last = world.scenario.rounds - 1
-    over = [world.ended.get((rank, last), math.inf) for rank in world.graphs.connections(life.rank, last + 1)]
-    return max(over) < max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+    """Whether a rank came, or was heard again, when all whom it could reach had completed all rounds without it.
+
+    A neighbor that has never come leads to none. One that has come and never begun leads to others that have begun, and
+    not before it has come itself.
+    """
+    last, begun = world.scenario.rounds - 1, {rank for rank, _ in world.began}
+    since = max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+    over, seen, near = [], {life.rank}, [(life.rank, since)]
+    while near:
+        rank, there = near.pop()
+        for other in world.came.keys() & {*world.graphs.connections(rank, last + 1)} - seen:
+            if other in begun:
+                over.append(world.ended.get((other, last), math.inf) < there)
+            else:
+                near.append((other, max(there, world.lives[other][-1].since)))
+                seen.add(other)
+    return bool(over) and all(over)
 
 
 def _too_few(world, rank):
