@@ -272,12 +272,20 @@ def in_time(world):
 
 
 def _must_have_heard(world, rank, number, sender):
-    """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
+    """Whether a body that a rank did not mix must have come: it was released, and the two were connected.
+
+    A sender that finds itself left behind before the receiver mixes is another incarnation from then on: both ends
+    forget what they keep of each other, and a body that has come is part of it (with running sums the sender takes back
+    what it has pushed, so it would be counted twice).
+    """
     if not _released(world, sender, number):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
     if (sender, number) in world.sat_out:  # it crashed in that round, and found the others past it when it was back
+        return False
+    returns = [one.since for one in world.returns if one.life.rank == sender and one.since > number]
+    if any(world.began[sender, since] < world.ended[rank, number] for since in returns):
         return False
     if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
         return False  # it had ended: this rank was left behind, and goes on with others that were

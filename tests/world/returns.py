@@ -170,12 +170,14 @@ def at_the_end(world):
 
 
 def _mixed_soon(world, way):
+    """Of the neighbors that a round's body goes to, where graphs change others in each, one at least has mixed one."""
     from tests.world.invariants import troubles
 
     rank, first = way.life.rank, way.entered
     last = min(first + _SOON, world.scenario.rounds - 1)
     end = max((world.ended.get((rank, number), 0.0) for number in range(first, last + 1)), default=0.0)
-    receivers = world.graphs.at(first, rank).out_neighbors
+    hears = {(other, n) for n in range(first, last + 1) for other in world.graphs.at(n, rank).out_neighbors}
+    receivers = {other for other, _ in hears}
     since = world.began[rank, way.since]
     for other in receivers:
         for begun, over, _ in troubles(world.scenario)[rank, other]:
@@ -184,5 +186,5 @@ def _mixed_soon(world, way):
     done = [world.ended.get((other, last)) for other in receivers]
     if not receivers or any(time is None for time in done) or (rank, last) not in world.ended:
         return
-    heard = any(rank in world.used.get((other, n), ()) for other in receivers for n in range(first, last + 1))
+    heard = any(rank in world.used.get(one, ()) for one in hears)
     world.check(heard, f"rank {rank} has entered in round {first}, and no neighbor has mixed its body by round {last}")
