@@ -48,7 +48,7 @@ RESTARTS = 5
 
 MISTAKES = (
     ("body_epochs", "body_epoch"),
-    ('topology = "ring"', 'topology = "line"'),
+    ('topology = "ring"', 'topology = "grid"'),
     (f"keys/rank-{MISTAKEN}.secret", "keys/rank.secret"),
 )
 """What a federation file should say, and what it says at first: each is met by itself, and mended."""
