@@ -142,10 +142,7 @@ def not_alone(world, life, number):
 
 def left_behind(world, life, number):
     """A peer begins to sit rounds out only if a quorum has really gone past it."""
-    before = number - 1
-    while before >= 0 and not world.graphs.at(before, life.rank).active:
-        before -= 1  # a round that was not the peer's to run: it may be catching up all the same
-    if (life.rank, before) in world.sat_out:
+    if (life.rank, number - 1) in world.sat_out:
         return  # it catches up
     reached, completed = _reached(world, life, number)
     world.check(reached > number, f"rank {life.rank} sits out round {number}, which no quorum has passed: {completed}")
@@ -275,12 +272,20 @@ def in_time(world):
 
 
 def _must_have_heard(world, rank, number, sender):
-    """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
+    """Whether a body that a rank did not mix must have come: it was released, and the two were connected.
+
+    A sender that finds itself left behind before the receiver mixes is another incarnation from then on: both ends
+    forget what they keep of each other, and a body that has come is part of it (with running sums the sender takes back
+    what it has pushed, so it would be counted twice).
+    """
     if not _released(world, sender, number):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
     if (sender, number) in world.sat_out:  # it crashed in that round, and found the others past it when it was back
+        return False
+    returns = [one.since for one in world.returns if one.life.rank == sender and one.since > number]
+    if any(world.began[sender, since] < world.ended[rank, number] for since in returns):
         return False
     if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
         return False  # it had ended: this rank was left behind, and goes on with others that were
@@ -303,10 +308,23 @@ def _released(world, rank, number):
 
 
 def _too_late(world, life):
-    """Whether a rank came, or was heard again, when its neighbors had completed all rounds without it."""
-    last = world.scenario.rounds - 1
-    over = [world.ended.get((rank, last), math.inf) for rank in world.graphs.connections(life.rank, last + 1)]
-    return max(over) < max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+    """Whether a rank came, or was heard again, when all whom it could reach had completed all rounds without it.
+
+    A neighbor that has never come leads to none. One that has come and never begun leads to others that have begun, and
+    not before it has come itself.
+    """
+    last, begun = world.scenario.rounds - 1, {rank for rank, _ in world.began}
+    since = max(life.since, *(fault.at + fault.seconds for fault in world.scenario.faults), 0.0)
+    over, seen, near = [], {life.rank}, [(life.rank, since)]
+    while near:
+        rank, there = near.pop()
+        for other in world.came.keys() & {*world.graphs.connections(rank, last + 1)} - seen:
+            if other in begun:
+                over.append(world.ended.get((other, last), math.inf) < there)
+            else:
+                near.append((other, max(there, world.lives[other][-1].since)))
+                seen.add(other)
+    return bool(over) and all(over)
 
 
 def _too_few(world, rank):

@@ -85,9 +85,18 @@ def _open(world, life):
     return next((one for one in world.returns if one.life is life and one.entered is None), None)
 
 
+def is_out(world, life, number):
+    """Whether a round in which a peer does not train is one that it sits out, because the others have gone past it.
+
+    In a round that is not the peer's to run it would not train anyway. It may be on its way back in such a round too,
+    begin to be, or adopt; only its own word tells.
+    """
+    return world.graphs.at(number, life.rank).active or life.peer.core.entry.since is not None
+
+
 def begins(world, life, number, *, trains):
     """A peer takes part again only with adopted bodies, and sits out no round that no other peer has begun."""
-    if not world.graphs.at(number, life.rank).active:
+    if not is_out(world, life, number):
         return
     way = _open(world, life)
     if not trains:
@@ -161,12 +170,14 @@ def at_the_end(world):
 
 
 def _mixed_soon(world, way):
+    """Of the neighbors that a round's body goes to, where graphs change others in each, one at least has mixed one."""
     from tests.world.invariants import troubles
 
     rank, first = way.life.rank, way.entered
     last = min(first + _SOON, world.scenario.rounds - 1)
     end = max((world.ended.get((rank, number), 0.0) for number in range(first, last + 1)), default=0.0)
-    receivers = world.graphs.at(first, rank).out_neighbors
+    hears = {(other, n) for n in range(first, last + 1) for other in world.graphs.at(n, rank).out_neighbors}
+    receivers = {other for other, _ in hears}
     since = world.began[rank, way.since]
     for other in receivers:
         for begun, over, _ in troubles(world.scenario)[rank, other]:
@@ -175,5 +186,5 @@ def _mixed_soon(world, way):
     done = [world.ended.get((other, last)) for other in receivers]
     if not receivers or any(time is None for time in done) or (rank, last) not in world.ended:
         return
-    heard = any(rank in world.used.get((other, n), ()) for other in receivers for n in range(first, last + 1))
+    heard = any(rank in world.used.get(one, ()) for one in hears)
     world.check(heard, f"rank {rank} has entered in round {first}, and no neighbor has mixed its body by round {last}")

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from dpeer.exceptions import PeersMissing, Refused
+from dpeer.exceptions import PeersMissing, ProtocolError, Refused
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
@@ -74,6 +75,18 @@ def test_too_few_begin_nothing_and_name_who_has_not_come():
         assert str(life.outcome).startswith("ranks 3, 4, 5 did not appear within 100 s (--wait): ")
 
 
+@pytest.mark.parametrize("arrivals", [(300.0, 350.0), (300.0, math.inf)], ids=["both late", "one never comes"])
+def test_ranks_that_come_after_the_end_wait_and_name_whom_they_miss(arrivals):
+    """Side by side on a ring, they reach the others through each other only, or not at all."""
+    world = World(Scenario(6, "ring", 6, 4, wait=100.0, quorum=4, arrivals=(0, 0, 0, 0, *arrivals))).run()
+    assert {life.outcome.status for life in world.present[:4]} == {"done"}
+    late = world.present[4:]
+    assert len(late) == sum(at < math.inf for at in arrivals)
+    for life in late:
+        assert isinstance(life.outcome, PeersMissing)
+        assert str(life.outcome).startswith("ranks 0, 1, 2, 3")
+
+
 def test_in_a_long_wait_the_site_with_other_settings_ends_alone_and_is_taken_in_corrected():
     world = World(Scenario(4, "ring", 4, 4, wait=8000.0, arrivals=(0, 100.0, 300.0, 200.0), mistaken=(1,))).run()
     first, second = world.lives[1]
@@ -130,6 +143,18 @@ def a_mistake_ends_none(patch):
     patch.setattr(Waiting, "outlasts", lambda self, hello, expected: True)
 
 
+def one_that_comes_late_is_turned_away(patch):
+    """Although the others run."""
+    judge = Handshake.judge
+
+    def closed(self, hello, current_round, dialled):
+        if (current_round > 0) != (hello.next_round > 0):
+            raise ProtocolError("rank-taken", "closed")
+        judge(self, hello, current_round, dialled)
+
+    patch.setattr(Handshake, "judge", closed)
+
+
 MUTATIONS = {
     neighbors_are_enough: 0,
     word_of_others_is_not_taken: Scenario(1, "ring", 4, 4, wait=30.0, arrivals=(0.0, 1.0, 1.0, 1.0)),
@@ -139,6 +164,9 @@ MUTATIONS = {
     ),
     a_mistake_ends_all: 0,
     a_mistake_ends_none: Scenario(1, "ring", 3, 4, wait=40.0, arrivals=(1.0, 0.0, 1.0), mistaken=(1,)),
+    one_that_comes_late_is_turned_away: Scenario(
+        2, "ring", 6, 60, pace=5.0, wait=300.0, quorum=4, arrivals=(0.0, 5.0, 10.0, 15.0, math.inf, 150.0)
+    ),
 }
 """Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 

@@ -367,7 +367,7 @@ class World:
         self.mixtures.setdefault((life.rank, number), []).append((ranks, True))
 
     def sits_out(self, life, number):
-        if self.graphs.at(number, life.rank).active:
+        if returns.is_out(self, life, number):
             invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
         self.mixtures.setdefault((life.rank, number), []).append(([], False))
