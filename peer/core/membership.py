@@ -49,7 +49,7 @@ class Neighbor:
         remembers: What it remembers as this peer's incarnation.
         asked: The round whose body this peer has asked it for by a hello, until it answers; else -1.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
-            round and reached this peer's current one; else empty.
+            round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
         expected: Whether it is a neighbor already; else only of rounds to come.
         replaced: How often it has connected anew although its earlier connection was there.
@@ -211,7 +211,9 @@ class Membership:
         neighbor.current_round = max(neighbor.current_round, number)
         if neighbor.status is Status.ALIVE and neighbor.current_round + 1 >= self.current_round:
             neighbor.left_behind = False
-        if neighbor.current_round >= max(self.current_round, neighbor.overdue_in + 1):
+        # Where edges have a direction this peer may wait for no other one, and a neighbor that hears of it over a chain
+        # of others is always a little later: it would never be in the same round, however quick it is by now.
+        if neighbor.current_round >= max(self.current_round - 1, neighbor.overdue_in + 1):
             neighbor.overdue = ""
 
     def goodbye(self, neighbor: Neighbor, reason: str, now: float, back_within: float = 0.0) -> None:

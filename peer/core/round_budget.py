@@ -58,7 +58,9 @@ class RoundBudget:
         """Note that a neighbor's body of a round has come."""
         if self._given == "auto":
             self._arrivals.setdefault((rank, number), now)
-            kept = (self._number, number - 1, number)
+            # A quick neighbor's next body comes before a slow one's of this round, and counts in the next.
+            last = max(round_ for _, round_ in self._arrivals)
+            kept = (self._number, last - 1, last)
             self._arrivals = {key: at for key, at in self._arrivals.items() if key[1] in kept}
 
     def released(self, number: int, now: float) -> None:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_budget import RoundBudget
 from tests.thinning import every
 from tests.world.disk import Files
@@ -81,6 +82,29 @@ def the_slowest_is_the_measure(patch):
     patch.setattr(RoundBudget, "arrived", lambda self, rank, number, now: self._arrivals.update({(rank, number): 1e4}))
 
 
+def an_arrival_drops_those_of_later_rounds(patch):
+    """What a quick neighbor takes counts only if all slow ones are heard before it."""
+    arrived = RoundBudget.arrived
+
+    def dropped(self, rank, number, now):
+        arrived(self, rank, number, now)
+        self._arrivals = {key: at for key, at in self._arrivals.items() if key[1] <= number}
+
+    patch.setattr(RoundBudget, "arrived", dropped)
+
+
+def overdue_until_it_is_in_the_same_round(patch):
+    reached = Membership._reached
+
+    def later(self, neighbor, number):
+        overdue = neighbor.overdue
+        reached(self, neighbor, number)
+        if neighbor.current_round < self.current_round:
+            neighbor.overdue = overdue
+
+    patch.setattr(Membership, "_reached", later)
+
+
 def a_round_is_trained_again_by_the_clock(patch):
     patch.setattr(Files, "recorded_steps", lambda self, number: None)
 
@@ -89,6 +113,8 @@ MUTATIONS = {
     no_budget_is_kept: 0,
     arrivals_are_not_noted: 4,
     the_slowest_is_the_measure: 4,
+    an_arrival_drops_those_of_later_rounds: 274,
+    overdue_until_it_is_in_the_same_round: 134,
     a_round_is_trained_again_by_the_clock: 1,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""

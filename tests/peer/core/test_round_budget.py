@@ -57,6 +57,19 @@ def test_what_is_given_does_not_depend_on_arrivals(given):
         budget.released(number, number + 0.9)
 
 
+def test_a_quick_neighbor_that_is_a_round_ahead_counts_although_a_slow_one_is_heard_after_it():
+    """Of two, one takes 8 s; the other's next body is here before that one's, and before the next round begins."""
+    budget = RoundBudget("auto")
+    budget.begin(0, 0.0)
+    for rank, number, now in ((1, 0, 1.0), (1, 1, 2.0), (2, 0, 8.0)):
+        budget.arrived(rank, number, now)
+    budget.released(0, 8.0)
+    assert budget.begin(1, 8.0) == 1.25 * (1 + 8) / 2
+    budget.arrived(2, 1, 16.0)
+    budget.released(1, 13.0)
+    assert budget.begin(2, 16.0) == 1.25 * ((1 + 8) / 2 + (0 + 8) / 2) / 2
+
+
 def test_one_peer_five_times_slower_takes_a_quarter_longer_than_the_others_from_the_second_round_on():
     peers = Peers([1.0] * 7 + [5.0], graph=build("ring", 8))
     assert peers.round()[7] == 5.0, "nothing is known yet"
