@@ -9,6 +9,7 @@ import json
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,11 +58,13 @@ class ControlSocket:
         self._folder, self._handlers, self._warn = folder, handlers, warn
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
+        # Not the loop's own threads: to end those the loop starts another one, for which a limit may leave no room.
+        self._disk = ThreadPoolExecutor(1, "control")
 
     async def __aenter__(self) -> Self:
         """Begin to answer; replaces what a killed process has left."""
         try:
-            bound = await asyncio.to_thread(self._bind)
+            bound = await asyncio.get_running_loop().run_in_executor(self._disk, self._bind)
             self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=LONGEST)
         except OSError as error:
             self._warn(
@@ -78,7 +81,8 @@ class ControlSocket:
                 task.cancel()
             await asyncio.gather(*self._serving, return_exceptions=True)
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(_remove, self._folder)
+                await asyncio.get_running_loop().run_in_executor(self._disk, _remove, self._folder)
+        self._disk.shutdown(wait=False)
 
     def _bind(self) -> socket.socket:
         """A bound socket in the folder, or where that cannot hold one (a long path, some file systems), elsewhere."""
