@@ -230,9 +230,8 @@ class Peer:
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self._rounds:
-                outcome = await self._conclude(
-                    self._complete
-                )  # at once: neighbors are met only for bodies they may still need
+                # At once: neighbors are met only for bodies that they may still need.
+                outcome = await self._conclude(self._complete)
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
             dialled = self._to_dial(addresses)

@@ -67,7 +67,7 @@ def begins_without_a_quorum(patch):
 
 
 def a_void_epoch_is_never_given_up(patch):
-    """It begins all the same nowhere, since no quorum has accepted it: who has waits for ever."""
+    """It begins nowhere all the same, since no quorum has accepted it: those that have wait for ever."""
     patch.setattr(EpochChain, "_passed", lambda self, epoch: False)
 
 
