@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections import Counter
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
@@ -202,6 +203,15 @@ def memory(world, life):
     ):
         if count > most:
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
+
+
+def links(world, life):
+    """A peer dials each rank on one link: of two, each new connection ends the other's, where keys show whose it is."""
+    if life.peer is None:
+        return
+    dialled = Counter(one.rank for _, one in life.peer.core.connection_setup.dialling.all())
+    for rank, count in dialled.items():
+        world.check(count == 1, f"rank {life.rank} dials rank {rank} on {count} links")
 
 
 def at_the_end(world):
