@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,23 @@ def test_a_peer_that_does_not_answer_in_time(tmp_path: Path) -> None:
         "overloaded"
     )
     assert raised.value.exit_code == 1
+
+
+def test_a_peer_that_ends_before_it_answers(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    with socket.socket(socket.AF_UNIX) as ending, ThreadPoolExecutor() as pool:
+        ending.bind(str(folder / SOCKET))
+        ending.listen()
+
+        def hear_and_end() -> None:
+            connection, _ = ending.accept()
+            with connection:
+                connection.recv(100)
+
+        pool.submit(hear_and_end)
+        with pytest.raises(NotRunning) as raised:
+            ask(folder, {"ask": "status"})
+    assert str(raised.value) == f"no peer runs in {str(folder)!r} any more: it ended before it answered"
 
 
 def test_several_ranks_and_none(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def in_time(world):
         ]
         world.check(len({*without}) <= most, f"rounds {without} had neighbors without rank {rank}: {budgets[rank]}")
     if budgets and scenario.deadline is None and all(fault.what == "slow" for fault in scenario.faults):
-        step = max(fault.times for fault in scenario.faults) * scenario.pace * 1.4 / STEPS
+        step = max((fault.times for fault in scenario.faults), default=1.0) * scenario.pace * 1.4 / STEPS
         last, since = scenario.rounds - 1, 3 if found else 0
         for rank in range(scenario.size):
             seconds = (world.ended[rank, last] - world.ended[rank, since]) / (last - since)
