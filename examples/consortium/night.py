@@ -416,9 +416,9 @@ class Night:
             "status": summary.get("status") or ("never started" if site.process is None else "running"),
             "completed": len(rounds),
             "mixed": sum(bool(one["heard"]) for one in rounds),
-            "accuracy": summary.get("accuracy"),
+            "federated": worth.get("joined", summary.get("accuracy")),
             "local": summary.get("accuracy_alone"),
-            "verdict": worth.get("verdict") or worth.get("why") or "-",
+            "verdict": worth.get("verdict") or (f"no comparison: {worth['why']}" if worth.get("why") else "-"),
             "restarts": site.restarts,
             "rounds": rounds,
             "log": [vars(one) for one in timeline.logged(site.run, site.rank, self.began)],
@@ -460,10 +460,10 @@ def main() -> int:
     finally:
         lines.close()
     for site in report["sites"]:
-        accuracy, local = map(timeline.figure, (site["accuracy"], site["local"]))
+        federated, local = map(timeline.figure, (site["federated"], site["local"]))
         print(
             f"{site['name']:15}  {site['status']:11}  {site['completed']:2} rounds, mixed in {site['mixed']:2}, "
-            f"accuracy {accuracy}, local only {local}: {shorten(site['verdict'], 60)}"
+            f"accuracy {federated}, local only {local}: {shorten(site['verdict'], 60)}"
         )
     print(f"{report['summary']}; the timeline is in {out / 'timeline.html'}")
     return 0 if all(site["status"] in ("done", "left-behind") for site in report["sites"]) else 1

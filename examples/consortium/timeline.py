@@ -36,12 +36,15 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def rounds_of(folder: Path, began: float) -> list[dict[str, Any]]:
-    """A rank's rounds: number, when each was complete, whose bodies were mixed, and the accuracy."""
+    """A rank's rounds: number, when each was complete, whose bodies were mixed, and the accuracy.
+
+    Of the last round before a kill the log may lack the line, and so the time is not known.
+    """
     ended = {line["round"]: line["time"] - began for line in lines(folder / "log.jsonl") if line["event"] == "round"}
     return [
         {
             "round": one["round"],
-            "at": round(ended.get(one["round"], 0.0), 2),
+            "at": round(ended[one["round"]], 2) if one["round"] in ended else None,
             "active": one["active"],
             "heard": one["heard"],
             "missed": one["missed"],
@@ -71,6 +74,7 @@ def logged(folder: Path, site: int, began: float) -> list[Happening]:
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1180px; padding: 0 1em; color: #222; }
 .wide { overflow-x: auto; } .wide > svg { min-width: 900px; }
+.wide td:last-child { min-width: 16em; }
 table { border-collapse: collapse; margin: 1em 0; } td, th { padding: .2em .8em; text-align: left; }
 tr { border-bottom: 1px solid #ddd; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
 td:not(:last-child) { white-space: nowrap; }
@@ -112,15 +116,15 @@ def page(night: Mapping[str, Any]) -> str:
             )
         )
         + "; a bar is an accident while it lasted. A red triangle is what went wrong, a green one what was put right "
-        "or ended well; each has its text.</p>",
+        "or ended well; each has its text. Below, federated and local only are accuracies on a site's own rows.</p>",
         '<div class="wide"><table><tr>',
-        "<th>site<th>rows<th>ended<th>rounds<th>mixed<th>accuracy<th>local only<th>verdict</tr>",
+        "<th>site<th>rows<th>ended<th>rounds<th>mixed<th>federated<th>local only<th>verdict</tr>",
     ]
     for site in sites:
-        cells = (site["rows"], site["completed"], site["mixed"], figure(site["accuracy"]), figure(site["local"]))
-        rows, completed, mixed, accuracy, local = (f'<td class="n">{esc(str(one))}' for one in cells)
+        cells = (site["rows"], site["completed"], site["mixed"], figure(site["federated"]), figure(site["local"]))
+        rows, completed, mixed, federated, local = (f'<td class="n">{esc(str(one))}' for one in cells)
         parts.append(
-            f"<tr><td>{esc(site['name'])}{rows}<td>{esc(site['status'])}{completed}{mixed}{accuracy}{local}"
+            f"<tr><td>{esc(site['name'])}{rows}<td>{esc(site['status'])}{completed}{mixed}{federated}{local}"
             f"<td>{esc(site['verdict'])}</tr>"
         )
     parts.append("</table></div><h2>What happened</h2><table>")
@@ -162,9 +166,8 @@ def _picture(night: Mapping[str, Any]) -> Iterator[str]:
     for lane, site in enumerate(sites):
         y = 10 + _LANE * lane + _LANE / 2
         yield f'<text x="4" y="{y + 4}">{html.escape(site["name"])}</text>'
-        for one in night["happenings"]:
-            if one["site"] != lane:
-                continue
+        own = [one for one in night["happenings"] if one["site"] == lane]
+        for one in sorted(own, key=lambda one: one["kind"] not in _WELL):  # what went wrong lies in front
             start, title = x(one["at"]), f"<title>{one['at']:.1f} s: {html.escape(one['text'])}</title>"
             if one["until"] is None:
                 kind = "mark well" if one["kind"] in _WELL else "mark"
@@ -173,7 +176,7 @@ def _picture(night: Mapping[str, Any]) -> Iterator[str]:
                 width = max(2.0, x(one["until"]) - start)
                 yield f'<rect class="bar" x="{start}" y="{y - 18}" width="{width:.1f}" height="36">{title}</rect>'
         neighbors = max((len(one["heard"]) + len(one["missed"]) for one in site["rounds"]), default=0)
-        for one in site["rounds"]:
+        for one in [one for one in site["rounds"] if one["at"] is not None]:
             yield _dot(one, x(one["at"]), y, neighbors)
     yield "</svg>"
 
