@@ -1,7 +1,7 @@
 """A consortium in one night: eight sites behind a relay and shaped lines, and everything that goes wrong with them.
 
-    python examples/consortium/night.py --quick                  # two minutes, with bundled data
-    python examples/consortium/night.py --data FILE.npz          # HAR, at the pace of real sites
+    python examples/consortium/night.py --quick                  # a few minutes, with bundled data
+    python examples/consortium/night.py --data FILE.npz          # HAR, at the pace of real sites: two hours
     python examples/consortium/night.py --quick --join           # a ninth site joins in round 8
 
 Sites are real `dpeer start` processes that can only dial out, in network namespaces where the machine has them (root
@@ -430,7 +430,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("night"), help="a new folder")
     parser.add_argument("--data", type=Path, metavar="FILE.npz", help="HAR, in place of a bundled table")
-    parser.add_argument("--quick", action="store_true", help="the same in two minutes")
+    parser.add_argument("--quick", action="store_true", help="the same in a few minutes")
     parser.add_argument("--join", action="store_true", help="a ninth site joins in round 8")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a line of the federation file")
     parser.add_argument("--rate", type=float, default=20e6, help="of a line, bits a second")
