@@ -241,7 +241,7 @@ class EpochFollower:
                 effects.append(self._admit())
             self.contacts &= self.chain.current.members.keys() if self.joins else set()
             for one in self._members.all():
-                guest = self.chain.lists(one.rank) and one.link is not None and not one.expected
+                guest = self.chain.lists(one.rank) and bool(one.links.all) and not one.expected
                 if one.rank not in self.neighbors() | self.contacts and not guest:
                     effects += self._hang_up(one.rank)
         return effects
@@ -294,7 +294,7 @@ class EpochFollower:
                 continue
             new = since.get(rank, 0) > self.chain.current.begins or self.joins
             self._members.expect(rank, now, joins=new)
-            if neighbor.link is None and rank not in self.contacts and dials(self._rank, rank, self.addresses):
+            if not neighbor.links.all and rank not in self.contacts and dials(self._rank, rank, self.addresses):
                 effects.append(Dial(rank))
         return effects
 

@@ -206,6 +206,7 @@ class World:
             resume=resume,
             epochs=self.setup(life),
             say_waiting=1000.0,
+            process=f"{life.rank}.{life.incarnation}".encode(),
         )
         learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)

@@ -1,0 +1,244 @@
+"""Two peers that dial each other: whatever comes first, both write on one link, and no body is lost on the way."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+
+from dpeer.peer.core.effects import Close, Dial, Write
+from dpeer.topology import build
+from tests.peer.table import Table
+
+# -- two cores, and the connections between them -----------------------------------------------------------------------
+
+
+@dataclass
+class Connection:
+    """A connection, by the names that its ends have for it; messages under way by their receiver."""
+
+    dialler: int
+    names: dict[int, str]
+    under_way: dict[int, deque] = field(default_factory=lambda: {0: deque(), 1: deque()})
+    broken: bool = False
+    unaware: set[int] = field(default_factory=set)
+    """Who has yet to learn that it is broken."""
+
+
+class End(Table):
+    """The core of one of two ranks; what it writes goes out at once."""
+
+    def __init__(self, rank, pair, process):
+        self.rank, self.pair = rank, pair
+        super().__init__(
+            rank=rank, topology=build("ring", 2), chunk_bytes=None, authenticated=pair.keys, process=process,
+            dialled=[1 - rank] if rank in pair.dials else [],
+        )  # fmt: skip
+
+    def do(self, effects):
+        for effect in effects:
+            match effect:
+                case Write(link):
+                    self.pair.write(self, link)
+                case Dial(_):
+                    super().do([effect])
+                    self.pair.dialled[self.rank] = self.links[1 - self.rank]
+                case Close(link):
+                    self.pair.close(self, link)
+                case _:
+                    super().do([effect])
+
+
+class Pair:
+    """Ranks 0 and 1, each with its body of round 0, and what may happen next between them.
+
+    Args:
+        dials: Who dials the other.
+        keys: Whether a connection proves the rank at its ends.
+        breaks: How many connections may break at any moment, by themselves.
+        restarts: How often rank 1 may be killed and begin again.
+        beats: How many beats each has at any moment.
+
+    Attributes:
+        past: What has happened to each; with it the state of both is determined.
+    """
+
+    def __init__(self, dials=(0, 1), keys=False, breaks=0, restarts=0, beats=0):
+        self.dials, self.keys = dials, keys
+        self.breaks, self.restarts, self.beats = breaks, restarts, {0: beats, 1: beats}
+        self.connections: list[Connection] = []
+        self.dialled: dict[int, str] = {}
+        self.past = {0: [], 1: []}
+        self.processes = 0
+        self.ends = {}
+        for rank in (0, 1):
+            self._begin(rank)
+
+    def _begin(self, rank):
+        self.processes += 1
+        self.dialled.pop(rank, None)
+        self.ends[rank] = End(rank, self, b"process %d" % self.processes)
+        self.ends[rank].runs(0)
+
+    def _open(self, end, link):
+        """The connection of a link that is not broken."""
+        return next((one for one in self.connections if one.names[end.rank] == link and not one.broken), None)
+
+    # -- what the cores want ---------------------------------------------------------------------------------------
+
+    def write(self, end, link):
+        connection = self._open(end, link)
+        while (frames := end.core.outgoing(link)) is not None:
+            end.core.taken(link)
+            if connection is not None:
+                connection.under_way[1 - end.rank].append(frames)
+
+    def close(self, end, link):
+        connection = self._open(end, link)
+        if self.dialled.get(end.rank) == link:
+            del self.dialled[end.rank]
+        if connection is not None:
+            self._break(connection)
+            connection.unaware.discard(end.rank)
+
+    # -- what may happen -------------------------------------------------------------------------------------------
+
+    def possible(self):
+        """The next events: the rank that each happens to, or None for both, and what it is."""
+        found = []
+        for rank in (0, 1):
+            link = self.dialled.get(rank)
+            mine = [one for one in self.connections if one.names[rank] == link]
+            if link is not None and all(one.broken and rank not in one.unaware for one in mine):
+                found.append((rank, "opens"))
+            found += [(rank, "beat")] if self.beats[rank] else []
+        for number, one in enumerate(self.connections):
+            found += [(rank, "hears", number) for rank in (0, 1) if one.under_way[rank]]
+            found += [(rank, "misses", number) for rank in sorted(one.unaware) if not one.under_way[rank]]
+            found += [(None, "break", number)] if self.breaks and not one.broken else []
+        return found + ([(None, "restart")] if self.restarts else [])
+
+    def happen(self, event):
+        """Let one of them happen."""
+        rank, what, *which = event
+        for one in (0, 1) if rank is None else (rank,):
+            self.past[one].append((what, *which))
+        connection = self.connections[which[0]] if which else None
+        match what:
+            case "opens":
+                self._connect(rank)
+            case "beat":
+                self.beats[rank] -= 1
+                self._beat(rank)
+            case "hears":
+                self._hear(rank, connection)
+            case "misses":
+                connection.unaware.discard(rank)
+                self.ends[rank].breaks(connection.names[rank])
+            case "break":
+                self.breaks -= 1
+                self._lose(connection)
+            case "restart":
+                self.restarts -= 1
+                for one in self.connections:
+                    if not one.broken:
+                        self._lose(one)
+                    one.under_way[1].clear()
+                    one.unaware.discard(1)
+                self._begin(1)
+
+    def _connect(self, rank):
+        names = {rank: self.dialled[rank], 1 - rank: f"connection {len(self.connections)}"}
+        self.connections.append(Connection(rank, names))
+        self.ends[rank].established(1 - rank)
+
+    def _hear(self, rank, connection):
+        identity = 1 - rank if self.keys else None
+        self.ends[rank].hear(connection.names[rank], connection.under_way[rank].popleft(), identity=identity)
+
+    def _beat(self, rank):
+        self.ends[rank].wait(1)
+
+    def _break(self, connection):
+        """Both learn of it, each some time after what is under way has come."""
+        connection.broken, connection.unaware = True, {0, 1}
+
+    def _lose(self, connection):
+        """The same, and what is under way is lost."""
+        for rank, messages in connection.under_way.items():
+            self.past[rank].append(("lost", len(messages)))
+            messages.clear()
+        self._break(connection)
+
+    def settle(self):
+        """Let all happen that is under way, and some beats."""
+        for _ in range(6):
+            while following := [one for one in self.possible() if one[1] in ("opens", "hears", "misses")]:
+                self.happen(following[0])
+            for rank in (0, 1):
+                self._beat(rank)
+
+    # -- what must hold --------------------------------------------------------------------------------------------
+
+    def uses(self, rank):
+        """The number of the connection on which a rank writes."""
+        link = self.ends[rank].core.members[1 - rank].link
+        found = [number for number, one in enumerate(self.connections) if one.names[rank] == link and not one.broken]
+        return found[0] if found else None
+
+    def agree(self):
+        """Both write on one connection, no other one is left, and each has the other's body, and gets the next."""
+        self.settle()
+        assert self.uses(0) is not None
+        assert self.uses(0) == self.uses(1)
+        assert sum(not one.broken for one in self.connections) == 1
+        assert self.bodies(0)
+        before = {rank: dict(self.ends[rank].core.drops.counts) for rank in (0, 1)}
+        for rank in (0, 1):
+            self.ends[rank].runs(1)
+        self.settle()
+        assert self.bodies(1)
+        assert {rank: dict(self.ends[rank].core.drops.counts) for rank in (0, 1)} == before
+
+    def bodies(self, number):
+        """Whether both have the other's body of a round."""
+        return all(
+            any(getattr(one, "number", None) == number and [*one.bodies] == [1 - rank] for one in end.ended)
+            for rank, end in self.ends.items()
+        )
+
+
+def every_order(**options):
+    """Check all orders in which what may happen can happen, and return how many there are.
+
+    What happens to one of the two and what happens to the other commute: of such two orders only one is played.
+    """
+    orders, todo = 0, [([], frozenset())]
+    while todo:
+        path, asleep = todo.pop()
+        pair = Pair(**options)
+        for event in path:
+            pair.happen(event)
+        while following := pair.possible():
+            awake = [event for event in following if event not in asleep]
+            if not awake:
+                break  # another order has the same outcome
+            for number, event in enumerate(awake):
+                others = {one for one in asleep | {*awake[:number]} if None not in (one[0], event[0])}
+                sleeps = frozenset(one for one in others if one[0] != event[0])
+                if number:
+                    todo.append(([*path, event], sleeps))
+                else:
+                    first = event, sleeps
+            path, asleep = [*path, first[0]], first[1]
+            pair.happen(first[0])
+        else:
+            orders += 1
+            try:
+                pair.agree()
+            except AssertionError as error:
+                raise AssertionError(f"{path}") from error
+    return orders
+
+
+def test_whatever_comes_first_both_use_one_link():
+    assert every_order() > 100
