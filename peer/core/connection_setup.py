@@ -44,14 +44,12 @@ class Dialled:
         patience: Seconds of silence after which the rank is dialled again.
         unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
             established; infinity while it is not established; None once it was answered.
-        of_no_use: Whether the rank has lost this link, and has another one.
     """
 
     rank: int
     since: float
     patience: float
     unanswered: float | None = math.inf
-    of_no_use: bool = False
 
 
 class Dialling:
@@ -119,6 +117,7 @@ class ConnectionSetup:
     Attributes:
         dialling: The links that this peer has dialled.
         to_dial: The ranks that it dials, where membership never changes.
+        effects: What is to be done; to be emptied by its reader.
     """
 
     def __init__(
@@ -140,6 +139,7 @@ class ConnectionSetup:
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self.to_dial: frozenset[int] = frozenset()
+        self.effects: list[Effect] = []
         self._config = config
         self._members = members
         self._schedule = schedule
@@ -171,9 +171,7 @@ class ConnectionSetup:
     def connected(self, link: Link, now: float) -> None:
         """Say hello on a link that was dialled and is established, perhaps once more."""
         self.part(link)
-        dialled = self.dialling.get(link)
-        if dialled is not None:
-            dialled.of_no_use = False
+        if self.dialling.get(link) is not None:
             self.introduce(link, now)
 
     def introduce(self, link: Link, now: float) -> None:
@@ -310,8 +308,8 @@ class ConnectionSetup:
             self._send_queues[chosen].known = True
         for one in ended:
             self.part(one)
-            if known and (dialled := self.dialling.get(one)) is not None:
-                dialled.of_no_use = True
+            if known and self.dialling.get(one) is not None:  # the neighbor has lost it, and uses another one
+                self.effects += self._give_up(one)
         if late and link == neighbor.link != before:  # what the neighbor lacks goes there
             self._exchange.outbox.ask(neighbor.rank, hello.next_round)
             self._exchange.deliver()
@@ -526,10 +524,9 @@ class ConnectionSetup:
                 effects += self.hang_up(one.rank)
                 continue
             neighbor = self._members[one.rank]
-            if neighbor.link not in (None, link) and self._is_spare(neighbor, link, one):
-                effects += self._give_up(link)
-            elif link in neighbor.links.all and neighbor.link not in (None, link):
-                continue  # until the neighbor writes on the other one, too
+            if link in neighbor.links.all and neighbor.link not in (None, link):
+                if neighbor.links.heard == neighbor.link:  # both write on the other one
+                    effects += self._give_up(link)
             elif self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
@@ -545,10 +542,6 @@ class ConnectionSetup:
                 self._go_over(neighbor)
         dialled = {one.rank for one in effects if isinstance(one, Dial)}
         return effects + [Dial(rank) for rank in self._undialled() if rank not in dialled]
-
-    def _is_spare(self, neighbor: Neighbor, link: Link, dialled: Dialled) -> bool:
-        """Whether a link that this peer has dialled is of no use, because both write on the one that the other has."""
-        return dialled.of_no_use or (link in neighbor.links.all and neighbor.links.heard == neighbor.link)
 
     def _undialled(self) -> list[int]:
         """The neighbors that are away and that this peer has to dial: they had dialled it, as joiners do."""

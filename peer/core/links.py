@@ -8,7 +8,7 @@ name: another process of the rank has connections of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dpeer.peer.transport import Link
@@ -38,8 +38,12 @@ class Links:
     dialled: Link | None = None
     accepted: Link | None = None
     heard: Link | None = None
-    _serial: int = 0
+    _latest: int = 0
+    """The highest number of a hello."""
     _alone: bool = False
+    """Whether its sender had no other link."""
+    _serials: dict[Link, int] = field(default_factory=dict)
+    """By link, the number of the last hello on it."""
 
     @property
     def all(self) -> list[Link]:
@@ -66,32 +70,35 @@ class Links:
             serial: Its number among the hellos of that process.
             alone: Whether the sender has no other link to this peer.
         """
+        ended = []
         if not self.is_of(process):
             ended = [one for one in self.all if one != link]
-            self.dialled, self.accepted = (link, None) if dialled else (None, link)
-            self.process, self.heard, self._serial, self._alone = process, None, serial, alone
-            return Taken(late=False, ended=ended)
+            self.process, self.dialled, self.accepted, self.heard = process, None, None, None
+            self._latest, self._serials = serial, {}
+        late = serial < self._latest
+        if late and self._alone:  # the sender has lost this link since
+            return Taken(late, ended)
         same, other = (self.dialled, self.accepted) if dialled else (self.accepted, self.dialled)
-        if serial < self._serial:
-            if same is None and not self._alone:  # else the sender has lost this link since
-                self._put(link, dialled=dialled)
-            return Taken(late=True, ended=[])
-        self._serial, self._alone = serial, alone
-        ended = [] if same in (None, link) else [same]  # of one dialler the new connection is the one that lasts
-        if alone and other is not None:
-            self._put(None, dialled=not dialled)
-            ended.append(other)
-        self._put(link, dialled=dialled)
-        return Taken(late=False, ended=ended)
+        if same not in (None, link):  # of one dialler the new connection is the one that lasts
+            if serial < self._serials[same]:
+                return Taken(late, ended)
+            ended.append(same)
+        if not late:
+            self._latest, self._alone = serial, alone
+            if alone and other is not None:
+                ended.append(other)
+        for one in ended:
+            self.lose(one)
+        if dialled:
+            self.dialled = link
+        else:
+            self.accepted = link
+        self._serials[link] = serial
+        return Taken(late, ended)
 
     def lose(self, link: Link) -> None:
         """Note that a link is broken."""
         self.dialled = None if self.dialled == link else self.dialled
         self.accepted = None if self.accepted == link else self.accepted
         self.heard = None if self.heard == link else self.heard
-
-    def _put(self, link: Link | None, *, dialled: bool) -> None:
-        if dialled:
-            self.dialled = link
-        else:
-            self.accepted = link
+        self._serials.pop(link, None)

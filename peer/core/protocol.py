@@ -708,6 +708,8 @@ class Core:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)
         self._effects += self.waiting.look(now)
+        self._effects += self.connection_setup.effects
+        self.connection_setup.effects.clear()
         self._effects += [Write(link) for link in self.send_queues.fresh]
         self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []
