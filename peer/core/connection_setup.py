@@ -220,7 +220,7 @@ class ConnectionSetup:
     def _alone(self, link: Link, rank: int | None) -> bool:
         """Whether this peer has no other link to a rank: one that has shaken hands, or that it has dialled."""
         dialled = [one for one, of in self.dialling.all() if of.rank == rank and of.unanswered != math.inf]
-        here = self._members[rank].links.all if rank in self._members else []
+        here = self._members[rank].links.all if rank is not None and rank in self._members else []
         return not {*dialled, *here} - {link}
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
