@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError, Refused
@@ -67,9 +67,20 @@ class Dialling:
         self._patience = patience
         self._links: dict[Link, Dialled] = {}
         self._waits: dict[int, float] = {}
+        self._begun: set[int] = set()
+
+    def begin(self, ranks: Iterable[int]) -> list[Effect]:
+        """Dial these ranks, but those that are dialled already.
+
+        Of two links to one rank each new connection would end the other's, where keys show whose they are.
+        """
+        found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
+        self._begun.update(found)
+        return [Dial(rank) for rank in found]
 
     def add(self, rank: int, link: Link, now: float) -> None:
         """Note that the rank is dialled on this link."""
+        self._begun.discard(rank)
         self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
 
     def get(self, link: Link) -> Dialled | None:
@@ -161,12 +172,6 @@ class ConnectionSetup:
         self._asked: dict[Link, float] = {}
 
     # -- hellos ------------------------------------------------------------------------------------------------
-
-    def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
-        """Note that the rank is dialled on this link, and on no earlier one any more."""
-        earlier = [one for one, of in self.dialling.all() if of.rank == rank]
-        self.dialling.add(rank, link, now)
-        return [effect for one in earlier for effect in self._give_up(one)]
 
     def connected(self, link: Link, now: float) -> None:
         """Say hello on a link that was dialled and is established, perhaps once more."""
@@ -531,7 +536,7 @@ class ConnectionSetup:
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
-                effects += [Close(link), Dial(one.rank)]
+                effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
                 if now >= one.unanswered:
                     self.introduce(link, now)
@@ -540,18 +545,16 @@ class ConnectionSetup:
         for neighbor in self._members.all():
             if neighbor.link is None:
                 self._go_over(neighbor)
-        dialled = {one.rank for one in effects if isinstance(one, Dial)}
-        return effects + [Dial(rank) for rank in self._undialled() if rank not in dialled]
+        return effects + self.dialling.begin(self._lost())
 
-    def _undialled(self) -> list[int]:
-        """The neighbors that are away and that this peer has to dial: they had dialled it, as joiners do."""
-        dialled = {one.rank for _, one in self.dialling.all()}
+    def _lost(self) -> list[int]:
+        """The neighbors that are away and that this peer has to dial: they may have dialled it, as joiners do."""
         lost = [
             one
             for one in self._members.all()
             if one.expected and (not one.links.all or one.status is Status.DEAD) and not self._members.is_done(one.rank)
         ]
-        return [one.rank for one in lost if one.rank not in dialled and self._is_to_dial(one.rank)]
+        return [one.rank for one in lost if self._is_to_dial(one.rank)]
 
     def _is_to_dial(self, rank: int) -> bool:
         return rank in self.to_dial if self._epochs is None else self._epochs.is_to_dial(rank)

@@ -97,3 +97,16 @@ def test_a_joiner_whose_hello_came_before_its_epoch_hears_one_as_soon_as_that_is
     table.hear("from 3", table.hello(3, reply=True))
     assert table.status(3) == "alive"
     assert table.core.members[3].link == "from 3"
+
+
+def test_neighbors_that_were_silent_for_long_have_one_dialled_link_each():
+    """Of two links, each new connection ends the other one's, where keys show whose they are: without end."""
+    table = with_a_joiner()
+    opened = []
+    for _ in range(100):
+        table.wait(1)
+        opened += [link for link in table.links.values() if link not in opened]
+        ranks = [dialled.rank for _, dialled in table.core.connection_setup.dialling.all()]
+        assert sorted(ranks) == sorted({*ranks})
+    assert {*opened} - {*table.closed} == {*table.links.values()}
+    assert len(opened) > 6, "they were dialled anew"
