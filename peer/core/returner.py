@@ -77,13 +77,19 @@ class Entry:
             self.hops = self.enters = 0
             self.since = None
             return False
-        self._announce(number, max((one.current_round for one in near if self._goes_on(one)), default=number))
+        self._announce(number)
         return True
 
     def _near(self, number: int) -> list[Neighbor]:
         graph = self._schedule.at(number)
-        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
+        return self._running([self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}])
+
+    def _running(self, near: list[Neighbor]) -> list[Neighbor]:
         return [one for one in near if one.current_round < self._schedule.rounds] or near
+
+    def _first(self, near: list[Neighbor], number: int) -> int:
+        """The furthest round that a neighbor which goes on is known to be in, or at least `number`."""
+        return max((one.current_round for one in near if self._goes_on(one)), default=number)
 
     def _is_past(self, number: int, neighbor: Neighbor) -> bool:
         there = neighbor.current_round
@@ -119,19 +125,37 @@ class Entry:
         few = self.since is not None and number - self.since <= self._rejoin_after
         return few and not self._members.passed(number + self._rejoin_after)
 
-    def _announce(self, number: int, there: int) -> None:
-        """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.
+    def _announce(self, number: int) -> None:
+        """Choose the round of the entry anew if neighbors have reached it, or this peer is with them earlier.
 
-        Then they wait there: the one that this peer chooses next is twice as far ahead.
+        As long as rounds lack that are over, the entry is as many rounds ahead of the neighbors: until they are there,
+        a peer that is twice as quick has caught up. Then it is the next one. If that comes too soon for bodies, the one
+        that this peer chooses next is twice as far ahead.
         """
-        if there < self.enters > number:
-            return
+        open_from = self._open_from(number)
+        lacks = max(self._first(self._near(number), number) - number, 0)
+        rest = range(number, open_from)
         # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
-        first = min((self._members[rank].enters for rank in self._schedule.at(number).in_neighbors), default=0)
-        if self.enters and first <= max(number, there) and (self.has_adopted or there >= self.enters):
+        heard = {rank for one in rest for rank in self._schedule.at(one).in_neighbors}
+        first = min((self._members[rank].enters for rank in heard), default=0)
+        missed = self.enters < open_from
+        if missed and number + 1 >= self.enters > 0 and first < open_from:
             self._too_late += 1
-        ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(max(number, there) + ahead, first + 1), self._schedule.rounds)
+        ahead = max(2 ** max(0, self._too_late - 1), lacks if lacks > 1 else 0)
+        enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
+        if missed or (lacks == 0 and enters < self.enters):
+            self.enters = enters
+
+    def _open_from(self, number: int) -> int:
+        """The first round after `number` from which on no neighbor has reached a round that it shares with this peer.
+
+        Where edges change, a neighbor may be far ahead in rounds that it shares with others.
+        """
+        every = self._running([one for one in self._members.all() if one.expected])
+        found = max(number, self._first(every, number)) + 1
+        while found > number + 1 and self._first(self._near(found - 1), number) < found - 1:
+            found -= 1
+        return found
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""
@@ -153,7 +177,7 @@ class Entry:
         graph = self._schedule.at(number)
         if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
             return now
-        there = max((one.current_round for one in self._near(number) if self._goes_on(one)), default=number)
+        there = self._first(self._near(number), number)
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
         if there <= number:
             self._gone_on = None
