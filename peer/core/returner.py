@@ -4,9 +4,10 @@ A *returner* is a peer without which the others have gone on: it was asleep, cut
 It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
 learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
 
-That round is announced, so that neighbors wait for its body from then on and not before. A returner that finds them in
-that round already was too slow, and announces a later one: at last one that it reaches before they do, since each
-distance is twice the last one.
+That round is announced, so that neighbors wait for its body from then on and not before. While rounds lack that are
+over, it is as many rounds ahead of the neighbors, and the next one once the returner is with them. If bodies come too
+late for it, the returner announces another: at last one for which they come in time, since each distance is twice the
+last one.
 """
 
 from __future__ import annotations
@@ -128,34 +129,31 @@ class Entry:
     def _announce(self, number: int) -> None:
         """Choose the round of the entry anew if neighbors have reached it, or this peer is with them earlier.
 
-        As long as rounds lack that are over, the entry is as many rounds ahead of the neighbors: until they are there,
-        a peer that is twice as quick has caught up. Then it is the next one. If that comes too soon for bodies, the one
-        that this peer chooses next is twice as far ahead.
+        Neighbors of all rounds before it count. While rounds lack that are over, it is as many rounds ahead of them:
+        until they are there, a peer that is twice as quick has caught up. What it misses meanwhile doubles nothing.
         """
-        open_from = self._open_from(number)
-        lacks = max(self._first(self._near(number), number) - number, 0)
-        rest = range(number, open_from)
+        furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
+        # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
+        open_from = max(number, furthest) + 1
+        while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:
+            open_from -= 1
         # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
-        heard = {rank for one in rest for rank in self._schedule.at(one).in_neighbors}
+        heard = {rank for one in range(number, open_from) for rank in self._schedule.at(one).in_neighbors}
         first = min((self._members[rank].enters for rank in heard), default=0)
         missed = self.enters < open_from
         if missed and number + 1 >= self.enters > 0 and first < open_from:
             self._too_late += 1
+        lacks = max(self._there(number, furthest) - number, 0)
         ahead = max(2 ** max(0, self._too_late - 1), lacks if lacks > 1 else 0)
         enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
         if missed or (lacks == 0 and enters < self.enters):
             self.enters = enters
 
-    def _open_from(self, number: int) -> int:
-        """The first round after `number` from which on no neighbor has reached a round that it shares with this peer.
-
-        Where edges change, a neighbor may be far ahead in rounds that it shares with others.
-        """
-        every = self._running([one for one in self._members.all() if one.expected])
-        found = max(number, self._first(every, number)) + 1
-        while found > number + 1 and self._first(self._near(found - 1), number) < found - 1:
-            found -= 1
-        return found
+    def _there(self, number: int, unknown: int) -> int:
+        """How far the neighbors of a round are that go on; at least `unknown` if none of them is heard at present."""
+        near = self._near(number)
+        there = self._first(near, number)
+        return there if any(not one.away for one in near) else max(there, unknown)
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""

@@ -48,9 +48,8 @@ def turns():
 
 def test_while_it_catches_up_it_enters_as_far_ahead_as_rounds_lack_and_then_next(ring):
     assert ring.sits_out(3, r1=20, r7=19) == 37
-    assert [ring.sits_out(number) for number in range(4, 19)] == [37] * 15
-    assert ring.sits_out(19) == 21, "one round lacks: it takes part in the next one that no neighbor has reached"
-    assert ring.sits_out(20) == 21
+    assert [ring.sits_out(number) for number in range(4, 20)] == [37] * 16
+    assert ring.sits_out(20) == 21, "it is with them"
     ring.entry.adopt()
     assert not ring.entry.behind(21)
 
@@ -66,7 +65,7 @@ def test_neighbors_that_are_there_before_it_has_caught_up_put_it_off_by_what_it_
 def test_bodies_that_come_too_late_put_it_off_by_twice_as_much_each_time(ring):
     """It is with its neighbors, and they are in the next round before it has a body of this one."""
     ring.sits_out(18, r1=20, r7=20)
-    entries = [ring.sits_out(19)]
+    entries = [ring.sits_out(20)]
     for _ in range(5):
         entries.append(ring.sits_out(entries[-1], r1=entries[-1], r7=entries[-1]))
     assert entries == [21, 22, 24, 28, 36, 52]
@@ -82,6 +81,15 @@ def test_where_edges_change_a_neighbor_of_a_later_round_puts_it_off_before_that_
     """In even rounds it meets rank 1 alone, and would announce a round that rank 2 has completed."""
     assert turns.sits_out(8, r1=10, r2=9) == 12
     assert turns.sits_out(10, r1=10, r2=13) == 14
+
+
+def test_neighbors_that_are_not_heard_do_not_make_it_think_that_it_has_caught_up(turns):
+    """What it knows of rank 1 is from before it was cut off."""
+    turns.members.greet(1, "link 1", 8, 0.0)
+    turns.members.goodbye(turns.members[1], "failed", 0.0)
+    assert turns.sits_out(7, r2=21) == 21 + 14
+    assert [turns.sits_out(number) for number in range(8, 21)] == [35] * 13
+    assert turns.sits_out(21) == 22
 
 
 def test_where_edges_change_one_returner_that_it_hears_in_a_round_does_not_put_it_off(turns):
