@@ -4,10 +4,10 @@ A *returner* is a peer without which the others have gone on: it was asleep, cut
 It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
 learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
 
-That round is announced, so that neighbors wait for its body from then on and not before. While rounds lack that are
-over, it is as many rounds ahead of the neighbors, and the next one once the returner is with them. If bodies come too
-late for it, the returner announces another: at last one for which they come in time, since each distance is twice the
-last one.
+That round is announced, so that neighbors wait for its body from then on and not before. While the returner
+lacks n rounds, it is n rounds ahead of the neighbors, and it is the next one once the returner is with them. If bodies
+come too late for it, the returner announces another: at last one for which they come in time, since each distance is
+twice the last one.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Entry:
     def _announce(self, number: int) -> None:
         """Choose the round of the entry anew if neighbors have reached it, or this peer is with them earlier.
 
-        Neighbors of all rounds before it count. While rounds lack that are over, it is as many rounds ahead of them:
-        until they are there, a peer that is twice as quick has caught up. What it misses meanwhile doubles nothing.
+        While this peer lacks n rounds, it is n rounds ahead of them: until they are there, a peer that is twice as
+        quick has caught up. An entry that it misses meanwhile doubles nothing.
         """
         furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
         # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
