@@ -110,28 +110,28 @@ SLOW_DISK = 0.4
 """Seconds in which a returner sits a round out."""
 
 
-def enters_once_it_has_caught_up(topology):
-    """Of a peer that was away for 30 s: in each round that it sits out, the others run 0.4 of one.
+def enters_once_it_has_caught_up(topology, disk=SLOW_DISK):
+    """Of a peer that was away for 30 s: in each round that it sits out, the others run `disk` of one.
 
     So it is with them after so many of their rounds, and enters in the next one; a round that has just begun when it is
     heard, or when it is with them, is one more.
     """
-    world = World(
-        Scenario(1, topology, 8, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),), disk=(SLOW_DISK,))
-    )
+    world = World(Scenario(1, topology, 8, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),), disk=(disk,)))
     world.run()
     ((sat_out, entered),) = entries(world).values()
     since = entered - sat_out
     there = max(number for (rank, number), at in world.began.items() if rank != 3 and at <= world.began[3, since])
     assert there - since >= 10
-    caught_up = there + (there - since) * SLOW_DISK / (1.0 - SLOW_DISK)
+    caught_up = there + (there - since) * disk / (1.0 - disk)
     assert entered <= caught_up + 2, f"enters in round {entered}, and has caught up by round {caught_up:.1f}"
     assert any(3 in world.used[rank, entered] for rank in world.graphs.at(entered, 3).out_neighbors)
 
 
-@pytest.mark.parametrize("topology", ["ring", "one-peer-exponential", "random-matching", "fresh-neighbors"])
-def test_a_returner_with_a_slow_disk_enters_once_it_has_caught_up(topology, rounds_of_a_second):
-    enters_once_it_has_caught_up(topology)
+@pytest.mark.parametrize("disk", [0.0, SLOW_DISK])
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exponential", "random-matching", "fresh-directed"])
+def test_a_returner_enters_once_it_has_caught_up(topology, disk, rounds_of_a_second):
+    """On graphs whose edges stay, and on those where they change by round."""
+    enters_once_it_has_caught_up(topology, disk)
 
 
 def entries_that_it_misses_while_it_catches_up_count(patch):
