@@ -48,7 +48,7 @@ def drain(run: Path, rank: int | None, back_within: int) -> int:
             ask(folder, {"ask": "drain", "back_within": back_within})
         except NotRunning as error:
             reason = error
-            click.echo(f"{folder.name}: does not run")
+            click.echo(f"{folder.name}: {'does not run' if left(folder) else 'cannot be asked yet'}")
         else:
             leaving.append(folder)
     if not leaving:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ def start(
         own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
-    with Terminal() as terminal:
+    with Terminal() as terminal, ExitStack() as hold:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
         if not joins and own.algorithm != "local":
             terminal.say(f"dpeer: {changes(len(operators), own.signers)}")
@@ -106,6 +107,7 @@ def start(
             if through.proxy is None and (host := addresses.unresolvable(address)):
                 terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
+        hold.enter_context(folders.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
             from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once
 
@@ -125,7 +127,7 @@ def start(
             stopper.install()
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
-                keyring=keyring, sink=terminal.log, report=report,
+                keyring=keyring, sink=terminal.log, report=report, hold=hold,
             )  # fmt: skip
 
         with ended_at_once(), bar:

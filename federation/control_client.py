@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.folders import LOCK
+from dpeer.federation.folders import LOCK, starts
 from dpeer.peer import checkpoint, control
 from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
@@ -27,6 +27,9 @@ _LISTED, _AT_ONCE = 8, 16
 
 _AT_AN_END = "starts, or ends, or has no control socket (its log.jsonl says which)"
 """What a peer does that holds its folder and has no control socket."""
+
+_AT_THE_START = "starts, and loads its libraries"
+"""The same, of a peer that has read nothing yet."""
 
 _RANK = re.compile(r"rank-[0-9]+")
 """The name of a rank's folder."""
@@ -61,7 +64,7 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
             found = _read_line(there, time.monotonic() + timeout)
     except (FileNotFoundError, ConnectionError) as error:
         if not left(rank):
-            raise NotRunning(f"the peer in {str(rank)!r} {_AT_AN_END}: try again") from error
+            raise NotRunning(f"the peer in {str(rank)!r} {_without_socket(rank)}: try again") from error
         raise NotRunning(f"no peer runs in {str(rank)!r}{_last_run(rank)}") from error
     except TimeoutError as error:
         raise NoAnswer(
@@ -127,7 +130,7 @@ def _place(folder: Path) -> Place:
     except NoAnswer:
         state = f"runs, and does not answer within {TIMEOUT:g} s"
     except NotRunning:
-        state = "does not run" if left(folder) else _AT_AN_END
+        state = "does not run" if left(folder) else _without_socket(folder)
     except ConfigurationError as error:
         state = str(error)
     summary, completed = read_object(folder / SUMMARY), checkpoint.completed(folder)
@@ -141,6 +144,10 @@ def _place(folder: Path) -> Place:
         folder, None, state, completed or None, whole(summary.get("rounds")),
         None if saved is None else max(0.0, time.time() - saved),
     )  # fmt: skip
+
+
+def _without_socket(folder: Path) -> str:
+    return _AT_THE_START if starts(folder) else _AT_AN_END
 
 
 def left(folder: Path) -> bool:
@@ -205,7 +212,7 @@ def any_running(folder: Path) -> Path:
     found = ranks_of(folder)
     running = next((one for one in found if runs(one)), None)
     if running is None and (busy := next((one for one in found if not left(one)), None)) is not None:
-        raise NotRunning(f"the peer in {str(busy)!r} {_AT_AN_END}: try again")
+        raise NotRunning(f"the peer in {str(busy)!r} {_without_socket(busy)}: try again")
     if running is None:
         raise NotRunning(f"no peer runs in {str(folder)!r}{_last_run(found[0]) if len(found) == 1 else ''}")
     return running

@@ -109,9 +109,17 @@ def _check_size(folders: list[Path], size: int) -> None:
             )
 
 
+_STARTS = "starts"
+"""What stands in the lock of a peer that has read nothing yet."""
+
+
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
     """Hold a rank's folder for as long as its peer runs.
+
+    Args:
+        folder: The rank's.
+        starts: Whether the peer only begins to start, so that `starts` has it until `started` is called.
 
     Raises:
         OutputError: another running peer holds it.
@@ -124,7 +132,26 @@ def held(folder: Path) -> Iterator[None]:
             raise OutputError(
                 f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
             ) from error
+        lock.truncate(0)
+        if starts:
+            with contextlib.suppress(OSError):  # a full disk
+                lock.write(_STARTS)
+                lock.flush()
         yield
+
+
+def started(folder: Path) -> None:
+    """Note that the peer that holds a rank's folder answers on its control socket."""
+    with contextlib.suppress(OSError):
+        os.truncate(folder / LOCK, 0)
+
+
+def starts(folder: Path) -> bool:
+    """Whether the peer that holds a rank's folder begins to start; of a folder that no peer holds it says nothing."""
+    try:
+        return (folder / LOCK).read_text() == _STARTS
+    except (OSError, ValueError):
+        return False
 
 
 def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.folders import held, naming, working_folder_kept
+from dpeer.federation.folders import held, naming, started, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -120,6 +120,7 @@ async def serve(
     keyring: Keyring | None = None,
     sink: Sink | None = None,
     report: Report = lambda event: None,
+    hold: AbstractContextManager[Any] | None = None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
 
@@ -134,6 +135,7 @@ async def serve(
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
+        hold: Holds the rank's folder already (`folders.held`), and lets it go at its exit; None to hold it here.
 
     Raises:
         Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
@@ -148,7 +150,7 @@ async def serve(
         with (
             working_folder_kept() as home,
             naming(out, rank_folder(settings.out, rank)),
-            held(out),
+            hold or held(out),
             ExitStack() as leaving,
         ):
             worker = Worker(executor, disk)
@@ -169,6 +171,7 @@ async def serve(
                 "epoch": not_yet,
             }
             async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
+                started(out)
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
                     config, out, home, log, worker, leaving, requests, listen=listen, meet=meet,

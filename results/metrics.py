@@ -21,7 +21,8 @@ class Totals:
         last: The line of the last round.
         best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
-        first: The round of the first line; of a peer that joined a running federation not 0.
+        first: The round of the first line; of a peer that joined a running federation not 0. It adopts in that round,
+            and is no member before the next one.
         weight: The sum of the weights that this peer's training had in the mean after each round, as far as known.
         weighed: Of how many rounds that is.
     """
@@ -38,7 +39,8 @@ class Totals:
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
         line = Line.of(entry)
-        weight = None if self.last is None else _weight(self.last, line)
+        joins = self.last is not None and self.first > 0 and self.last.get("round") == self.first
+        weight = None if self.last is None or (joins and not self.last.get("active")) else _weight(self.last, line)
         return Totals(
             last=entry,
             best=entry if best else self.best,

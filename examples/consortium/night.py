@@ -1,7 +1,7 @@
 """A consortium in one night: eight sites behind a relay and shaped lines, and everything that goes wrong with them.
 
-    python examples/consortium/night.py --quick                  # two minutes, with bundled data
-    python examples/consortium/night.py --data FILE.npz          # HAR, at the pace of real sites
+    python examples/consortium/night.py --quick                  # a few minutes, with bundled data
+    python examples/consortium/night.py --data FILE.npz          # HAR, at the pace of real sites: two hours
     python examples/consortium/night.py --quick --join           # a ninth site joins in round 8
 
 Sites are real `dpeer start` processes that can only dial out, in network namespaces where the machine has them (root
@@ -65,7 +65,9 @@ class Plan:
         dead_after: Silence after which rounds go on without a neighbor.
         cut, night: How long a line is cut, and a laptop closed.
         patience: How long a site that was restarted waits for its neighbors.
-        limit: Of the whole night, and how long sites wait for each other at the start.
+        wait: How long sites wait for each other at the start. In a wait of more than an hour a site with other settings
+            ends, and the others go on waiting.
+        limit: Of the whole night.
         cut_in, closed_in, lost_in, joins_in: The rounds.
     """
 
@@ -76,6 +78,7 @@ class Plan:
     cut: float = 180.0
     night: float = 600.0
     patience: float = 600.0
+    wait: float = 4 * 3600.0
     limit: float = 4 * 3600.0
     cut_in: int = 3
     closed_in: int = 5
@@ -131,6 +134,12 @@ class Site:
     def last_line(self) -> str:
         """What it has printed last."""
         return (self.folder / "output.txt").read_text().rstrip().rpartition("\n")[2]
+
+    def last_words(self) -> str:
+        """What it has printed of its end, if that was a good one."""
+        printed = (self.folder / "output.txt").read_text().splitlines()
+        found = [line for line in printed if line.startswith("dpeer: done ") or "WARNING: left-behind" in line]
+        return found[-1].partition(": ")[2] if found else self.last_line()
 
     def start(self, *options: str) -> None:
         """Start its process, or start it again."""
@@ -189,7 +198,7 @@ class Night:
         common = [
             f"size = {SITES}", 'topology = "ring"', f"rounds = {plan.rounds}",
             f'task = "{HERE / "tasks.py"}:{"har" if self.data else "table"}"', "body_epochs = 2", "head_epochs = 1",
-            "batch_size = 16", f"dead_after = {plan.dead_after}", f"wait = {plan.limit}", *self._settings,
+            "batch_size = 16", f"dead_after = {plan.dead_after}", f"wait = {plan.wait}", *self._settings,
         ]  # fmt: skip
         if self.joins:
             common.append(f'operators = ["{write_operator(self.out / "operator")[1]}"]')
@@ -293,7 +302,8 @@ class Night:
         ended = subprocess.run(
             [*member.before, *DPEER, *words], cwd=member.folder, capture_output=True, text=True, check=False
         )
-        output = " ".join((ended.stdout + ended.stderr).split())
+        printed = (" ".join(line.split()) for line in (ended.stdout + ended.stderr).splitlines())
+        output = "; ".join(filter(None, printed))
         if ended.returncode:
             self.tell(JOINER, "refused", f"dpeer join: {output}")
             return
@@ -361,11 +371,16 @@ class Night:
             left = code == LEFT and all(one.code == 0 or one.restarts or one is site for one in self.sites)
             if code and not left and site.restarts < RESTARTS:
                 site.restarts += 1
-                self.tell(site.rank, "ended", f"its process ended with {code}")
+                how = (
+                    f"ended with {code}: {shorten(site.last_line(), 160)}"
+                    if code > 0
+                    else f"was ended by signal {-code}"
+                )
+                self.tell(site.rank, "ended", f"its process {how}")
                 site.restart_at = self.now() + RESTART_AFTER
                 site.code = None
             else:
-                self.tell(site.rank, "ended", f"it has ended with {code}")
+                self.tell(site.rank, "over" if code else "done", shorten(site.last_words(), 200))
 
     def _ended(self, site: Site) -> bool:
         if site.process is None:
@@ -378,11 +393,11 @@ class Night:
         """The night, as `timeline.json` has it."""
         sites = [self._of_site(site) for site in self.sites]
         done, left = (sum(site["status"] == status for site in sites) for status in ("done", "left-behind"))
+        kept = f", {left} {'keeps' if left == 1 else 'keep'} the model of the last round with others" if left else ""
         return {
             "title": "A consortium in one night",
             "lines": self.lines.kind,
-            "summary": f"{done} of {len(sites)} sites came to the end, {left} with the rounds until the others had "
-            f"left, after {self.now():.0f} s",
+            "summary": f"{done} of {len(sites)} sites have completed all rounds{kept}; {self.now() / 60:.1f} minutes",
             "seconds": round(self.now(), 2),
             "plan": vars(self.plan),
             "sites": sites,
@@ -401,9 +416,9 @@ class Night:
             "status": summary.get("status") or ("never started" if site.process is None else "running"),
             "completed": len(rounds),
             "mixed": sum(bool(one["heard"]) for one in rounds),
-            "accuracy": summary.get("accuracy"),
+            "federated": worth.get("joined", summary.get("accuracy")),
             "local": summary.get("accuracy_alone"),
-            "verdict": worth.get("verdict") or "-",
+            "verdict": worth.get("verdict") or (f"no comparison: {worth['why']}" if worth.get("why") else "-"),
             "restarts": site.restarts,
             "rounds": rounds,
             "log": [vars(one) for one in timeline.logged(site.run, site.rank, self.began)],
@@ -415,7 +430,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("night"), help="a new folder")
     parser.add_argument("--data", type=Path, metavar="FILE.npz", help="HAR, in place of a bundled table")
-    parser.add_argument("--quick", action="store_true", help="the same in two minutes")
+    parser.add_argument("--quick", action="store_true", help="the same in a few minutes")
     parser.add_argument("--join", action="store_true", help="a ninth site joins in round 8")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a line of the federation file")
     parser.add_argument("--rate", type=float, default=20e6, help="of a line, bits a second")
@@ -445,9 +460,10 @@ def main() -> int:
     finally:
         lines.close()
     for site in report["sites"]:
+        federated, local = map(timeline.figure, (site["federated"], site["local"]))
         print(
-            f"{site['name']}: {site['status']}, {site['completed']} rounds, mixed in {site['mixed']}, accuracy "
-            f"{site['accuracy']}, local only {site['local']}, {site['verdict']}"
+            f"{site['name']:15}  {site['status']:11}  {site['completed']:2} rounds, mixed in {site['mixed']:2}, "
+            f"accuracy {federated}, local only {local}: {shorten(site['verdict'], 60)}"
         )
     print(f"{report['summary']}; the timeline is in {out / 'timeline.html'}")
     return 0 if all(site["status"] in ("done", "left-behind") for site in report["sites"]) else 1

@@ -78,7 +78,7 @@ def _signals(data: str) -> dict[str, np.ndarray]:
 
 
 def har(rank: int, size: int, seed: int, data: str, pace: float = 0.0, slow: float = 1.0) -> Task:
-    """Activities of persons from a telephone's sensors; a site has whole persons, and tests on the last of them.
+    """Activities of persons from a telephone's sensors; a site has whole persons, and tests on the last of each.
 
     Args:
         rank: The site.
@@ -93,7 +93,9 @@ def har(rank: int, size: int, seed: int, data: str, pace: float = 0.0, slow: flo
     persons = np.unique(found["subject"])
     bounds = np.cumsum((0, *SHARES)) * len(persons) // sum(SHARES)
     own = persons[bounds[rank] : bounds[rank + 1]]
-    where = [np.flatnonzero(found["subject"] == person)[::2] for person in own]  # windows overlap by half
+    # A person's windows come activity by activity, and overlap by half.
+    each = [(found["subject"] == person) & (found["y"] == activity) for person in own for activity in range(6)]
+    where = [np.flatnonzero(windows)[::2] for windows in each]
     rest = [part[: len(part) * 3 // 4] for part in where]
     kept = np.concatenate([*[part[len(part) * 3 // 4 :] for part in where], *rest])  # tested ones in front
     x = torch.tensor(np.asarray(found["x"][kept], dtype=np.float32)).transpose(1, 2).contiguous()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError, Refused
@@ -67,9 +67,20 @@ class Dialling:
         self._patience = patience
         self._links: dict[Link, Dialled] = {}
         self._waits: dict[int, float] = {}
+        self._begun: set[int] = set()
+
+    def begin(self, ranks: Iterable[int]) -> list[Effect]:
+        """Dial these ranks, but those that are dialled already.
+
+        Of two links to one rank each new connection would end the other's, where keys show whose they are.
+        """
+        found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
+        self._begun.update(found)
+        return [Dial(rank) for rank in found]
 
     def add(self, rank: int, link: Link, now: float) -> None:
         """Note that the rank is dialled on this link."""
+        self._begun.discard(rank)
         self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
 
     def get(self, link: Link) -> Dialled | None:
@@ -448,22 +459,17 @@ class ConnectionSetup:
                 effects.append(Close(link))
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
-                effects += [Close(link), Dial(one.rank)]
+                effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
                 if now >= one.unanswered:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
-        return effects + [Dial(rank) for rank in self._undialled()]
+        return effects + self.dialling.begin(self._lost())
 
-    def _undialled(self) -> list[int]:
-        """The neighbors that are away and that this peer has to dial: as joiners they had dialled it."""
+    def _lost(self) -> list[int]:
+        """The neighbors that are away and that this peer has to dial: as joiners they may have dialled it."""
         if self._epochs is None:
             return []
-        dialled = {one.rank for _, one in self.dialling.all()}
         lost = [one for one in self._members.all() if one.expected and (one.link is None or one.status is Status.DEAD)]
-        return [
-            one.rank
-            for one in lost
-            if one.rank not in dialled and one.why_away != "done" and self._epochs.is_to_dial(one.rank)
-        ]
+        return [one.rank for one in lost if one.why_away != "done" and self._epochs.is_to_dial(one.rank)]

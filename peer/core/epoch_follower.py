@@ -10,7 +10,7 @@ from typing import Any
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Effect, Keep
+from dpeer.peer.core.effects import Admit, Effect, Keep
 from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
 from dpeer.peer.core.membership import Membership, Status
@@ -76,6 +76,7 @@ class EpochFollower:
         send_queues: SendQueues,
         reached: Callable[[Iterable[int]], None],
         hang_up: Callable[[int], list[Effect]],
+        dial: Callable[[Iterable[int]], list[Effect]],
     ) -> None:
         """Take the parts of the core that follow.
 
@@ -85,9 +86,10 @@ class EpochFollower:
             send_queues: Where documents wait to be written.
             reached: Sends heartbeats to ranks.
             hang_up: Closes the dialled links of a rank that is no neighbor any more, and forgets what it was to get.
+            dial: Dials ranks, but those that are dialled already.
         """
         self._schedule, self._members, self._send_queues = schedule, members, send_queues
-        self._send_heartbeats, self._hang_up = reached, hang_up
+        self._send_heartbeats, self._hang_up, self._begin_to_dial = reached, hang_up, dial
         self._follow()
 
     # -- the chain ---------------------------------------------------------------------------------------------
@@ -286,17 +288,17 @@ class EpochFollower:
 
     def _dial(self, ranks: Iterable[int], now: float) -> list[Effect]:
         """Begin to expect these neighbors, and dial those that this peer dials."""
-        effects: list[Effect] = []
+        new: list[int] = []
         since = {rank: one.since for rank, one in (self.chain.pending or self.chain.current).members.items()}
         for rank in sorted(ranks):
             neighbor = self._members[rank]
             if neighbor.expected:
                 continue
-            new = since.get(rank, 0) > self.chain.current.begins or self.joins
-            self._members.expect(rank, now, joins=new)
+            joins = since.get(rank, 0) > self.chain.current.begins or self.joins
+            self._members.expect(rank, now, joins=joins)
             if neighbor.link is None and rank not in self.contacts and dials(self._rank, rank, self.addresses):
-                effects.append(Dial(rank))
-        return effects
+                new.append(rank)
+        return self._begin_to_dial(new)
 
     # -- documents ---------------------------------------------------------------------------------------------
 

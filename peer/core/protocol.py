@@ -27,7 +27,7 @@ from dpeer.peer.core.bodies import Inbox, Received
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
-from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
+from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
@@ -153,7 +153,7 @@ class Core:
             self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
             self.epochs.join_up(
                 self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
-                self.connection_setup.hang_up,
+                self.connection_setup.hang_up, self.connection_setup.dialling.begin,
             )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
@@ -175,7 +175,7 @@ class Core:
         self.members.current_round = self.handshake.start = number
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
-        self._effects += [Dial(rank) for rank in dialled]
+        self._effects += self.connection_setup.dialling.begin(dialled)
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
         return self.look(now)

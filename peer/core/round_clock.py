@@ -29,7 +29,7 @@ _ABSENT = -1
 
 _MOST = 2**31 - 1
 
-NO_QUORUM = "cut off from a quorum (more than half of all ranks, or as many as --quorum says)"
+NO_QUORUM = "no word that a quorum (more than half of all ranks, or as many as --quorum says) has come this far"
 """Why a round may not begin."""
 
 _ACCEPTED = np.dtype([("revision", "<u4"), ("epoch", f"V{DIGEST_BYTES}")])

@@ -569,7 +569,7 @@ class Waiting:
         left = self._news_at + self._config.wait - now
         self._log(
             "info" if wait.logged else "warning", "paused",
-            f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once they are heard, or ends "
+            f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once that changes, or ends "
             f"in {left:.0f} s (--wait; --resume goes on later)",
             round=wait.number, reason=why, neighbors=self.ranks(now),
         )  # fmt: skip

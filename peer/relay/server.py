@@ -319,6 +319,9 @@ class Relay:
         with contextlib.closing(far):
             if any(self._keys.get(one.key) is not one for one in (caller, called)):
                 return  # not listed any more
+            if _is_gone(near):  # it may have called anew meanwhile, and that joint stays
+                await _answer(far, handshake.NO_CALLER)
+                return
             for end in (far, near):
                 await _answer(end, TAKEN)
             if pair in self._joints:
@@ -386,6 +389,16 @@ class Relay:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._say(f"a connection was ended by an error in dpeer: {type(error).__name__}: {error}")
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether the other end, which has nothing to send yet, has closed the connection."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 async def _answer(connection: socket.socket, code: bytes) -> None:

@@ -40,6 +40,10 @@ _FAILED = {
 }
 """The likely fault, by the event of a handshake in which one side could not prove its key."""
 
+_ENDED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+"""The event of a connection that ends within its handshake. A listener with another key ends each one; a single one
+says no more than that the listener, or the way to it, has just gone."""
+
 _WATCHED = sum(_FAILED) | EVENTS | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED
 
 
@@ -202,7 +206,7 @@ class DealerLink:
             if self._bulk is not None and place is not None and not self._address.startswith(RELAY):
                 self._bulk.ask(self._link, place[0], self.end)
         elif event in _FAILED and self._keys:
-            self._refused(_FAILED[event])
+            self._refused(event)
         elif event == zmq.EVENT_DISCONNECTED:
             self._broken()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
@@ -223,13 +227,13 @@ class DealerLink:
         self.up = False
         self._later = self._loop.call_later(_FLUSHED, self._part)
 
-    def _refused(self, reason: str) -> None:
+    def _refused(self, event: zmq.Event) -> None:
         """One side could not prove its key. While a peer changes its key, two are listed: try them in turn."""
         self._unproved += 1
         self._which += 1
         self._close(0)
-        if self._unproved >= len(self._keys):
-            self._fail(reason)
+        if self._unproved >= len(self._keys) * (2 if event == _ENDED else 1):
+            self._fail(_FAILED[event])
         else:
             self._try_again(_SELDOM)
 

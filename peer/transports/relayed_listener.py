@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError
@@ -15,9 +16,17 @@ from dpeer.peer.transports.tunnels import LOOPBACK, RelayRefusedError, Tunnels
 _AGAIN, _SELDOM = 0.2, 10.0
 """Seconds after which a relay is tried again, at first and at most, where it has just failed."""
 
+LOOK = 1.0
+"""Seconds between two looks whether this host has slept."""
 
 _REST = 0.005
 """Seconds after each message of the relay in which none is read: a hostile one must not keep the event loop busy."""
+
+
+def slept() -> float:
+    """Seconds for which this host has been suspended since it was started; a constant where no clock shows it."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
+    return 0.0 if clock is None else time.clock_gettime(clock) - time.monotonic()
 
 
 class RelayedListener:
@@ -53,14 +62,29 @@ class RelayedListener:
                 connection = await self._tunnels.claim(self._address, LISTEN)
                 self._state(None)
                 pause = _AGAIN
-                with contextlib.closing(connection):
+                watching = self._loop.create_task(self._end_after_sleep(connection))
+                try:
                     await self._listen(connection)
+                finally:
+                    watching.cancel()
+                    connection.close()
             except OSError as error:
                 self._state(str(error))
                 if isinstance(error, RelayRefusedError):
                     pause = _SELDOM
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SELDOM)
+
+    async def _end_after_sleep(self, connection: socket.socket) -> None:
+        """End the connection once this host has slept: the relay has given it up, and its word of that was lost.
+
+        The system would find out within half a minute, in which no neighbor can call this peer.
+        """
+        before = slept()
+        while slept() - before < LOOK:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(LOOK)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def _state(self, reason: str | None) -> None:
         if reason is not None or self._troubled:

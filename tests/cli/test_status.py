@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dpeer.cli.status import state
+from dpeer.federation.folders import held
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
 
@@ -115,6 +116,15 @@ def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[
             "rank-2: left after 8 of 20 rounds; --resume goes on",
         ],
     )
+
+
+def test_a_peer_that_loads_its_libraries_is_no_dead_one(dpeer: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "rank-2"
+    with held(folder, starts=True):
+        shown, found = dpeer("status", folder, "--json"), dpeer("drain", folder)
+    assert json.loads(shown.out)[0]["state"] == "starts, and loads its libraries"
+    assert (found.code, found.out) == (2, "rank-2: cannot be asked yet\n")
+    assert found.complaints[-1] == f"dpeer: the peer in {str(folder)!r} starts, and loads its libraries: try again"
 
 
 @pytest.mark.parametrize(

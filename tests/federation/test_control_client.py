@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
-from dpeer.federation.folders import held
+from dpeer.federation.folders import held, started
 from dpeer.peer.control import SOCKET, ControlSocket
 
 
@@ -59,6 +60,23 @@ def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path:
     assert [one.state for one in look(folder)] == ["does not run"]
 
 
+def test_a_peer_that_has_read_nothing_yet_starts_until_it_answers_or_is_killed(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    words = "starts, and loads its libraries"
+    with held(folder, starts=True):
+        with pytest.raises(NotRunning) as raised:
+            ask(folder, {"ask": "status"})
+        assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
+        assert [one.state for one in look(folder)] == [words]
+        started(folder)
+        assert [one.state for one in look(folder)] != [words]
+    with held(folder, starts=True):
+        pass  # as if it were killed
+    assert [one.state for one in look(folder)] == ["does not run"]
+    with held(folder):
+        assert [one.state for one in look(folder)] != [words], "it is another program's"
+
+
 def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "run", 0)
     with socket.socket(socket.AF_UNIX) as left:
@@ -80,6 +98,23 @@ def test_a_peer_that_does_not_answer_in_time(tmp_path: Path) -> None:
         "overloaded"
     )
     assert raised.value.exit_code == 1
+
+
+def test_a_peer_that_ends_before_it_answers(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", 0)
+    with socket.socket(socket.AF_UNIX) as ending, ThreadPoolExecutor() as pool:
+        ending.bind(str(folder / SOCKET))
+        ending.listen()
+
+        def hear_and_end() -> None:
+            connection, _ = ending.accept()
+            with connection:
+                connection.recv(100)
+
+        pool.submit(hear_and_end)
+        with pytest.raises(NotRunning) as raised:
+            ask(folder, {"ask": "status"})
+    assert str(raised.value) == f"no peer runs in {str(folder)!r} any more: it ended before it answered"
 
 
 def test_several_ranks_and_none(tmp_path: Path) -> None:

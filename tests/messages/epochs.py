@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dpeer.federation.settings import Settings
 from dpeer.peer import PeerConfig, epoch_folder
 from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch, Void, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain
+from dpeer.peer.core.limits import MOST_MEMBERS
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.topology import Graphs, Relabeled, build
@@ -51,6 +53,7 @@ def chain(genesis: Epoch | None = None, graphs: Callable[[Epoch], Graphs] = ring
 
 ONE = after(first(), 9, leave=[3])
 TWO = after(ONE, 12, leave=[2])
+INSTEAD = after(first(), 14, leave=[2], void=[Void(1, ONE.digest)])
 
 
 class Quiet:
@@ -66,7 +69,7 @@ class Quiet:
 
 
 def handed(
-    document: bytes, rank: int = 0, known: tuple[Epoch, ...] = (), operators: bool = True
+    document: bytes, rank: int = 0, known: tuple[Epoch, ...] = (), operators: bool = True, void: tuple[Epoch, ...] = ()
 ) -> Callable[[Path], None]:
     """A cause: a peer in its first round is handed a document; it knows some epochs and has them on disk."""
 
@@ -74,7 +77,7 @@ def handed(
         setup = EpochSetup(first(), ring) if operators else None
         core = Core(PeerConfig(rank, 20, None, {}, epochs=setup), Quiet(), build("ring", 4), None)
         if core.epochs is not None:
-            core.epochs.take_up(record(*known))
+            core.epochs.take_up(record(*known, void=void))
         core.open([], 0, 0.0)
         refused, _ = core.hand(document, 0.0)
         if refused is not None:
@@ -83,8 +86,11 @@ def handed(
     return cause
 
 
-def record(*epochs: Epoch, void: tuple[str, ...] = ()) -> ChainRecord:
-    return ChainRecord(tuple(signed(one) for one in epochs), tuple(one.digest for one in epochs), void, len(epochs))
+def record(*epochs: Epoch, void: tuple[Epoch, ...] = ()) -> ChainRecord:
+    line = tuple(one.digest for one in epochs)
+    return ChainRecord(
+        tuple(signed(one) for one in (*void, *epochs)), line, tuple(one.digest for one in void), len(epochs)
+    )
 
 
 def on_disk(change: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -154,7 +160,7 @@ MESSAGES = {
         "epoch: epoch 1: its edges are drawn otherwise here",
     ),
     "a void epoch without its document": Message(
-        lambda _: chain().take_up(record(ONE, void=("ab" * 32,))), ProtocolError,
+        lambda _: chain().take_up(replace(record(ONE), void=("ab" * 32,))), ProtocolError,
         "epoch: epoch abababababababab is accepted or void, and its document is missing",
     ),
     "handed where nothing changes": Message(
@@ -172,6 +178,10 @@ MESSAGES = {
     "handed after void ones": Message(
         handed(signed(after(ONE, 12, leave=[2], void=[Void(2, "ab" * 32)]))), ConfigurationError,
         "epoch 3 follows one that is not known here",
+    ),
+    "handed after one that is void": Message(
+        handed(signed(TWO), known=(INSTEAD,), void=(ONE,)), ConfigurationError,
+        "epoch 2 does not follow the newest one, epoch 2",
     ),
     "handed too late": Message(
         handed(signed(after(first(), 4, leave=[3]))), ConfigurationError,
@@ -194,6 +204,15 @@ MESSAGES = {
     "a torn document": Message(on_disk(torn), CheckpointError, DAMAGED % "ProtocolError: malformed: …"),
     "a changed document": Message(
         on_disk(changed), CheckpointError, DAMAGED % f"ValueError: 0001-{ONE.digest[:8]}.json is not what was written"
+    ),
+    "an edge listed twice": Message(
+        lambda _: SignedEpoch.decode(signed(ONE).replace(b'"listed":[]', b'"listed":[[0,1],[0,1]]')), ProtocolError,
+        "malformed: epoch epoch.graph: Value error, the edges are not sorted, or one stands twice or joins a rank to "
+        "itself",
+    ),
+    "more members than a federation has": Message(
+        changing(join={4 + number: Member() for number in range(MOST_MEMBERS)}), ConfigurationError,
+        "1027 members: at most 1024",
     ),
     "a former rank joins": Message(
         changing(join={3: Member()}), ConfigurationError,

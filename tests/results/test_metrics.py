@@ -183,3 +183,13 @@ def test_a_round_that_is_sat_out_counts_nothing_and_one_of_others_is_left_out():
     assert weighed({"active": True}, {**away, **mixed_otherwise}, {"active": True, **mixed_otherwise}) is None
     not_drawn = {"active": False, "missed": [], "adopted": False, "mass_error": 0.0, "mass_adopted": 0.0}
     assert weighed(HERE, not_drawn, HERE, not_drawn, HERE) == 1.0
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_the_round_in_which_a_joiner_adopts_is_left_out(first):
+    """It is no member in that round. A peer of the first members that starts so has sat a round out."""
+    adopts = {"active": False, "missed": [], "heard": [1, 3], "adopted": True, "mass_error": 0.0, "mass_adopted": 0.0}
+    totals = Totals()
+    for number, line in enumerate([adopts, HERE, HERE], first):
+        totals = totals.plus({"round": number, **line})
+    assert totals.mean_weight == (1.0 if first else 0.5)

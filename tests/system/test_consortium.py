@@ -61,13 +61,14 @@ NIGHT = {
     "title": "A <night>", "lines": "loopback", "summary": "1 of 2", "seconds": 10.0, "relay": [],
     "sites": [
         {
-            "name": f"site {rank}", "rows": 5, "status": "done", "completed": 2, "mixed": 1, "accuracy": 0.5,
+            "name": f"site {rank}", "rows": 5, "status": "done", "completed": 3, "mixed": 1, "federated": 0.5,
             "local": None, "verdict": "-", "restarts": 0, "log": [{"at": 1.0, "text": "paused <b>"}],
             "rounds": [
                 {"round": n, "at": 2.0 + n, "active": True, "heard": [1 - rank] * n, "missed": [1 - rank] * (1 - n),
                  "accuracy": 0.5}
                 for n in range(2)
-            ],
+            ]
+            + [{"round": 2, "at": None, "active": True, "heard": [1 - rank], "missed": [], "accuracy": 0.5}],
         }
         for rank in range(2)
     ],

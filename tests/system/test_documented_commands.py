@@ -437,7 +437,8 @@ NOT_RUN = {
     "dpeer start --rank 3 --wait 7d --quorum 6": "Sites that come over days",
     "dpeer start --rank 0 --checkpoint-minutes 10": "Rounds of hours",
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
-    "python examples/consortium/night.py --quick": "in two minutes or so",
+    "python examples/consortium/night.py --quick": "in a few minutes",
+    "python examples/consortium/night.py --data uci_har.npz --join --pace 6": "takes forty minutes",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from dpeer.federation.keys import write_secret
+from dpeer.federation.operators import write_operator
 
 ROUNDS = 12
 
@@ -61,3 +62,46 @@ def test_three_peers_that_can_only_dial_out_meet_at_a_relay_that_ends_and_comes_
     assert results("out", 3) == results("simulated", 3)
     second.signal(signal.SIGTERM)
     second.succeed()
+
+
+@pytest.mark.slow
+def test_a_laptop_that_has_slept_is_met_again_on_one_connection(dpeer_process, federation, schedule, tmp_path, until):
+    """Where an operator may change the federation, lost neighbors are dialled anew for two reasons."""
+    _, operator = write_operator(tmp_path / "operator")
+    file = tmp_path / "dpeer.toml"
+    more = f'operators = ["{operator}"]\ndead_after = 3.0\nrounds = 100000'
+    file.write_text(file.read_text().replace(f"rounds = {ROUNDS}", more))
+
+    def heard(rank):
+        path = tmp_path / f"out/rank-{rank}/metrics.jsonl"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line)["heard"] for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def all_mix_all(rounds):
+        """Wait until each has mixed both others in so many rounds from now on, one after the other."""
+        since = [len(heard(rank)) for rank in range(3)]
+
+        def done():
+            new = [heard(rank)[since[rank] :][-rounds:] for rank in range(3)]
+            return all(len(one) == rounds and all(len(ranks) == 2 for ranks in one) for one in new)
+
+        until(done)
+
+    relay = dpeer_process("relay", "--listen", f"tcp://127.0.0.1:{federation}", "--keys", "dpeer.toml")
+    until(lambda: "for 3 keys" in relay.output)
+    words = ("--threads", 1, "--out", "out", *schedule, "--task-option", "pause=0.004")
+    peers = [dpeer_process("start", "--rank", rank, *words) for rank in range(3)]
+    all_mix_all(2)
+    peers[1].signal(signal.SIGSTOP)
+    until(lambda: all("lost rank 1" in peers[rank].output for rank in (0, 2)))
+    peers[1].signal(signal.SIGCONT)
+    until(lambda: all("rank 1 is back" in peers[rank].output for rank in (0, 2)))
+    all_mix_all(3)
+    joined = relay.output.count("joined")
+    all_mix_all(15)
+    assert relay.output.count("joined") == joined, "none displaces another"
+    for peer in peers:
+        peer.signal(signal.SIGINT)
+    for peer in peers:
+        peer.succeed()
+    assert not [line for peer in peers for line in peer.output.splitlines() if "does not prove" in line]

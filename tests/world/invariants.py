@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections import Counter
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
@@ -204,6 +205,15 @@ def memory(world, life):
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
 
 
+def links(world, life):
+    """A peer dials each rank on one link: of two, each new connection ends the other's, where keys show whose it is."""
+    if life.peer is None:
+        return
+    dialled = Counter(one.rank for _, one in life.peer.core.connection_setup.dialling.all())
+    for rank, count in dialled.items():
+        world.check(count == 1, f"rank {life.rank} dials rank {rank} on {count} links")
+
+
 def at_the_end(world):
     """Every peer that lives has finished, has mixed the bodies of all whom it could hear, and has the right model."""
     scenario = world.scenario
@@ -264,7 +274,7 @@ def in_time(world):
         ]
         world.check(len({*without}) <= most, f"rounds {without} had neighbors without rank {rank}: {budgets[rank]}")
     if budgets and scenario.deadline is None and all(fault.what == "slow" for fault in scenario.faults):
-        step = max(fault.times for fault in scenario.faults) * scenario.pace * 1.4 / STEPS
+        step = max((fault.times for fault in scenario.faults), default=1.0) * scenario.pace * 1.4 / STEPS
         last, since = scenario.rounds - 1, 3 if found else 0
         for rank in range(scenario.size):
             seconds = (world.ended[rank, last] - world.ended[rank, since]) / (last - since)

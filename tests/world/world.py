@@ -388,6 +388,7 @@ class World:
             receivers = self.graphs.at(fields["round"], source).out_neighbors
             self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")
             invariants.memory(self, life)
+            invariants.links(self, life)
 
     def _unhandled(self, loop, context):
         self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")

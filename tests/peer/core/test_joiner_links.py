@@ -71,3 +71,16 @@ def test_the_link_of_a_contact_that_has_to_dial_this_peer_ends_when_it_breaks():
     table.breaks("to 0")
     table.wait(1)
     assert table.closed == ["to 0"]
+
+
+def test_neighbors_that_were_silent_for_long_have_one_dialled_link_each():
+    """Of two links, each new connection ends the other one's, where keys show whose they are: without end."""
+    table = with_a_joiner()
+    opened = []
+    for _ in range(100):
+        table.wait(1)
+        opened += [link for link in table.links.values() if link not in opened]
+        ranks = [dialled.rank for _, dialled in table.core.connection_setup.dialling.all()]
+        assert sorted(ranks) == sorted({*ranks})
+    assert {*opened} - {*table.closed} == {*table.links.values()}
+    assert len(opened) > 6, "they were dialled anew"

@@ -97,7 +97,7 @@ def test_a_key_of_low_order_proves_nothing_and_gets_no_proof(key):
     known = hkdf(bytes(32), greeting.nonce, b"dpeer relay 1: proof of a key" + greeting.key + key)
     forged = hmac.digest(known, greeting.encode() + DIAL + key + bytes(32), sha256)
     assert not verifier.holds(greeting, Claim(DIAL, key, bytes(32), forged))
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"^malformed: what listens at this port is no dpeer relay$"):
         Prover(new_secret()).claim(Greeting(key, bytes(32)), DIAL)
 
 
@@ -114,16 +114,16 @@ def test_what_a_relay_sends_to_a_peer_that_can_be_called():
 
 @pytest.mark.parametrize("message", [b"X" + bytes(64), bytes(65)])
 def test_other_news_are_refused(message):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"^malformed: the relay sends neither a call nor a ping$"):
         news(message)
 
 
 @pytest.mark.parametrize("message", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"dpRelay2" + bytes(64), b"dpRelay1"])
 def test_another_greeting_is_refused(message):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"^malformed: what listens at this port is no dpeer relay$"):
         Greeting.decode(message)
 
 
 def test_a_claim_without_a_purpose_is_refused():
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match=r"^malformed: a connection without a purpose$"):
         Claim.decode(b"?" + bytes(96))

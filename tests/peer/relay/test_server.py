@@ -198,6 +198,21 @@ async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_i
     assert not one.log.has("is gone")
 
 
+async def test_a_call_that_is_taken_after_its_caller_has_called_anew_ends_no_joint(world):
+    """A peer that wakes takes all calls that have come meanwhile, of callers that have given some up."""
+    one = await world()
+    line = await one.listen(0)
+    given_up = await one.dial(1, 0)
+    ticket = (await line.news()).ticket
+    given_up.close()
+    await given_up.writer.wait_closed()
+    near, far = await one.join(1, 0, line)
+    late = await one.connect()
+    assert await late.claim(one.secrets[0], ANSWER_CALL, ticket) == handshake.NO_CALLER
+    await echo(near, far)
+    assert one.relay.joined == 1
+
+
 async def test_a_key_that_is_not_listed_any_more_is_parted(world):
     one = await world()
     line, other = await one.listen(0), await one.listen(2)

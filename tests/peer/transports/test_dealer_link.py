@@ -10,6 +10,9 @@ import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Broken, Opened, Unreachable
+from tests.peer.intermediaries import carry
+from tests.peer.keys import keyrings
+from tests.peer.transports.conftest import TCP
 
 NAME = "neighbor.test"
 
@@ -132,3 +135,25 @@ async def test_a_socket_that_cannot_be_had_for_a_moment_is_reported_and_tried_ag
     link = dialler.dial(address)
     assert await dialler.receive() == Unreachable(link, "no socket can be opened: Too many open files")
     assert await dialler.receive() == Opened(link)
+
+
+async def test_a_connection_that_ends_once_within_the_handshake_is_made_anew_and_accuses_no_key(opened):
+    """The way to the listener has just gone: as when a peer wakes, or a relay is started anew."""
+    rings, ended, ways = keyrings(2), [], set()
+    listener, dialler = (opened(ring) for ring in rings)
+    port = int((await listener.listen(TCP)).rpartition(":")[2])
+
+    async def pass_on(reader, writer):
+        if not ended:
+            ended.append(await reader.read(1))
+            writer.close()
+            return
+        far = await asyncio.open_connection("127.0.0.1", port)
+        for source, target in ((reader, far[1]), (far[0], writer)):
+            ways.add(asyncio.create_task(carry(source, target)))
+
+    async with await asyncio.start_server(pass_on, "127.0.0.1", 0) as between:
+        link = dialler.dial(f"tcp://127.0.0.1:{between.sockets[0].getsockname()[1]}", 0)
+        assert await dialler.receive() == Opened(link)
+        await dialler.close(0)
+        await asyncio.gather(*ways)
