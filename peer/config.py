@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,6 +122,9 @@ class PeerConfig:
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
+
+    process: bytes = field(default_factory=lambda: secrets.token_bytes(8))
+    """A name of this process, at most 16 bytes: neighbors find by it which connections are the same process's."""
 
     protocol: Protocol = CURRENT
     """The versions of the protocol that this peer speaks."""

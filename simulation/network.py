@@ -122,6 +122,13 @@ class FaultyNetwork:
             for direction in connection.directions:
                 direction.deliver()
 
+    def joined(self, one: Link, other: Link) -> bool | None:
+        """Whether two links are the ends of one connection; None if that of one of them is broken."""
+        found = [connection.links for connection in self._connections if connection.open]
+        if not all(any(link in links for links in found) for link in (one, other)):
+            return None
+        return {one, other} in found
+
     # -- for transports ----------------------------------------------------------------------------------------
 
     def held(self, source: int, target: int) -> bool:
@@ -263,6 +270,7 @@ class _Connection:
 
     Attributes:
         accepted: The listener's link.
+        links: The links of both ends.
         open: Whether it has not been broken yet; messages may still be under way.
     """
 
@@ -275,6 +283,7 @@ class _Connection:
         here, there = (dialler, dialled.link), (listener, self.accepted)
         self.there, self.back = _Direction(network, here, there), _Direction(network, there, here)
         self.directions = self.there, self.back
+        self.links = {dialled.link, self.accepted}
         self.open = True
         self._network = network
 

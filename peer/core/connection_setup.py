@@ -127,6 +127,8 @@ class ConnectionSetup:
 
     Attributes:
         dialling: The links that this peer has dialled.
+        to_dial: The ranks that it dials, where membership never changes.
+        effects: What is to be done; to be emptied by its reader.
     """
 
     def __init__(
@@ -147,6 +149,8 @@ class ConnectionSetup:
         epochs: EpochFollower | None = None,
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
+        self.to_dial: frozenset[int] = frozenset()
+        self.effects: list[Effect] = []
         self._config = config
         self._members = members
         self._schedule = schedule
@@ -161,11 +165,19 @@ class ConnectionSetup:
         self._log = log
         self._drop = drop
         self._epochs = epochs
+        self._hellos = 0
+        self._early: dict[int, Link] = {}
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
 
     # -- hellos ------------------------------------------------------------------------------------------------
+
+    def connected(self, link: Link, now: float) -> None:
+        """Say hello on a link that was dialled and is established, perhaps once more."""
+        self.part(link)
+        if self.dialling.get(link) is not None:
+            self.introduce(link, now)
 
     def introduce(self, link: Link, now: float) -> None:
         """Say hello, and again if no answer comes.
@@ -177,6 +189,18 @@ class ConnectionSetup:
         if dialled is not None:
             dialled.unanswered = now + self._config.liveness.suspect_after
         self._hello(link, reply=False)
+
+    def _remember_early(self, rank: int, link: Link) -> None:
+        """Remember a rank that fits and is no neighbor: it may know of an epoch that this peer has yet to hear of."""
+        self._early.pop(rank, None)
+        self._early[rank] = link
+        if len(self._early) > ASKED:
+            del self._early[next(iter(self._early))]
+
+    def introduce_to_early(self) -> None:
+        """Say hello to those whose hello came before this peer knew of the epoch that makes them neighbors."""
+        for rank in [rank for rank in self._early if rank in self._members]:
+            self._hello(self._early.pop(rank), reply=False, to=rank)
 
     def introduce_anew(self, ranks: Collection[int], now: float) -> None:
         """Say hello again to ranks that took this peer's last one for a stranger's: an epoch has let it in since."""
@@ -190,12 +214,19 @@ class ConnectionSetup:
         if to is None:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
+        serial, self._hellos = self._hellos, self._hellos + 1
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
             epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
-            enters=entry.enters, incarnation=entry.incarnation, to=to,
+            enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
+
+    def _alone(self, link: Link, rank: int | None) -> bool:
+        """Whether this peer has no other link to a rank: one that has shaken hands, or that it has dialled."""
+        dialled = [one for one, of in self.dialling.all() if of.rank == rank and of.unanswered != math.inf]
+        here = self._members[rank].links.all if rank is not None and rank in self._members else []
+        return not {*dialled, *here} - {link}
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -213,6 +244,7 @@ class ConnectionSetup:
             return
         if self._epochs is not None and self._epochs.chain.lists(rank) and rank not in self._members:
             self._members.add([rank])  # it hears of the federation here, and is no neighbor in any round
+        self._early.pop(rank, None)
         if rank in self._members:
             self._waiting.met.add(rank)
         if not hello.reply:
@@ -233,15 +265,23 @@ class ConnectionSetup:
             self._handshake.part(hello, self._members.current_round, expected)
             self._send_parting()
             return
+        except ProtocolError as error:
+            if self._epochs is not None and error.reason == "not-a-neighbor":
+                self._remember_early(rank, link)
+            raise
         neighbor = self._members[rank]
+        if neighbor.status is Status.GONE and neighbor.links.is_of(hello.process):
+            return  # sent before its goodbye, and late on another link
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
+            return
+        if not self._take_link(neighbor, link, hello):
             return
         neighbor.version = self._handshake.version(hello)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
             self._waiting.join(now)
-        self._welcome(neighbor, link, hello.next_round, now)
+        self._welcome(neighbor, hello.next_round, now)
         neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
         self._renewed(neighbor, hello.incarnation)
         if self._handshake.apart and hello.reply:
@@ -254,13 +294,35 @@ class ConnectionSetup:
         neighbor.asked = number
         self._hello(neighbor.link, reply=False)
 
-    def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
+    def _take_link(self, neighbor: Neighbor, link: Link, hello: wire.Hello) -> bool:
+        """Read a neighbor on the link of its hello, and write where both do; whether the hello is its latest one."""
+        links, before, known = neighbor.links, neighbor.link, neighbor.links.is_of(hello.process)
+        if before not in (None, link) and not known and neighbor.status is Status.ALIVE:
+            self._replaced(neighbor)
+        late, ended = links.take(
+            link, dialled=self.dialling.get(link) is not None, process=hello.process, serial=hello.serial,
+            alone=hello.alone,
+        )  # fmt: skip
+        if link in links.all:
+            self._members.reads(neighbor.rank, link)
+        chosen = links.chosen(lower=self._config.rank < neighbor.rank)
+        if chosen != before and chosen is not None:
+            if before is not None:
+                self._exchange.parted(neighbor.rank, self._send_queues[before].silence())
+            neighbor.link = chosen
+            self._send_queues[chosen].known = True
+        for one in ended:
+            self.part(one)
+            if known and self.dialling.get(one) is not None:  # the neighbor has lost it, and uses another one
+                self.effects += self._give_up(one)
+        if late and link == neighbor.link != before:  # what the neighbor lacks goes there
+            self._exchange.outbox.ask(neighbor.rank, hello.next_round)
+            self._exchange.deliver()
+        return not late
+
+    def _welcome(self, neighbor: Neighbor, number: int, now: float) -> None:
         """Train with a neighbor, which works on round `number`."""
-        if neighbor.link not in (None, link):
-            if neighbor.status is Status.ALIVE:
-                self._replaced(neighbor)
-            self.part(neighbor.link)
-        here = self._members.current_round
+        link, here = neighbor.link, self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
             self._log_back(neighbor)
         self.dialling.welcome(neighbor.rank)
@@ -268,7 +330,6 @@ class ConnectionSetup:
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):
             neighbor.left_behind = True  # and is not waited for until it has caught up
-        self._send_queues[link].known = True
         self._exchange.outbox.ask(neighbor.rank, number)
         self._exchange.deliver()
         self._exchange.send_heartbeat(link)
@@ -317,7 +378,8 @@ class ConnectionSetup:
             self._log_back(neighbor)
             # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
             # sides send again the bodies that the other lacks.
-            self._hello(neighbor.link, reply=False)
+            for link in [neighbor.link] if neighbor.link is not None else neighbor.links.all:
+                self._hello(link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
         self._log(
@@ -335,6 +397,8 @@ class ConnectionSetup:
         neighbor = self._members[hello.rank]
         if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE:
             return False
+        if neighbor.links.is_of(hello.process):
+            return False  # both ends have dialled
         until = now + _PROBE
         earlier = self._contenders.get(hello.rank)
         if earlier is not None:
@@ -414,7 +478,7 @@ class ConnectionSetup:
     # -- links -------------------------------------------------------------------------------------------------
 
     def part(self, link: Link) -> int | None:
-        """Forget the state of a link that is broken; returns the rank that spoke on it."""
+        """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
         self._reassembly.forget(link)
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
@@ -424,7 +488,20 @@ class ConnectionSetup:
         if neighbor is None:
             return None
         self._exchange.parted(neighbor.rank, unfinished)
-        return neighbor.rank
+        if neighbor.link is None:
+            self._go_over(neighbor)
+        return None if neighbor.links.all else neighbor.rank
+
+    def _go_over(self, neighbor: Neighbor) -> None:
+        """Say hello on the link that is left: what was lost on the other one is sent again before anything else."""
+        for link in neighbor.links.all:
+            self._hello(link, reply=False)
+
+    def _give_up(self, link: Link) -> list[Effect]:
+        """Give up a link that this peer has dialled."""
+        self.part(link)
+        self.dialling.forget(link)
+        return [Close(link)]
 
     def hang_up(self, rank: int) -> list[Effect]:
         """Give up the links to a rank that is no neighbor any more."""
@@ -432,11 +509,10 @@ class ConnectionSetup:
         for link in found:
             self.part(link)
             self.dialling.forget(link)
-        if rank in self._members and (link := self._members.remove(rank)) is not None:
+        for link in self._members.remove(rank) if rank in self._members else ():
             self._reassembly.forget(link)
             self._send_queues.forget(link)
-            if link not in found:
-                found.append(link)
+            found.append(link)
         self._exchange.outbox.drop(rank)
         self._exchange.inbox.drop(rank)
         return [Close(link) for link in found]
@@ -453,10 +529,11 @@ class ConnectionSetup:
                 effects += self.hang_up(one.rank)
                 continue
             neighbor = self._members[one.rank]
-            if self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
-                self.part(link)  # a joiner's, which has come about before its neighbor was to dial it
-                self.dialling.forget(link)
-                effects.append(Close(link))
+            if link in neighbor.links.all and neighbor.link not in (None, link):
+                if neighbor.links.heard == neighbor.link:  # both write on the other one
+                    effects += self._give_up(link)
+            elif self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
+                effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
@@ -465,11 +542,19 @@ class ConnectionSetup:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
+        for neighbor in self._members.all():
+            if neighbor.link is None:
+                self._go_over(neighbor)
         return effects + self.dialling.begin(self._lost())
 
     def _lost(self) -> list[int]:
-        """The neighbors that are away and that this peer has to dial: as joiners they may have dialled it."""
-        if self._epochs is None:
-            return []
-        lost = [one for one in self._members.all() if one.expected and (one.link is None or one.status is Status.DEAD)]
-        return [one.rank for one in lost if one.why_away != "done" and self._epochs.is_to_dial(one.rank)]
+        """The neighbors that are away and that this peer has to dial: they may have dialled it, as joiners do."""
+        lost = [
+            one
+            for one in self._members.all()
+            if one.expected and (not one.links.all or one.status is Status.DEAD) and not self._members.is_done(one.rank)
+        ]
+        return [one.rank for one in lost if self._is_to_dial(one.rank)]
+
+    def _is_to_dial(self, rank: int) -> bool:
+        return rank in self.to_dial if self._epochs is None else self._epochs.is_to_dial(rank)

@@ -243,7 +243,7 @@ class EpochFollower:
                 effects.append(self._admit())
             self.contacts &= self.chain.current.members.keys() if self.joins else set()
             for one in self._members.all():
-                guest = self.chain.lists(one.rank) and one.link is not None and not one.expected
+                guest = self.chain.lists(one.rank) and bool(one.links.all) and not one.expected
                 if one.rank not in self.neighbors() | self.contacts and not guest:
                     effects += self._hang_up(one.rank)
         return effects
@@ -296,7 +296,7 @@ class EpochFollower:
                 continue
             joins = since.get(rank, 0) > self.chain.current.begins or self.joins
             self._members.expect(rank, now, joins=joins)
-            if neighbor.link is None and rank not in self.contacts and dials(self._rank, rank, self.addresses):
+            if not neighbor.links.all and rank not in self.contacts and dials(self._rank, rank, self.addresses):
                 new.append(rank)
         return self._begin_to_dial(new)
 

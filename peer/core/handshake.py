@@ -140,7 +140,8 @@ class Handshake:
 
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
-        known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None,
+        known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None, serial: int = 0,
+        alone: bool = False,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -164,6 +165,9 @@ class Handshake:
             enters=enters,
             incarnation=incarnation,
             remembers=0 if to is None else self._members.incarnations.get(to, 0),
+            process=self._config.process,
+            serial=serial,
+            alone=alone,
         )
 
     def version(self, hello: Hello) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpeer.peer.config import LivenessConfig
+from dpeer.peer.core.links import Links
 from dpeer.peer.transport import Link
 
 
@@ -30,7 +31,8 @@ class Neighbor:
     """One neighbor as this peer sees it.
 
     Attributes:
-        link: Where to send to; None before the handshake.
+        link: Where to send to; None before the handshake, and where a hello has to be answered first.
+        links: Where its messages come: the link to send to, and another one where both ends have dialled.
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
         grace: Seconds from then for which rounds wait for it, if it was stopped.
@@ -78,6 +80,7 @@ class Neighbor:
     expected: bool = True
     replaced: int = 0
     version: int = 0
+    links: Links = field(default_factory=Links)
 
     @property
     def away(self) -> bool:
@@ -137,12 +140,13 @@ class Membership:
         else:
             neighbor.status, neighbor.heard_at = Status.SUSPECT, now
 
-    def remove(self, rank: int) -> Link | None:
-        """Forget a neighbor that is none any more; returns its link."""
+    def remove(self, rank: int) -> list[Link]:
+        """Forget a neighbor that is none any more; returns its links."""
         neighbor = self._neighbors.pop(rank)
-        if neighbor.link is not None:
-            self._links.pop(neighbor.link, None)
-        return neighbor.link
+        found = [link for link, one in self._links.items() if one is neighbor]
+        for link in found:
+            del self._links[link]
+        return found
 
     def all(self) -> list[Neighbor]:
         """Every neighbor, by rank."""
@@ -168,15 +172,26 @@ class Membership:
         """The neighbor that completed a handshake on this link; None without one."""
         return self._links.get(link)
 
+    def reads(self, rank: int, link: Link) -> None:
+        """Note that the rank has shaken hands on a link: its messages are read there from now on."""
+        self._links[link] = self._neighbors[rank]
+
     def greet(self, rank: int, link: Link, number: int, now: float) -> bool:
-        """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away."""
+        """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away.
+
+        Args:
+            rank: The neighbor.
+            link: Where it is written to from now on.
+            number: Its round.
+            now: The clock time.
+        """
         neighbor = self._neighbors[rank]
         away = neighbor.away
         if self.comes_back(rank, now) and number >= neighbor.current_round:
             neighbor.left_behind = False  # rounds have waited for it, and it has lost none
         if self.is_done(rank):
             neighbor.current_round = number  # it had not run all rounds: another process spoke for it
-        if neighbor.link is not None and neighbor.link != link:
+        if neighbor.link not in (None, link, *neighbor.links.all):
             self._links.pop(neighbor.link, None)
         self._links[link] = neighbor
         neighbor.link = link
@@ -191,10 +206,12 @@ class Membership:
         return away
 
     def parted(self, link: Link) -> Neighbor | None:
-        """Note that a link is broken; return the neighbor that spoke on it, which has none until it is back."""
+        """Note that a link is broken; return the neighbor that spoke on it, which may have another one."""
         neighbor = self._links.pop(link, None)
         if neighbor is not None:
-            neighbor.link, neighbor.asked = None, -1
+            neighbor.links.lose(link)
+            if neighbor.link == link:
+                neighbor.link, neighbor.asked = None, -1
         return neighbor
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:

@@ -175,6 +175,7 @@ class Core:
         self.members.current_round = self.handshake.start = number
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
+        self.connection_setup.to_dial = frozenset(dialled)
         self._effects += self.connection_setup.dialling.begin(dialled)
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
@@ -187,9 +188,7 @@ class Core:
 
     def connected(self, link: Link, now: float) -> list[Effect]:
         """A link that was dialled is established, perhaps once more."""
-        self.connection_setup.part(link)
-        if self.connection_setup.dialling.get(link) is not None:
-            self.connection_setup.introduce(link, now)
+        self.connection_setup.connected(link, now)
         return self.look(now)
 
     def disconnected(self, link: Link, now: float) -> list[Effect]:
@@ -303,6 +302,7 @@ class Core:
         self._effects += self.epochs.kept(record, now)
         if stranger and self.epochs.let_in:
             self.connection_setup.introduce_anew(self.epochs.neighbors(), now)
+        self.connection_setup.introduce_to_early()
         self.waiting.news(now)
         return self.look(now)
 
@@ -413,8 +413,9 @@ class Core:
         )  # fmt: skip
         protocol = self._config.protocol
         for neighbor in self.members.all():
-            if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
+            if neighbor.links.all and neighbor.status is not Status.GONE:
+                link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
+                self.send_queues[link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
         for link in self.connection_setup.unanswered():  # which may have taken this peer's hello, and its answer comes
             self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
@@ -451,7 +452,7 @@ class Core:
     @property
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
-        links = [one.link for one in self.members.all() if one.link is not None]
+        links = [link for one in self.members.all() for link in one.links.all]
         send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
@@ -507,6 +508,7 @@ class Core:
         now: float,
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
+        neighbor.links.heard = link
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
@@ -531,7 +533,7 @@ class Core:
                 neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
                 self._renewed(neighbor, message.incarnation)
                 if neighbor.paused and self.round_clock.adds_to(message.presence, message.epochs):
-                    self.exchange.send_heartbeat(link)
+                    self.exchange.send_heartbeats([neighbor.rank])
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now, message.back_within)
 
@@ -602,7 +604,8 @@ class Core:
         found = chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
         queue = self.send_queues[link]
         before, queue.measured = queue.measured, found
-        if max(found, before) >= 2 * min(found, before):
+        neighbor = self.members.by_link(link)
+        if max(found, before) >= 2 * min(found, before) and neighbor is not None and neighbor.link == link:
             self.exchange.send_heartbeat(link)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
@@ -705,6 +708,8 @@ class Core:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)
         self._effects += self.waiting.look(now)
+        self._effects += self.connection_setup.effects
+        self.connection_setup.effects.clear()
         self._effects += [Write(link) for link in self.send_queues.fresh]
         self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []

@@ -4,9 +4,10 @@ A *returner* is a peer without which the others have gone on: it was asleep, cut
 It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
 learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
 
-That round is announced, so that neighbors wait for its body from then on and not before. A returner that finds them in
-that round already was too slow, and announces a later one: at last one that it reaches before they do, since each
-distance is twice the last one.
+That round is announced, so that neighbors wait for its body from then on and not before. While the returner
+lacks n rounds, it is n rounds ahead of the neighbors, and it is the next one once the returner is with them. If bodies
+come too late for it, the returner announces another: at last one for which they come in time, since each distance is
+twice the last one.
 """
 
 from __future__ import annotations
@@ -82,13 +83,19 @@ class Entry:
             self.hops = self.enters = 0
             self.since = None
             return False
-        self._announce(number, max((one.current_round for one in near if self._goes_on(one)), default=number))
+        self._announce(number)
         return True
 
     def _near(self, number: int) -> list[Neighbor]:
         graph = self._schedule.at(number)
-        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
+        return self._running([self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}])
+
+    def _running(self, near: list[Neighbor]) -> list[Neighbor]:
         return [one for one in near if one.current_round < self._schedule.rounds] or near
+
+    def _first(self, near: list[Neighbor], number: int) -> int:
+        """The furthest round that a neighbor which goes on is known to be in, or at least `number`."""
+        return max((one.current_round for one in near if self._goes_on(one)), default=number)
 
     def _is_past(self, number: int, neighbor: Neighbor) -> bool:
         there = neighbor.current_round
@@ -124,19 +131,34 @@ class Entry:
         few = self.since is not None and number - self.since <= self._rejoin_after
         return few and not self._members.passed(number + self._rejoin_after)
 
-    def _announce(self, number: int, there: int) -> None:
-        """Choose the round of the entry anew if the neighbors, of which the first is `there`, are in it, or it is over.
+    def _announce(self, number: int) -> None:
+        """Choose the round of the entry anew if neighbors have reached it, or this peer is with them earlier.
 
-        Then they wait there: the one that this peer chooses next is twice as far ahead.
+        While this peer lacks n rounds, it is n rounds ahead of them: until they are there, a peer that is twice as
+        quick has caught up. An entry that it misses meanwhile doubles nothing.
         """
-        if there < self.enters > number:
-            return
+        furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
+        # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
+        open_from = max(number, furthest) + 1
+        while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:
+            open_from -= 1
         # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
-        first = min((self._members[rank].enters for rank in self._schedule.at(number).in_neighbors), default=0)
-        if self.enters and first <= max(number, there) and (self.has_adopted or there >= self.enters):
+        heard = {rank for one in range(number, open_from) for rank in self._schedule.at(one).in_neighbors}
+        first = min((self._members[rank].enters for rank in heard), default=0)
+        missed = self.enters < open_from
+        if missed and number + 1 >= self.enters > 0 and first < open_from:
             self._too_late += 1
-        ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(max(number, there) + ahead, first + 1), self._schedule.rounds)
+        lacks = max(self._there(number, furthest) - number, 0)
+        ahead = max(2 ** max(0, self._too_late - 1), lacks if lacks > 1 else 0)
+        enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
+        if missed or (lacks == 0 and enters < self.enters):
+            self.enters = enters
+
+    def _there(self, number: int, unknown: int) -> int:
+        """How far the neighbors of a round are that go on; at least `unknown` if none of them is heard at present."""
+        near = self._near(number)
+        there = self._first(near, number)
+        return there if any(not one.away for one in near) else max(there, unknown)
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""
@@ -158,7 +180,7 @@ class Entry:
         graph = self._schedule.at(number)
         if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
             return now
-        there = max((one.current_round for one in self._near(number) if self._goes_on(one)), default=number)
+        there = self._first(self._near(number), number)
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
         if there <= number:
             self._gone_on = None

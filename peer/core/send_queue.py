@@ -64,6 +64,13 @@ class SendQueue:
             if body.over and self.bodies.get(number) is body:
                 del self.bodies[number]
 
+    def silence(self) -> list[int]:
+        """Forget the bodies and the heartbeat, which go elsewhere; returns the bodies' rounds."""
+        rounds = sorted(self.bodies)
+        self.bodies.clear()
+        self._beat = None
+        return rounds
+
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""

@@ -117,6 +117,12 @@ class Hello(Header):
     """How often the sender has returned. A higher one than before: state kept for it is worthless."""
     remembers: _Round = 0
     """The highest incarnation of the receiver that the sender knows."""
+    process: Annotated[bytes, Field(max_length=16)] = b""
+    """The name of the sender's process: of two connections it shows whether one process or another has the rank."""
+    serial: _Round = 0
+    """How many hellos the process has sent before: of two that came on two connections the higher one is the later."""
+    alone: bool = False
+    """Whether the sender has no other connection to the receiver than this one."""
 
 
 class Body(Header):

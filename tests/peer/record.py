@@ -33,7 +33,8 @@ VALUES = {
     "round": 4, "sizes": [8, 3], "paused": True, "hops": 2, "got": 65536, "pace": 131072, "back_within": 120,
     "protocol": 5, "oldest": 5, "enters": 6, "incarnation": 2, "remembers": 1,
     "there": 2, "waited": 30, "epochs": b"epoch-of-rank-0!" * 3, "known": b"8-bytes-", "epoch": b"8-bytes-",
-    "missed": [0], "adopted": True, "document": b'{"epoch": "and its signatures"}',
+    "process": b"a-name", "serial": 7, "alone": True, "missed": [0], "adopted": True,
+    "document": b'{"epoch": "and its signatures"}',
 }  # fmt: skip
 """By name of a field, a value that is not its default."""
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 from tests.world.assemblies import generate_assembly
+from tests.world.crossings import generate_crossings
 from tests.world.drains import generate_drains
 from tests.world.epochs import generate_epochs, why_epochs
 from tests.world.islands import generate_islands
@@ -19,6 +20,7 @@ SCENARIOS: dict[str, Callable[[int], Scenario]] = {
     "drains": generate_drains,
     "assemblies": generate_assembly,
     "speeds": generate_speeds,
+    "crossings": generate_crossings,
 }
 """Families whose schedules are a scenario each."""
 

@@ -205,6 +205,25 @@ def memory(world, life):
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
 
 
+_AGREE_WITHIN = 10.0
+"""Seconds after which two peers write on the same connection, at the most: hellos cross slow lines."""
+
+
+def one_link(world, source, target):
+    """Two peers that hear each other write on one connection, but for the moments in which that changes."""
+    pair, now = tuple(sorted((source, target))), world.loop.time()
+    links, held = [], world.network.held(*pair) or world.network.held(*pair[::-1])
+    for rank, other in (pair, pair[::-1]):
+        life = world.lives[rank][-1] if world.lives[rank] else None
+        if life is not None and life.peer is not None and not life.process.dead and not life.process.frozen:
+            members = life.peer.core.members
+            links.append(members[other].link if other in members else None)
+    if held or len(links) < 2 or None in links or world.network.joined(*links) is not False:
+        world.apart.pop(pair, None)
+    elif now > world.apart.setdefault(pair, now) + _AGREE_WITHIN:
+        world.fail(f"ranks {pair[0]} and {pair[1]} have written on two connections since {world.apart[pair]:.3f} s")
+
+
 def links(world, life):
     """A peer dials each rank on one link: of two, each new connection ends the other's, where keys show whose it is."""
     if life.peer is None:

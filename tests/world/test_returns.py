@@ -70,9 +70,9 @@ def test_a_returner_adopts_from_one_neighbor_when_the_other_dies_meanwhile():
     assert 3 in world.used[2, entered]
 
 
-@pytest.mark.parametrize("seconds", [25.0, 25.3, 25.6, 25.9])
-def test_no_other_peer_waits_for_one_that_comes_back(seconds, monkeypatch):
-    """Rounds of a second, and of a returner's way back none of the others' lasts a tenth longer."""
+@pytest.fixture
+def rounds_of_a_second(monkeypatch):
+    """Training takes a second, and whatever else a peer does no time."""
 
     def train(self, number, **budget):
         self._world.begins(self._life, number, self.next, trains=True)
@@ -81,6 +81,11 @@ def test_no_other_peer_waits_for_one_that_comes_back(seconds, monkeypatch):
         return 0.0
 
     monkeypatch.setattr(WorldLearner, "train", train)
+
+
+@pytest.mark.parametrize("seconds", [25.0, 25.3, 25.6, 25.9])
+def test_no_other_peer_waits_for_one_that_comes_back(seconds, rounds_of_a_second, monkeypatch):
+    """Rounds of a second, and of a returner's way back none of the others' lasts a tenth longer."""
     monkeypatch.setattr("tests.world.world.Costs.before", lambda self, job: 0.0)
     world = away(Fault("crash", (3,), 5.0, seconds))
     ((_, entered),) = entries(world).values()
@@ -99,6 +104,54 @@ def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_sa
     ((_, entered),) = entries(world).values()
     assert entered is not None
     assert world.used[2, 59] == [1, 3]
+
+
+SLOW_DISK = 0.4
+"""Seconds in which a returner sits a round out."""
+
+
+def enters_once_it_has_caught_up(topology, disk=SLOW_DISK):
+    """Of a peer that was away for 30 s: in each round that it sits out, the others run `disk` of one.
+
+    So it is with them after so many of their rounds, and enters in the next one; a round that has just begun when it is
+    heard, or when it is with them, is one more.
+    """
+    world = World(Scenario(1, topology, 8, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),), disk=(disk,)))
+    world.run()
+    ((sat_out, entered),) = entries(world).values()
+    since = entered - sat_out
+    there = max(number for (rank, number), at in world.began.items() if rank != 3 and at <= world.began[3, since])
+    assert there - since >= 10
+    caught_up = there + (there - since) * disk / (1.0 - disk)
+    assert entered <= caught_up + 2, f"enters in round {entered}, and has caught up by round {caught_up:.1f}"
+    assert any(3 in world.used[rank, entered] for rank in world.graphs.at(entered, 3).out_neighbors)
+
+
+@pytest.mark.parametrize("disk", [0.0, SLOW_DISK])
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exponential", "random-matching", "fresh-directed"])
+def test_a_returner_enters_once_it_has_caught_up(topology, disk, rounds_of_a_second):
+    """On graphs whose edges stay, and on those where they change by round."""
+    enters_once_it_has_caught_up(topology, disk)
+
+
+def entries_that_it_misses_while_it_catches_up_count(patch):
+    """As before: each one doubles the distance of the next, and only neighbors of the present round have reached it."""
+
+    def announce(self, number):
+        there = self._first(self._near(number), number)
+        if there < self.enters > number:
+            return
+        self._too_late += bool(self.enters)
+        self.enters = min(max(number, there) + 2 ** max(0, self._too_late - 1), self._schedule.rounds)
+
+    patch.setattr(Entry, "_announce", announce)
+
+
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exponential"])
+def test_one_that_counts_what_it_misses_on_the_way_is_found(topology, rounds_of_a_second, monkeypatch):
+    entries_that_it_misses_while_it_catches_up_count(monkeypatch)
+    with pytest.raises(AssertionError, match="enters in round 35, and has caught up by round"):
+        enters_once_it_has_caught_up(topology)
 
 
 def between_a_slow_neighbor_and_one_ahead():

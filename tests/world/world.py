@@ -99,6 +99,7 @@ class World:
         self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
+        self.apart: dict[tuple[int, int], float] = {}
         self.drained_once = False
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
         self.trace = hashlib.sha256() if trace else None
@@ -155,7 +156,8 @@ class World:
 
     def listed(self, rank):
         """The addresses that a rank's federation file has."""
-        return self.addresses
+        own = (rank,) if self.scenario.crossed else ()
+        return {other: address for other, address in self.addresses.items() if other not in own}
 
     def setup(self, life):
         """How the federation changes, as a peer knows it; None where it never does."""
@@ -206,6 +208,7 @@ class World:
             resume=resume,
             epochs=self.setup(life),
             say_waiting=1000.0,
+            process=f"{life.rank}.{life.incarnation}".encode(),
         )
         learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)
@@ -374,6 +377,7 @@ class World:
 
     def _sent(self, source, target, frames):
         life = self.lives[source][-1]
+        invariants.one_link(self, source, target)
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         header = bytes(frames[0])

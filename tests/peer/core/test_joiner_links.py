@@ -12,19 +12,30 @@ SECOND = successor(FIRST, begins=8, graph=GRAPH, join={3: Member(address="tcp://
 ADDRESSES = {rank: f"tcp://host:{rank}" for rank in range(3)}
 
 
-def with_a_joiner():
-    """Rank 0 of a ring of three, which has accepted an epoch by which rank 3 joins, and is in the round before it."""
+def members():
+    """Rank 0 of a ring of three that can change; all have shaken hands."""
     setup = EpochSetup(FIRST, lambda epoch: Relabeled(build("ring", len(epoch.members)), epoch.ranks))
     table = Table(dialled=[1, 2], rounds=40, epochs=setup)
     table.core.epochs.addresses = dict(ADDRESSES)
     for rank in (1, 2):
         table.established(rank)
         table.hear(table.links[rank], table.hello(rank, reply=True))
+    return table
+
+
+def accepts(table):
+    """An epoch by which rank 3 joins is accepted, and on disk."""
     refused, effects = table.core.hand(SignedEpoch(epoch=SECOND).signed_with(SECRET).encode(), table.now)
     assert refused is None
     (keep,) = [one for one in effects if isinstance(one, Keep)]
     table.do(effects)
     table.do(table.core.kept(keep.record, table.now))
+
+
+def with_a_joiner():
+    """Such a peer that has accepted an epoch by which rank 3 joins, and is in the round before it."""
+    table = members()
+    accepts(table)
     table.hear("from 3", table.hello(3))
     table.do(table.core.begin(SECOND.begins - 1, table.now))
     return table
@@ -71,6 +82,21 @@ def test_the_link_of_a_contact_that_has_to_dial_this_peer_ends_when_it_breaks():
     table.breaks("to 0")
     table.wait(1)
     assert table.closed == ["to 0"]
+
+
+def test_a_joiner_whose_hello_came_before_its_epoch_hears_one_as_soon_as_that_is_accepted():
+    """Until then it is a stranger, and takes the answer to its hello for a handshake."""
+    table = members()
+    table.hear("from 3", table.hello(3))
+    assert table.core.drops.counts == {"not-a-neighbor": 1}
+    assert table.kinds("from 3") == ["hello"], "the answer"
+    accepts(table)
+    (hello,) = table.written("from 3")
+    assert hello.kind == "hello"
+    assert not hello.reply
+    table.hear("from 3", table.hello(3, reply=True))
+    assert table.status(3) == "alive"
+    assert table.core.members[3].link == "from 3"
 
 
 def test_neighbors_that_were_silent_for_long_have_one_dialled_link_each():

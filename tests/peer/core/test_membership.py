@@ -150,6 +150,6 @@ def test_one_that_has_shaken_hands_before_is_there():
 def test_a_neighbor_that_is_none_any_more_is_a_stranger():
     members = Membership([2, 3], CONFIG)
     members.greet(3, "link", 0, 0.0)
-    assert members.remove(3) == "link"
+    assert members.remove(3) == ["link"]
     assert members.by_link("link") is None
     assert 3 not in members

@@ -1,0 +1,99 @@
+"""Entry of a returner: which round it announces while it catches up, when it comes too late, and where edges change."""
+
+import numpy as np
+import pytest
+
+from dpeer.peer.config import LivenessConfig
+from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.returner import Entry
+from dpeer.peer.core.schedule import Schedule
+from dpeer.topology import build
+from tests.peer.conftest import Changing
+
+ROUNDS = 200
+
+
+class Away:
+    """Rank 0 of a federation, which was away; a quorum is where the first of its neighbors is."""
+
+    def __init__(self, graphs):
+        self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
+        self.entry = Entry(Schedule(graphs, 0, ROUNDS), self.members, Inbox(lambda rank, number: None), 1, True, 1.0)
+
+    @property
+    def quorum(self):
+        return max(one.current_round for one in self.members.all())
+
+    def sits_out(self, number, **there):
+        """The round that it announces when it is about to begin round `number`; `there`: where neighbors are."""
+        for rank, reached in there.items():
+            self.members.greet(int(rank[1:]), f"link {rank}", reached, 0.0)
+        assert self.entry.behind(number)
+        return self.entry.enters
+
+
+@pytest.fixture
+def ring():
+    return Away(build("ring", 8))
+
+
+@pytest.fixture
+def turns():
+    """Of four, rank 0 is with rank 1 in even rounds and with rank 2 in odd ones."""
+    pairs = np.kron(np.eye(2), np.ones((2, 2))) / 2
+    order = [0, 2, 1, 3]
+    return Away(Changing(4, lambda number: pairs[np.ix_(order, order)] if number % 2 else pairs))
+
+
+def test_while_it_catches_up_it_enters_as_far_ahead_as_rounds_lack_and_then_next(ring):
+    assert ring.sits_out(3, r1=20, r7=19) == 37
+    assert [ring.sits_out(number) for number in range(4, 20)] == [37] * 16
+    assert ring.sits_out(20) == 21, "it is with them"
+    ring.entry.adopt()
+    assert not ring.entry.behind(21)
+
+
+def test_neighbors_that_are_there_before_it_has_caught_up_put_it_off_by_what_it_lacks_still(ring):
+    """However often: it is slow now, and with them once it has caught up."""
+    assert ring.sits_out(3, r1=13, r7=13) == 23
+    assert ring.sits_out(15, r1=23, r7=23) == 31
+    assert ring.sits_out(27, r1=31, r7=31) == 35
+    assert ring.sits_out(35, r1=35, r7=35) == 36
+
+
+def test_bodies_that_come_too_late_put_it_off_by_twice_as_much_each_time(ring):
+    """It is with its neighbors, and they are in the next round before it has a body of this one."""
+    ring.sits_out(18, r1=20, r7=20)
+    entries = [ring.sits_out(20)]
+    for _ in range(5):
+        entries.append(ring.sits_out(entries[-1], r1=entries[-1], r7=entries[-1]))
+    assert entries == [21, 22, 24, 28, 36, 52]
+
+
+def test_where_edges_change_a_neighbor_far_ahead_counts_in_the_rounds_that_it_shares(turns):
+    """Rank 2 is in round 14, which it does not share, and has completed the odd ones before that."""
+    assert turns.sits_out(7, r1=10, r2=14) == 13 + 7
+    assert turns.sits_out(12) == 14
+
+
+def test_where_edges_change_a_neighbor_of_a_later_round_puts_it_off_before_that_round(turns):
+    """In even rounds it meets rank 1 alone, and would announce a round that rank 2 has completed."""
+    assert turns.sits_out(8, r1=10, r2=9) == 12
+    assert turns.sits_out(10, r1=10, r2=13) == 14
+
+
+def test_neighbors_that_are_not_heard_do_not_make_it_think_that_it_has_caught_up(turns):
+    """What it knows of rank 1 is from before it was cut off."""
+    turns.members.greet(1, "link 1", 8, 0.0)
+    turns.members.goodbye(turns.members[1], "failed", 0.0)
+    assert turns.sits_out(7, r2=21) == 21 + 14
+    assert [turns.sits_out(number) for number in range(8, 21)] == [35] * 13
+    assert turns.sits_out(21) == 22
+
+
+def test_where_edges_change_one_returner_that_it_hears_in_a_round_does_not_put_it_off(turns):
+    """Others that take part are heard in the rounds before its entry."""
+    turns.sits_out(8, r1=10, r2=10)
+    turns.members[1].hops, turns.members[1].enters = 1, 40
+    assert turns.sits_out(10, r2=11) == 12
