@@ -20,8 +20,8 @@ from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
 
 _MOST_REMEMBERED = 2**31
-"""A later incarnation than any return leads to. What a neighbor claims beyond it does not raise a peer's own, which could
-not be sent at the end."""
+"""A later incarnation than any return leads to. What a neighbor claims beyond it does not raise a peer's own, which
+could not be sent at the end."""
 
 _LONGER = 0.1
 """How much longer than until a neighbor went on a returner waits for the other neighbors' bodies, as a share."""
