@@ -267,7 +267,6 @@ class Core:
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
-        self.waiting.begun_at = now
         self.exchange.begin(number)
         if self.epochs is not None:
             self._effects += self.epochs.begin(number, now) + self.epochs.review()
@@ -280,6 +279,7 @@ class Core:
 
     def enter(self, number: int, now: float) -> list[Effect]:
         """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
+        self.waiting.begun_at = now
         if self.epochs is not None:
             turn, effects = self.epochs.enter(number, now)
             self._effects += effects

@@ -121,7 +121,7 @@ class Waiting:
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
         drains: Whether this peer was asked to leave: it begins no other round.
-        begun_at: Clock time at which the present round began.
+        begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
         began: Whether the wait for the start is over, so that rounds have begun.
     """
 
@@ -360,8 +360,8 @@ class Waiting:
     def _in_vain(self, wait: _Wait, now: float) -> bool:
         """Whether a peer that leaves waits for what comes after its leaving only.
 
-        A neighbor that was stopped since this round began leaves, too, most likely: the round is run again when both
-        are back, and then has its body.
+        A neighbor that was stopped since this round began, or so shortly before that the round waits for it, leaves,
+        too, most likely: the round is run again when both are back, and then has its body.
         """
         if wait.kind in ("meet", "pause"):
             return True
@@ -371,7 +371,7 @@ class Waiting:
             return False
         senders = self._exchange.schedule.at(wait.number).in_neighbors
         lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
-        return any(self._members.stopped_since(rank, self.begun_at) for rank in lacking)
+        return any(self._members.comes_back(rank, self.begun_at) for rank in lacking)
 
     @property
     def collecting(self) -> int | None:
