@@ -35,6 +35,12 @@ def test_a_federation_that_is_upgraded_one_peer_after_the_other_loses_no_round()
     assert not world.sat_out
 
 
+@pytest.mark.parametrize("seed", [633, 20024])
+def test_all_that_leave_together_lose_no_round(seed):
+    """A neighbor was stopped while the round before was still being written."""
+    assert why(generate_drains(seed)) is None
+
+
 def part_of(rank, graph, gone):
     """The ranks that can be reached from this one past those that are gone."""
     found, look = set(), [rank]
