@@ -178,8 +178,11 @@ class Entry:
             now: The present one.
         """
         graph = self._schedule.at(number)
-        if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
+        if not self._adopts or self.keeps_its_own(number):
             return now
+        if not graph.in_neighbors:
+            enters = self.has_adopted and number + 1 >= self.enters
+            return math.inf if self._would_lead(number) and not enters else now
         there = self._first(self._near(number), number)
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
         if there <= number:
@@ -200,6 +203,11 @@ class Entry:
         if number + 1 == self._schedule.rounds:
             return math.inf  # no later round can be entered, and no neighbor is held up
         return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
+
+    def _would_lead(self, number: int) -> bool:
+        """Whether those that go on are heard, and none has completed round `number`, in which no body comes."""
+        rounds = [one.current_round for one in self._members.all() if not one.away and self._goes_on(one)]
+        return bool(rounds) and max(rounds) <= number
 
     def keeps_its_own(self, number: int) -> bool:
         """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""
