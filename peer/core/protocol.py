@@ -411,7 +411,7 @@ class Core:
             rank=self._config.rank, federation=self._federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
         )  # fmt: skip
-        protocol = self._config.protocol
+        protocol, self.connection_setup.goodbye = self._config.protocol, goodbye
         for neighbor in self.members.all():
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link

@@ -71,8 +71,9 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     table = left_behind()
     for number in range(6):
         assert sits_out(table, number) == {}
-    assert announced(table, "from 2") == 7
+    assert announced(table, "from 2") == 9, "as far ahead as rounds lack, and the run has no more"
     assert sits_out(table, 6) is None, "its neighbors are in this round: it waits for their bodies"
+    assert announced(table, "from 2") == 7
     table.hear(table.links[1], table.body(1, 6))
     table.hear("from 2", table.body(2, 6))
     assert [*table.ended[-1].bodies] == [1, 2]
@@ -152,7 +153,7 @@ def test_a_returner_to_which_no_body_came_announces_a_later_entry():
     assert [*table.ended[-1].bodies] == [2]
 
 
-def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far_each_time():
+def test_a_returner_whose_neighbors_are_at_its_entry_announces_one_as_far_ahead_as_it_lacks_rounds():
     table = left_behind(rounds=99)
     found = []
     for number, there in ((0, 6), (1, 7), (2, 8), (3, 10), (4, 14)):
@@ -160,7 +161,7 @@ def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far
             table.hear(link, table.beat(rank, there))
         assert table.core.waiting.behind(number)
         found.append(table.core.entry.enters)
-    assert found == [7, 8, 10, 14, 22]
+    assert found == [12, 12, 12, 12, 24]
 
 
 def among_returners(there=6, enters=(20, 25)):
@@ -192,7 +193,7 @@ def test_a_returner_that_hears_returners_alone_enters_after_the_first_of_them_an
             table.hear(link, table.beat(rank, there, hops=1, enters=entry))
         assert table.core.waiting.behind(number)
         found.append(table.core.entry.enters)
-    assert found == [7, 26, 26, 26, 28]
+    assert found == [12, 12, 26, 26, 28]
 
 
 def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
@@ -401,6 +402,14 @@ def test_a_later_version_says_so_and_is_named():
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
     assert f"protocol version: {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
+
+
+def test_a_neighbor_that_a_leaving_peer_meets_hears_its_goodbye_after_the_answer():
+    table = Table(dialled=[1], rounds=9)
+    table.established(1)
+    table.do(table.core.leave("stopped", table.now, 60))
+    table.hear("from 2", table.hello(2, 0))
+    assert table.kinds("from 2") == ["hello", "heartbeat", "goodbye"]
 
 
 def test_a_neighbor_whose_answer_comes_after_a_refusal_learns_of_it_and_hears_the_goodbye():
