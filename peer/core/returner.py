@@ -15,8 +15,13 @@ from __future__ import annotations
 import math
 
 from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.limits import HIGHEST_RANK
 from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
+
+_MOST_REMEMBERED = 2**31
+"""A later incarnation than any return leads to. What a neighbor claims beyond it does not raise a peer's own, which
+could not be sent at the end."""
 
 _LONGER = 0.1
 """How much longer than until a neighbor went on a returner waits for the other neighbors' bodies, as a share."""
@@ -73,7 +78,7 @@ class Entry:
                 return False
             self._begin(number)
         if found := [one.hops + 1 for one in past]:
-            self.hops = min(found) if not self.hops else min(self.hops, *found)
+            self.hops = min(*found, self.hops or HIGHEST_RANK, HIGHEST_RANK)
         if not past and self._may_enter(number):
             self.hops = self.enters = 0
             self.since = None
@@ -238,7 +243,7 @@ class Entry:
 
         It takes one with every return, and where a neighbor remembers a later one than its disk does.
         """
-        known = max((one.remembers for one in self._members.all()), default=0)
+        known = min(max((one.remembers for one in self._members.all()), default=0), _MOST_REMEMBERED)
         returns = self.since is not None and not self._renewed
         return max(self.incarnation, known) + 1 if returns or known > self.incarnation else None
 

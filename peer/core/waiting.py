@@ -150,7 +150,7 @@ class Waiting:
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
-        self._mixed_nothing = False
+        self._mixed_nothing = self._warned = False
         self._news_at = 0.0
         self._log = log
         self._wait: _Wait | None = None
@@ -305,6 +305,26 @@ class Waiting:
             return NO_NEIGHBOR
         return None
 
+    def _lost_ledger(self) -> str | None:
+        """Why no release may be made: neighbors remember rounds of this peer, and its disk has no ledger of them.
+
+        Neighbors whose disks were lost, too, may bring this news late. After a release it is a warning: any member may
+        write such news into its tables, and so would end a peer that trains.
+        """
+        remembered = self._round_clock.remembered
+        if not self._config.unrecorded or remembered <= self._round_clock[self._config.rank]:
+            return None
+        found = (
+            f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
+            "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+        )
+        if not self._exchange.has_released:
+            return found
+        if not self._warned:
+            self._warned = True
+            self._log("warning", "ledger", f"{found}; until then epsilon counts what this folder's ledger has alone")
+        return None
+
     # -- whether it has come -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
@@ -315,13 +335,9 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
-        remembered = self._round_clock.remembered
-        if self._config.unrecorded and remembered > self._round_clock[self._config.rank]:
-            self._wait = None  # neighbors whose disks were lost, too, may bring this news late
-            return [Fail(CheckpointError(
-                f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of "
-                "them: put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
-            ))]  # fmt: skip
+        if (lost := self._lost_ledger()) is not None:
+            self._wait = None
+            return [Fail(CheckpointError(lost))]
         if wait.kind == "meet":
             self._handshake.waited = int(now - wait.since)
             return self._look_for_neighbors(wait, now)

@@ -6,6 +6,7 @@ from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.core.limits import HIGHEST_RANK
 from dpeer.peer.peer import dialled
 from tests.peer.table import Table, payload, ring
 
@@ -314,17 +315,47 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
     assert table.ended[0].error.exit_code == 2
 
 
-def test_a_lost_ledger_ends_a_run_that_hears_of_it_late_and_its_own_new_rounds_do_not():
-    """The only neighbor that is there at first has lost its disk, too."""
+def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
+    """Any member may write it into its tables: it would end a peer that trains."""
     table = ring(rounds=9, unrecorded=True)
     table.runs(0)
     table.runs(1)
     table.do(table.core.begin(2, table.now))
     table.do(table.core.collect(2, table.now))
     table.hear("from 2", table.beat(2, 2, presence=[2, 2, 2]))
+    assert table.events("ledger") == []
+    for rounds in (3, 4):
+        table.hear("from 2", table.beat(2, 2, presence=[rounds, 2, 2]))
     assert table.ended == []
-    table.hear("from 2", table.beat(2, 2, presence=[3, 2, 2]))
+    (warning,) = table.events("ledger")
+    assert "the others know 3 rounds of rank 0" in warning.message
+
+
+def test_a_lost_ledger_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
+    table = ring(rounds=9, unrecorded=True)
+    table.do(table.core.begin(0, table.now))
+    table.do(table.core.collect(0, table.now))
+    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
     assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
+
+
+@pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])
+def test_what_a_neighbor_claims_to_remember_gives_an_incarnation_that_can_be_sent(claimed):
+    table = ring(rounds=9)
+    table.hear("from 2", table.hello(2, 0, remembers=claimed))
+    assert table.core.entry.renewal == 2**31 + 1
+    table.do(table.core.renew(2**31 + 1, table.now))
+    assert table.core.entry.renewal is None
+    assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {2**31 + 1}
+
+
+def test_hops_that_a_neighbor_claims_give_some_that_can_be_sent():
+    table = ring(rounds=9)
+    table.runs(0)
+    for rank, link in ((1, table.links[1]), (2, "from 2")):
+        table.hear(link, table.beat(rank, 5, hops=2**31 - 1, presence=[1, 5, 5]))
+    assert table.core.entry.behind(1)
+    assert table.core.entry.hops == HIGHEST_RANK
 
 
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():
