@@ -14,6 +14,7 @@ from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.transport import RELAY
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
+_OF_THIS_HOST = ("ipc://", "inproc://")
 _LONGEST_PATH = 103
 """The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
 _LOCALHOST = re.compile(
@@ -197,7 +198,30 @@ def check_address(address: str, key: str) -> None:
             example = "for example relay://relay.example:7790"
             raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, {example}")
     elif not (is_ipc(address, key) or has_own_transport(address)):
-        _parse(address, key)
+        host, port = _parse(address, key)
+        if host == "*" or port == 0:
+            raise AddressError(f"{key} = {address!r}: expected a host and port to dial, such as tcp://10.0.0.3:7700")
+
+
+def check_member_address(address: str, key: str, *, encrypted: bool) -> None:
+    """Refuse an address that an epoch may not name for a member: its operator is not on the hosts that dial it.
+
+    Args:
+        address: The address.
+        key: What it is an address of, for the error.
+        encrypted: Whether the federation lists keys, so that its peers need not trust the host.
+
+    Raises:
+        AddressError: It is none, or does not suit the federation.
+    """
+    check_address(address, key)
+    if encrypted and address.startswith(_OF_THIS_HOST):
+        raise AddressError(
+            f"{key} = {address!r}: a path means something else on every host: expected tcp://HOST:PORT or "
+            "relay://HOST:PORT"
+        )
+    if is_relay(address) and not encrypted:
+        raise AddressError(f"{key} = {address!r}: a relay needs keys, and this federation lists none")
 
 
 def has_own_transport(address: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, TopologyError
+from dpeer.federation.addresses import check_member_address
 from dpeer.federation.checks import check_hostile
 from dpeer.federation.config import RunConfig
 from dpeer.federation.epoch_graph import built_graph, first_graph
@@ -72,7 +73,9 @@ def epoch_setup(
         genesis_of(fingerprint), size=config.graph.size, operators=operators, signers=config.network.signers,
         graph=first_graph(config.graph, graph), rounds=config.training.rounds,
     )  # fmt: skip
-    return EpochSetup(first, _graphs_of(config, first, graph))
+    listed = {rank for rank, own in config.network.rank.items() if own.key is not None and rank < config.graph.size}
+    encrypted = config.network.encrypt or bool(listed)
+    return EpochSetup(first, _graphs_of(config, first, graph), partial(check_member_address, encrypted=encrypted))
 
 
 def check_changeable(config: RunConfig) -> None:

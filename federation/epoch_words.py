@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.epoch_graph import FUNCTION, LISTED, built_graph
-from dpeer.peer.core.epoch import Epoch, Member
+from dpeer.peer.core.epoch import Epoch, Member, operator_lines
 from dpeer.topology import spectral_gap
 
 
@@ -20,8 +20,7 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
     lines.append(f"graph: {graph_line(after)}; before: {graph_line(before)}")
     if after.rounds != before.rounds:
         lines.append(f"rounds: {after.rounds}, before {before.rounds}")
-    if after.operators != before.operators or after.signers != before.signers:
-        lines.append(f"operators: {len(after.operators)}, of whom {after.signers} must sign the next change")
+    lines += operator_lines(before, after)
     lines += [f"void: epoch {one.number} ({one.digest[:16]})" for one in after.void]
     if after.forced:
         lines.append("forced: it begins without a quorum of the members so far")
@@ -50,14 +49,17 @@ def described(epoch: Epoch) -> list[str]:
     lines += [
         f"rank {rank}: since round {member.since + 1}{_at(member)}"
         for rank, member in sorted(epoch.members.items())
-        if member.since or member.address
+        if member.since or member.address or member.keys
     ]
     if epoch.former:
         lines.append(f"former members: {in_words(epoch.former)}")
     if epoch.evicted:
         lines.append(f"evicted: {in_words(epoch.evicted)}")
     lines.append(f"graph: {graph_line(epoch)}")
-    lines.append(f"operators: {len(epoch.operators)}, of whom {epoch.signers} must sign the next change")
+    lines.append(
+        f"operators: {len(epoch.operators)}, of whom {epoch.signers} must sign the next change: "
+        f"{', '.join(f'{key[:16]}…' for key in epoch.operators)}"
+    )
     lines += [f"void: epoch {one.number} ({one.digest[:16]})" for one in epoch.void]
     if epoch.forced:
         lines.append("forced: it begins without a quorum of the members before it")
@@ -111,4 +113,5 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _at(member: Member) -> str:
-    return ", dials out only" if member.address is None else f" at {member.address}"
+    where = ", dials out only" if member.address is None else f" at {member.address}"
+    return where + "".join(f", key {key[:16]}…" for key in member.keys)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, DpeerError, ProtocolError
-from dpeer.federation.addresses import check_address
+from dpeer.federation.addresses import check_member_address
 from dpeer.federation.epoch_graph import LISTED, built_graph, epoch_graph
 from dpeer.federation.epoch_words import in_words
 from dpeer.federation.operators import check_keys
@@ -175,7 +175,7 @@ def _check_join(there: Situation, change: Change) -> None:
         if not 0 <= rank <= HIGHEST_RANK:
             raise ConfigurationError(f"--rank {rank}: expected a rank from 0 to {HIGHEST_RANK}")
         if member.address is not None:
-            check_address(member.address, "--address")
+            check_member_address(member.address, "--address", encrypted=there.encrypted)
         if there.encrypted and not member.keys:
             raise ConfigurationError(
                 f"--rank {rank}: this federation's connections need keys: give the new member's with --key (dpeer "

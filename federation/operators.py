@@ -76,10 +76,12 @@ def check_operators(settings: MembershipSettings) -> tuple[str, ...]:
     """The operators' public keys that the federation file lists; empty without any.
 
     Raises:
-        ConfigurationError: One is no key, stands twice, or fewer are listed than must sign.
+        ConfigurationError: One is no key, stands twice, fewer are listed than must sign, or the run has no name.
     """
     listed = settings.operators or []
     check_keys(listed, settings.signers, "signers =", "the federation file lists")
+    if listed and settings.name is None:
+        raise ConfigurationError('operators: give the run a name of its own, too, such as name = "ward-study-1"')
     return tuple(listed)
 
 

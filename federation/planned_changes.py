@@ -177,7 +177,7 @@ def with_operator(settings: MembershipSettings, secret: bytes) -> dict[str, Any]
             "operators: planned changes are signed with a key that is made for this run: leave it out, or use dpeer "
             "join and the like with your own key instead"
         )
-    return {"operators": [operator_of(secret)], "signers": 1}
+    return {"operators": [operator_of(secret)], "signers": 1, "name": settings.name or "planned changes"}
 
 
 class Contact(Protocol):

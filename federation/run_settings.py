@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from dpeer.exceptions import ConfigurationError
@@ -29,12 +29,19 @@ def _seconds(value: Any) -> Any:
         raise PydanticCustomError("duration", "expected seconds, or a time such as 90s, 2h or 7d") from error
 
 
+def _name(value: str) -> str:
+    if not (0 < len(value) <= 64 and value.isprintable() and value == value.strip()):
+        raise PydanticCustomError("name", "expected 1 to 64 printable characters, such as ward-study-1")
+    return value
+
+
 DURATION = BeforeValidator(_seconds)
 """Marks a number of seconds that may also be written with a unit."""
 
 Duration = Annotated[float, DURATION, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
+RunName = Annotated[str, AfterValidator(_name)]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
@@ -182,6 +189,12 @@ class MembershipSettings(Section):
         group=_RUN,
     )
     signers: int = setting(1, "how many operators must sign a change", mark=Mark.SHARED, group=_RUN, ge=1)
+    name: RunName | None = setting(
+        None,
+        "the run's own name, needed with operators: their changes of a run are void in one of another name",
+        mark=Mark.SHARED,
+        group=_RUN,
+    )
 
 
 class ThreadSettings(Section):

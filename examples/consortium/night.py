@@ -201,7 +201,7 @@ class Night:
             "batch_size = 16", f"dead_after = {plan.dead_after}", f"wait = {plan.wait}", *self._settings,
         ]  # fmt: skip
         if self.joins:
-            common.append(f'operators = ["{write_operator(self.out / "operator")[1]}"]')
+            common += [f'operators = ["{write_operator(self.out / "operator")[1]}"]', 'name = "one-night"']
         for site in self.sites:
             options = {"pace": plan.pace} | ({"data": str(self.data)} if self.data else {})
             lines = [*common, f'secret = "keys/rank-{site.rank}.secret"', "[task_options]"]

@@ -240,10 +240,13 @@ class EpochSetup:
         first: Epoch 0, which follows from the federation file.
         graphs_of: The graphs of an epoch, by rank. Raises `TopologyError` where they cannot be built, or their edges
             are not those that the epoch names.
+        check_address: Refuses an address at which no member could be dialled, named by its key. Raises `AddressError`.
+            None where any suits.
     """
 
     first: Epoch
     graphs_of: Callable[[Epoch], Graphs]
+    check_address: Callable[[str, str], None] | None = None
 
 
 def operator_of(secret: bytes) -> str:
@@ -316,6 +319,15 @@ def successor(
     )
 
 
+def operator_lines(before: Epoch, after: Epoch) -> list[str]:
+    """How the operators of an epoch differ from those before it, by the first digits of their keys."""
+    lines = [f"operator added: {key[:16]}…" for key in after.operators if key not in before.operators]
+    lines += [f"operator removed: {key[:16]}…" for key in before.operators if key not in after.operators]
+    if lines or after.signers != before.signers:
+        lines.append(f"operators: {len(after.operators)}, of whom {after.signers} must sign the next change")
+    return lines
+
+
 def check_successor(signed: SignedEpoch, previous: Epoch) -> None:
     """Check that an epoch follows another one, and that enough of that one's operators have signed it.
 
@@ -357,6 +369,8 @@ def _check_members(epoch: Epoch, previous: Epoch, refuse: Callable[[str], NoRetu
         expected = epoch.begins if before is None else before.since
         if member.since != expected:
             refuse(f"has rank {rank} a member since round {member.since}: expected {expected}")
+        if before is not None and (member.keys, member.address) != (before.keys, before.address):
+            refuse(f"changes the key or the address of rank {rank}: a member keeps those with which it joined")
     if set(epoch.former) != {*previous.former, *gone}:
         refuse("names other former ranks than those that were members")
     if set(epoch.evicted) - gone != set(previous.evicted):

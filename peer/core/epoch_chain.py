@@ -8,7 +8,8 @@ round either in it or in the one before it. (A leaver votes by leaving.) Two quo
 - it *stands* once a quorum of the epoch before it has completed its first round in it,
 - it is *void* once such a quorum has completed that round outside of it,
 
-and it never stands and is void. Of two epochs of one number, both signed and with one predecessor, (*twins*), none
+and it never stands and is void, as long as presence is true: entries are hearsay, which a hostile member can make up.
+Of two epochs of one number, both signed and with one predecessor, (*twins*), none
 begins: who has accepted one and has not completed its first round takes that back. A twin that comes once the other one
 stands changes nothing.
 
@@ -20,9 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpeer.exceptions import ProtocolError, TopologyError
+from dpeer.exceptions import AddressError, ProtocolError, TopologyError
 from dpeer.peer.core.epoch import Epoch, EpochSetup, SignedEpoch, check_successor
-from dpeer.peer.core.limits import DIGEST_BYTES, MOST_EPOCHS
+from dpeer.peer.core.limits import ALL_EPOCHS_BYTES, DIGEST_BYTES, MOST_EPOCHS
 from dpeer.peer.core.round_clock import Accepted, RoundClock
 from dpeer.peer.core.schedule import Piece
 from dpeer.peer.learner import Buffer
@@ -96,6 +97,7 @@ class EpochChain:
         self._setup, self._rank, self._clock = setup, rank, clock
         self._first = setup.first
         self._signed: dict[str, SignedEpoch] = {}
+        self._bytes = 0
         self._names: dict[bytes, str] = {bytes(DIGEST_BYTES): self._first.digest}
         self._lines: dict[str, tuple[Epoch, ...]] = {self._first.digest: (self._first,)}
         self._graphs: dict[str, Graphs] = {} if topology is None else {self._first.digest: topology}
@@ -122,13 +124,20 @@ class EpochChain:
             raise ProtocolError("epoch", f"epoch {epoch.number} follows one that is not known here")
         check_successor(signed, previous)
         try:
+            for rank in sorted(epoch.members.keys() - previous.members.keys()):
+                self._check_address(epoch, rank)
             self.graphs(epoch)
-        except TopologyError as error:
+        except (AddressError, TopologyError) as error:
             raise ProtocolError("epoch", f"epoch {epoch.number}: {error}") from error
         return signed
 
+    def _check_address(self, epoch: Epoch, rank: int) -> None:
+        address = epoch.members[rank].address
+        if address is not None and self._setup.check_address is not None:
+            self._setup.check_address(address, f"members.{rank}.address")
+
     def learn(self, document: Buffer) -> Epoch | None:
-        """Take in an epoch that came; None if it is known, or of no use.
+        """Take in an epoch that came; None if it is known, of no use, or one too many to keep.
 
         Raises:
             ProtocolError: It is not valid.
@@ -136,7 +145,8 @@ class EpochChain:
         signed = self.check(document)
         epoch = signed.epoch
         siblings = [one for one in self.children(epoch.previous) if one.number == epoch.number]
-        if epoch.digest in self._signed or len(siblings) >= _TWINS or len(self._signed) >= MOST_EPOCHS:
+        full = len(self._signed) >= MOST_EPOCHS or self._bytes + len(document) > ALL_EPOCHS_BYTES
+        if epoch.digest in self._signed or len(siblings) >= _TWINS or full:
             return None
         self._add(signed)
         return epoch
@@ -144,6 +154,7 @@ class EpochChain:
     def _add(self, signed: SignedEpoch) -> None:
         epoch = signed.epoch
         self._signed[epoch.digest] = signed
+        self._bytes += len(epoch.canonical)
         self._names[short(epoch.digest)] = epoch.digest
         self._lines[epoch.digest] = (*self._lines[epoch.previous], epoch)
         self._clock.grow(epoch.highest + 1)

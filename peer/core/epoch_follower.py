@@ -11,7 +11,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Effect, Keep
-from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch
+from dpeer.peer.core.epoch import Epoch, EpochSetup, Member, SignedEpoch, operator_lines
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain, Turn
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
@@ -187,6 +187,7 @@ class EpochFollower:
         effects = self._follow()
         for epoch in [one for one in self.chain.line if one not in before]:
             self._log("info", "epoch-accepted", f"{describe(epoch)}: known here and on disk", round=epoch.begins)
+            self._say_operators(epoch)
         self._say_void()
         pending = self.chain.pending
         soon = pending is not None and (pending.forced or self._members.current_round >= pending.begins - 1)
@@ -194,6 +195,13 @@ class EpochFollower:
             effects += self._dial(self.neighbors(), now)
         self._send_heartbeats(one.rank for one in self._members.all())
         return effects + self.review()
+
+    def _say_operators(self, epoch: Epoch) -> None:
+        before = self.chain.epoch(epoch.previous)
+        changes = [] if before is None else operator_lines(before, epoch)
+        if changes:
+            text = f"epoch {epoch.number} changes who signs: {'; '.join(changes)}"
+            self._log("warning", "operators-changed", text, round=epoch.begins)
 
     def _say_void(self) -> None:
         for epoch in self.chain.void:
@@ -336,7 +344,8 @@ class EpochFollower:
                 f"epoch {epoch.number} begins with round {epoch.begins + 1}: expected round {earliest + 1} or a later "
                 "one, so that all know it before"
             )
-        chain.learn(document)
+        if chain.learn(document) is None:
+            return f"epoch {epoch.number} is one more than a peer keeps: start the federation anew from its models"
         self._spread(epoch, None)
         return None
 

@@ -67,6 +67,10 @@ the small header of a heartbeat."""
 MOST_EPOCHS = 2**12
 """That a peer keeps: it has all of them, and a federation that changes every day has one a day."""
 
+ALL_EPOCHS_BYTES = 2**25
+"""Of those documents together, which take four times as much memory: 4096 of 30 members with addresses and keys, or
+100 of a thousand."""
+
 MOST_OPERATORS = 64
 """Of a federation: each signature takes a tenth of a millisecond to check."""
 

@@ -145,6 +145,7 @@ def test_two_operators_sign_one_after_the_other(dpeer: Run, in_tmp_path: Path, k
         ended = dpeer("epoch", "sign", "nine.epoch", "--operator", "k1/operator.secret")
         assert ended.err == "dpeer: nine.epoch has 2 signatures now\n"
         assert "rank 9: since round 13, dials out only" in ended.out
+        assert all(f"{one[:16]}…" in ended.out for one in keys[:2]), "who signs reads who may sign the next one"
         assert "signatures: " in dpeer("epoch", "show", "nine.epoch").out
         assert dpeer("epoch", "hand", "nine.epoch", "run").code == 0
         (signed,) = peer.handed
@@ -164,12 +165,12 @@ def test_an_unsigned_change_goes_to_an_operator_elsewhere(dpeer: Run, peer: Answ
     assert len(peer.handed) == 1
 
 
-def test_the_newest_epoch_of_a_running_peer_is_shown(dpeer: Run, peer: Answering) -> None:
+def test_the_newest_epoch_of_a_running_peer_is_shown(dpeer: Run, peer: Answering, keys: list[str]) -> None:
     lines = dpeer("epoch", "show", "run").out.splitlines()
     assert lines[1:] == [
         "members: 0..7 (8)",
         "graph: ring of 8, spectral gap 0.1953",
-        "operators: 2, of whom 1 must sign the next change",
+        f"operators: 2, of whom 1 must sign the next change: {', '.join(f'{one[:16]}…' for one in keys[:2])}",
         "begins with round 1 of 20",
         "the peer works on round 3; a change would begin with round 10",
     ]

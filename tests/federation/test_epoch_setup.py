@@ -1,16 +1,25 @@
 """Epochs of a federation: what follows from its settings, and the graphs that peers build of later ones."""
 
+import re
 from typing import Any
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError, TopologyError
+from dpeer.exceptions import AddressError, ConfigurationError, ProtocolError, TopologyError
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import built_graph, epoch_graph, first_graph
 from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.settings import Settings
-from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, successor
+from dpeer.peer.core.epoch import (
+    EpochGraph,
+    EpochSetup,
+    Member,
+    SignedEpoch,
+    check_successor,
+    operator_of,
+    successor,
+)
 from dpeer.topology import Relabeled, build
 from dpeer.topology.settings import build_graph
 
@@ -18,7 +27,7 @@ KEY = "ab" * 32
 
 
 def setup_of(**values: Any) -> EpochSetup:
-    config = resolve(Settings.model_validate({"operators": [KEY], "size": 4, "rounds": 9, **values}), 0)
+    config = resolve(Settings.model_validate({"operators": [KEY], "name": "one", "size": 4, "rounds": 9, **values}), 0)
     graph = build_graph(config.graph)
     compared = fingerprint(config.values(), config.algorithm, graph, config.options)
     found = epoch_setup(config, graph, compared)
@@ -38,16 +47,49 @@ def test_without_operators_a_federation_has_no_epochs() -> None:
     graph = build_graph(config.graph)
     compared = fingerprint(config.values(), config.algorithm, graph, config.options)
     assert epoch_setup(config, graph, compared) is None
-    assert {"operators", "signers", "shares"}.isdisjoint(compared)
-    assert epoch_setup(resolve(Settings(size=4, operators=[KEY], algorithm="local"), 0), graph, compared) is None
+    assert {"operators", "signers", "shares", "name"}.isdisjoint(compared)
+    assert (
+        epoch_setup(resolve(Settings(size=4, operators=[KEY], name="one", algorithm="local"), 0), graph, compared)
+        is None
+    )
 
 
 def test_the_first_epoch_is_equal_on_all_peers_and_differs_with_what_they_compare() -> None:
     assert setup_of().first == setup_of(wait=5.0).first
     for other in ({"rounds": 10}, {"size": 5}, {"topology": "full"}, {"body_lr": 0.2}, {"operators": ["cd" * 32]},
-                  {"operators": [KEY, "cd" * 32]}):  # fmt: skip
+                  {"operators": [KEY, "cd" * 32]}, {"name": "two"}):  # fmt: skip
         assert setup_of().first.digest != setup_of(**other).first.digest, other
     assert setup_of(operators=[KEY, "cd" * 32], signers=2).first.signers == 2
+
+
+def test_an_epoch_of_an_earlier_run_with_the_same_file_is_refused_in_one_of_another_name() -> None:
+    secret = bytes([1] * 32)
+    earlier, later = (setup_of(operators=[operator_of(secret)], name=f"ward-study-{run}") for run in (1, 2))
+    evicts = SignedEpoch(epoch=grown(earlier, leave=(3,))).signed_with(secret)
+    check_successor(evicts, earlier.first)
+    with pytest.raises(ProtocolError, match="is of another federation"):
+        check_successor(evicts, later.first)
+
+
+REACHED = {
+    "tcp://10.0.0.8:7700": (True, True), "tcp://[2001:db8::8]:7700": (True, True), "relay://relay.example:7790":
+    (True, False), "ipc:///run/other.sock": (False, True), "inproc://rank-8": (False, True), "x": (False, False),
+    "inproc://zeromq.zap.01": (False, True), "tcp://*:7700": (False, False), "tcp://10.0.0.8:0": (False, False),
+    "tcp://10.0.0.8": (False, False), "relay://relay.example:0": (False, False), "http://10.0.0.8:7700": (False, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("address", REACHED)
+def test_an_epoch_names_no_address_at_which_no_member_could_be_dialled(address: str) -> None:
+    tables = {rank: {"key": f"{rank + 1:02x}" * 32} for rank in range(4)}
+    for encrypted, accepted in zip((True, False), REACHED[address], strict=True):
+        check = setup_of(**({"rank": tables} if encrypted else {})).check_address
+        assert check is not None
+        if accepted:
+            check(address, "members.8.address")
+        else:
+            with pytest.raises(AddressError, match=re.escape(f"members.8.address = {address!r}: ")):
+                check(address, "members.8.address")
 
 
 def test_the_graph_of_the_first_epoch_is_that_of_the_settings() -> None:

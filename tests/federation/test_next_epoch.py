@@ -160,10 +160,24 @@ def test_an_epoch_is_printed() -> None:
     epoch = next_epoch(there(void=(Void(1, KEY),), encrypted=True), change)
     lines = described(epoch)
     assert lines[0] == f"epoch 2 ({epoch.digest[:16]}) of the federation 1111111111111111"
-    assert "rank 9: since round 10, dials out only" in lines
+    assert "rank 9: since round 10, dials out only, key abababababababab…" in lines
+    assert f"operators: 1, of whom 1 must sign the next change: {operator_of(SECRET)[:16]}…" in lines
     assert "former members: 0" in lines
     assert "void: epoch 1 (abababababababab)" in lines
     assert lines[-1] == "begins with round 10 of 20"
+
+
+def test_each_operator_that_is_added_or_removed_and_each_joiners_key_are_printed() -> None:
+    hidden = Change({8: Member(address="tcp://h:7", keys=(KEY,))}, operators=(operator_of(OTHER),), rounds=30)
+    epoch = next_epoch(there(encrypted=True), hidden)
+    lines = differences(there().epoch, epoch)
+    assert lines[0] == "joins: rank 8 at tcp://h:7, key abababababababab…"
+    assert [one for one in lines if one.startswith("operator")] == [
+        f"operator added: {operator_of(OTHER)[:16]}…", f"operator removed: {operator_of(SECRET)[:16]}…",
+        "operators: 1, of whom 1 must sign the next change",
+    ]  # fmt: skip
+    later = next_epoch(there(epoch), leaves(0))
+    assert "rank 8: since round 10 at tcp://h:7, key abababababababab…" in described(later), "of every member with one"
 
 
 def test_the_gap_of_a_functions_graph_is_unknown_here() -> None:

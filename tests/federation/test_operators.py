@@ -21,9 +21,9 @@ def test_an_operators_secret_is_its_owners_alone_and_belongs_to_the_printed_key(
 
 def test_operators_come_from_a_file_or_from_the_command_line(tmp_path: Path) -> None:
     one, two = "ab" * 32, "cd" * 32
-    (tmp_path / "dpeer.toml").write_text(f'operators = ["{one}", "{two}"]\nsigners = 2\n')
+    (tmp_path / "dpeer.toml").write_text(f'operators = ["{one}", "{two}"]\nsigners = 2\nname = "one"\n')
     assert check_operators(load(tmp_path / "dpeer.toml", {})) == (one, two)
-    assert check_operators(load(None, {"operators": f"{one}, {two}"})) == (one, two)
+    assert check_operators(load(None, {"operators": f"{one}, {two}", "name": "one"})) == (one, two)
     assert check_operators(Settings()) == ()
 
 

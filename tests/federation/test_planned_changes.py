@@ -128,4 +128,6 @@ def test_a_common_pool_has_a_share_for_everyone_who_joins() -> None:
 
 
 def test_the_launcher_is_the_only_operator() -> None:
-    assert with_operator(Settings(), SECRET) == {"operators": [operator_of(SECRET)], "signers": 1}
+    assert with_operator(Settings(), SECRET) == {
+        "operators": [operator_of(SECRET)], "signers": 1, "name": "planned changes",
+    }  # fmt: skip

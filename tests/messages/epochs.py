@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, ProtocolError, TopologyError
+from dpeer.federation.addresses import check_member_address
 from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.epoch_setup import check_followed
@@ -49,6 +51,17 @@ def no_ring(epoch: Epoch) -> Graphs:
 
 def chain(genesis: Epoch | None = None, graphs: Callable[[Epoch], Graphs] = ring) -> EpochChain:
     return EpochChain(EpochSetup(genesis or first(), graphs), 0, RoundClock(0, 4, 20))
+
+
+def reached(address: str, encrypted: bool = True) -> Callable[[Path], None]:
+    """A cause: an epoch lets in a member with this address."""
+
+    def cause(_: Path) -> None:
+        setup = EpochSetup(first(), ring, partial(check_member_address, encrypted=encrypted))
+        join = after(first(), 9, join={4: Member(address=address)})
+        EpochChain(setup, 0, RoundClock(0, 4, 20)).check(signed(join))
+
+    return cause
 
 
 ONE = after(first(), 9, leave=[3])
@@ -158,6 +171,32 @@ MESSAGES = {
     "an epoch with another graph": Message(
         lambda _: chain(graphs=no_ring).check(signed(ONE)), ProtocolError,
         "epoch: epoch 1: its edges are drawn otherwise here",
+    ),
+    "an epoch with another key of a member": Message(
+        lambda _: chain().check(signed(ONE.model_copy(update={"members": {
+            **ONE.members, 2: Member(keys=("ab" * 32,)),
+        }}))), ProtocolError,
+        "epoch: epoch 1 changes the key or the address of rank 2: a member keeps those with which it joined",
+    ),
+    "an epoch with an address that is none": Message(
+        reached("x"), ProtocolError,
+        "epoch: epoch 1: members.4.address = 'x': expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where "
+        "all its neighbors are on its host, ipc:///PATH",
+    ),
+    "an epoch with a path of its readers' hosts": Message(
+        reached("ipc:///run/other.sock"), ProtocolError,
+        "epoch: epoch 1: members.4.address = 'ipc:///run/other.sock': a path means something else on every host: "
+        "expected tcp://HOST:PORT or relay://HOST:PORT",
+    ),
+    "an epoch with a port that no peer has": Message(
+        reached("tcp://10.0.0.3:0"), ProtocolError,
+        "epoch: epoch 1: members.4.address = 'tcp://10.0.0.3:0': expected a host and port to dial, such as "
+        "tcp://10.0.0.3:7700",
+    ),
+    "an epoch with a relay where no rank has a key": Message(
+        reached("relay://relay.example:7790", encrypted=False), ProtocolError,
+        "epoch: epoch 1: members.4.address = 'relay://relay.example:7790': a relay needs keys, and this federation "
+        "lists none",
     ),
     "a void epoch without its document": Message(
         lambda _: chain().take_up(replace(record(ONE), void=("ab" * 32,))), ProtocolError,

@@ -84,6 +84,14 @@ MESSAGES = {
         lambda _: check_operators(Settings(signers=2)), ConfigurationError,
         "signers = 2: the federation file lists 0 operators: list as many keys, or ask for fewer signers",
     ),
+    "operators of a run without a name": Message(
+        operators(ONE), ConfigurationError,
+        'operators: give the run a name of its own, too, such as name = "ward-study-1"',
+    ),
+    "a long name of a run": Message(
+        lambda _: Settings(name="a" * 65), ConfigurationError,
+        "name = '…': expected 1 to 64 printable characters, such as ward-study-1",
+    ),
     "many operators": Message(
         operators(*(f"{number:064x}" for number in range(65))), ConfigurationError, "operators: 65 keys, at most 64"
     ),

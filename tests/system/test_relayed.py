@@ -69,7 +69,7 @@ def test_a_laptop_that_has_slept_is_met_again_on_one_connection(dpeer_process, f
     """Where an operator may change the federation, lost neighbors are dialled anew for two reasons."""
     _, operator = write_operator(tmp_path / "operator")
     file = tmp_path / "dpeer.toml"
-    more = f'operators = ["{operator}"]\ndead_after = 3.0\nrounds = 100000'
+    more = f'operators = ["{operator}"]\nname = "laptop"\ndead_after = 3.0\nrounds = 100000'
     file.write_text(file.read_text().replace(f"rounds = {ROUNDS}", more))
 
     def heard(rank):

@@ -230,9 +230,21 @@ def test_a_chain_of_changes_holds() -> None:
     assert (three.epoch.former, three.epoch.highest, three.epoch.rounds) == ((0, 4), 4, 40)
 
 
-def test_a_member_may_change_its_address_and_its_key() -> None:
-    moved = altered(follows(), members={**START.members, 1: Member(address="tcp://10.0.9.1:7701", keys=(KEY,))})
-    check_successor(moved, START)
+MOVED = {"its key": {"keys": (KEY,)}, "its address": {"address": "tcp://10.0.9.1:7701"}}
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["a first member", "one that joined"])
+@pytest.mark.parametrize("change", MOVED.values(), ids=MOVED.keys())
+def test_no_change_hides_another_key_or_address_of_a_member(change: dict[str, Any], joined: bool) -> None:
+    before = follows(join={3: Member(address="tcp://10.0.0.3:7703", keys=("cd" * 32,))}).epoch if joined else START
+    rank = 3 if joined else 1
+    swapped = before.members[rank].model_copy(update=change)
+    hidden = altered(follows(before, rounds=40), members={**before.members, rank: swapped})
+    with pytest.raises(
+        ProtocolError, match=f"epoch {hidden.epoch.number} changes the key or the address of rank {rank}"
+    ):
+        check_successor(hidden, before)
+    check_successor(follows(before, rounds=40), before)
 
 
 def test_many_members_are_reached_through_one_relay_and_no_two_at_one_address() -> None:

@@ -5,9 +5,9 @@ import pytest
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
-from dpeer.peer.core.epoch import EpochSetup, Member
+from dpeer.peer.core.epoch import EpochSetup, Member, operator_of
 from dpeer.topology import build
-from tests.messages.epochs import ONE, TWO, after, first, record, ring, signed
+from tests.messages.epochs import ONE, SECRET, TWO, after, first, record, ring, signed
 from tests.peer.table import Table
 
 
@@ -63,6 +63,40 @@ def test_an_epoch_is_on_disk_before_others_hear_that_it_is_accepted():
     assert peer.core.waiting.blocked(0) is None
     assert peer.kinds_to(3) == ["heartbeat"]
     assert [said.event for said in peer.said if said.event == "epoch-accepted"] == ["epoch-accepted"]
+
+
+def test_other_operators_are_logged_when_their_epoch_is_accepted():
+    peer = Following()
+    peer.meet(1, 3)
+    theirs = operator_of(bytes([7] * 32))
+    peer.told(after(first(), 9, rounds=30, operators=[theirs]))
+    peer.write()
+    [line] = [said for said in peer.said if said.event == "operators-changed"]
+    assert line.message == (
+        f"epoch 1 changes who signs: operator added: {theirs[:16]}…; operator removed: {operator_of(SECRET)[:16]}…; "
+        "operators: 1, of whom 1 must sign the next change"
+    )
+
+
+def test_the_same_operators_are_not_logged():
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(ONE)
+    peer.write()
+    assert [said.event for said in peer.said if said.event.startswith("operators")] == []
+
+
+def test_an_epoch_beyond_the_bytes_that_a_peer_keeps_is_refused_where_it_is_handed_over(monkeypatch):
+    monkeypatch.setattr("dpeer.peer.core.epoch_chain.ALL_EPOCHS_BYTES", len(signed(ONE)) + 10)
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(ONE)
+    peer.write()
+    refused, _ = peer.core.hand(signed(TWO), peer.now)
+    assert refused == "epoch 2 is one more than a peer keeps: start the federation anew from its models"
+    peer.told(TWO)
+    peer.write()
+    assert [one.number for one in peer.core.epochs.chain.line] == [0, 1]
 
 
 def test_a_document_is_passed_on_once_and_never_back():
