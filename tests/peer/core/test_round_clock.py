@@ -294,6 +294,17 @@ def test_a_peer_whose_neighbor_is_done_runs_the_rounds_that_it_has_by_itself():
     assert not peer.core.waiting.holds(1)
 
 
+def test_a_peer_that_has_mixed_nothing_waits_for_a_returner_to_come_as_far():
+    """Rank 0 is the lower one of two that are not done, and so a quorum by itself: it would run all rounds alone."""
+    peer = Table(0, from_edges(2, [(0, 1), (1, 0)]), rounds=30, start=9)
+    peer.hear("from 1", peer.hello(1, 3, presence=[9, 3]), peer.beat(1, 3, presence=[9, 3], enters=12, hops=1))
+    peer.runs(9)
+    assert peer.ended.pop().bodies == {}, "a returner gives none"
+    assert peer.core.waiting.blocked(10) == "cut off from all neighbors"
+    peer.hear("from 1", peer.beat(1, 9, presence=[9, 9], enters=12, hops=1))
+    assert peer.core.waiting.blocked(10) is None
+
+
 def test_without_neighbors_nothing_pauses():
     peer = Table(topology=Isolated(3), rounds=9)
     for number in range(9):
