@@ -128,6 +128,7 @@ class ConnectionSetup:
     Attributes:
         dialling: The links that this peer has dialled.
         to_dial: The ranks that it dials, where membership never changes.
+        goodbye: That of this peer once it leaves: a neighbor that it meets on its way out hears it, too.
         effects: What is to be done; to be emptied by its reader.
     """
 
@@ -150,6 +151,7 @@ class ConnectionSetup:
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self.to_dial: frozenset[int] = frozenset()
+        self.goodbye: wire.Goodbye | None = None
         self.effects: list[Effect] = []
         self._config = config
         self._members = members
@@ -220,7 +222,10 @@ class ConnectionSetup:
             epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
             enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
         )  # fmt: skip
-        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, self._config.protocol))
+        protocol = self._config.protocol
+        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, protocol))
+        if self.goodbye is not None:
+            self._send_queues[link].goodbye = wire.encode(self.goodbye, protocol.oldest, protocol)
 
     def _alone(self, link: Link, rank: int | None) -> bool:
         """Whether this peer has no other link to a rank: one that has shaken hands, or that it has dialled."""
@@ -545,7 +550,12 @@ class ConnectionSetup:
         for neighbor in self._members.all():
             if neighbor.link is None:
                 self._go_over(neighbor)
-        return effects + self.dialling.begin(self._lost())
+        lost = self._lost()
+        for rank in lost:  # the hello says that this peer has no other link, so the rank gives those up, too
+            for link in self._members[rank].links.all:
+                if self.dialling.get(link) is None:
+                    self.part(link)
+        return effects + self.dialling.begin(lost)
 
     def _lost(self) -> list[int]:
         """The neighbors that are away and that this peer has to dial: they may have dialled it, as joiners do."""

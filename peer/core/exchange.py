@@ -37,6 +37,7 @@ class Exchange:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
+        has_released: Whether this peer has released a body since its process began.
         elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
@@ -65,7 +66,7 @@ class Exchange:
         self._round_clock = round_clock
         self._protocol = protocol
         self._mass = mass
-        self.paused = False
+        self.paused = self.has_released = False
         self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ class Exchange:
         if payload is None:
             self.send_heartbeats(receivers)
             return
-        clock = self._round_clock
+        clock, self.has_released = self._round_clock, True
         body = wire.body(
             self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
             epoch=self.schedule.epoch(number), mix=self._mass.mix(number - 1),

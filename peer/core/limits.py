@@ -60,8 +60,9 @@ EPOCH_ENTRIES = 2**13
 MOST_MEMBERS = 2**10
 """Of an epoch, so that it stays below the limits above."""
 
-HIGHEST_RANK = 2**16 - 1
-"""Of a member of an epoch: tables of presence have an entry for every rank up to the highest."""
+HIGHEST_RANK = 2**11 - 1
+"""Of a member of an epoch: tables of presence have an entry of 16 bytes for every rank up to the highest, and go into
+the small header of a heartbeat."""
 
 MOST_EPOCHS = 2**12
 """That a peer keeps: it has all of them, and a federation that changes every day has one a day."""

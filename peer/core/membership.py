@@ -292,15 +292,13 @@ class Membership:
         return why
 
     def comes_back(self, rank: int, now: float) -> bool:
-        """Whether the rank was stopped so lately, or has announced its return, that rounds wait for it."""
+        """Whether the rank was stopped so lately, or has announced its return, that rounds wait for it.
+
+        Of a time in the past: whether a round that began then has waited for it since, or would have.
+        """
         neighbor = self._neighbors[rank]
         stopped = neighbor.status is Status.GONE and neighbor.why_away == "stopped"
         return stopped and now - neighbor.gone_at < neighbor.grace
-
-    def stopped_since(self, rank: int, time: float) -> bool:
-        """Whether the rank was stopped at this clock time or later, and is not back."""
-        neighbor = self._neighbors[rank]
-        return neighbor.status is Status.GONE and neighbor.why_away == "stopped" and neighbor.gone_at >= time
 
     def waited_for(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number` should wait for this rank if it needs something of it.

@@ -267,7 +267,6 @@ class Core:
 
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
-        self.waiting.begun_at = now
         self.exchange.begin(number)
         if self.epochs is not None:
             self._effects += self.epochs.begin(number, now) + self.epochs.review()
@@ -280,6 +279,7 @@ class Core:
 
     def enter(self, number: int, now: float) -> list[Effect]:
         """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
+        self.waiting.begun_at = now
         if self.epochs is not None:
             turn, effects = self.epochs.enter(number, now)
             self._effects += effects
@@ -411,7 +411,7 @@ class Core:
             rank=self._config.rank, federation=self._federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
         )  # fmt: skip
-        protocol = self._config.protocol
+        protocol, self.connection_setup.goodbye = self._config.protocol, goodbye
         for neighbor in self.members.all():
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link

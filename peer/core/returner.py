@@ -15,8 +15,13 @@ from __future__ import annotations
 import math
 
 from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.limits import HIGHEST_RANK
 from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
+
+_MOST_REMEMBERED = 2**31
+"""A later incarnation than any return leads to. What a neighbor claims beyond it does not raise a peer's own, which
+could not be sent at the end."""
 
 _LONGER = 0.1
 """How much longer than until a neighbor went on a returner waits for the other neighbors' bodies, as a share."""
@@ -73,7 +78,7 @@ class Entry:
                 return False
             self._begin(number)
         if found := [one.hops + 1 for one in past]:
-            self.hops = min(found) if not self.hops else min(self.hops, *found)
+            self.hops = min(*found, self.hops or HIGHEST_RANK, HIGHEST_RANK)
         if not past and self._may_enter(number):
             self.hops = self.enters = 0
             self.since = None
@@ -173,8 +178,11 @@ class Entry:
             now: The present one.
         """
         graph = self._schedule.at(number)
-        if not self._adopts or not graph.in_neighbors or self.keeps_its_own(number):
+        if not self._adopts or self.keeps_its_own(number):
             return now
+        if not graph.in_neighbors:
+            enters = self.has_adopted and number + 1 >= self.enters
+            return math.inf if self._would_lead(number) and not enters else now
         there = self._first(self._near(number), number)
         asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
         if there <= number:
@@ -195,6 +203,11 @@ class Entry:
         if number + 1 == self._schedule.rounds:
             return math.inf  # no later round can be entered, and no neighbor is held up
         return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
+
+    def _would_lead(self, number: int) -> bool:
+        """Whether those that go on are heard, and none has completed round `number`, in which no body comes."""
+        rounds = [one.current_round for one in self._members.all() if not one.away and self._goes_on(one)]
+        return bool(rounds) and max(rounds) <= number
 
     def keeps_its_own(self, number: int) -> bool:
         """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""
@@ -238,7 +251,7 @@ class Entry:
 
         It takes one with every return, and where a neighbor remembers a later one than its disk does.
         """
-        known = max((one.remembers for one in self._members.all()), default=0)
+        known = min(max((one.remembers for one in self._members.all()), default=0), _MOST_REMEMBERED)
         returns = self.since is not None and not self._renewed
         return max(self.incarnation, known) + 1 if returns or known > self.incarnation else None
 

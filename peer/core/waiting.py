@@ -121,7 +121,7 @@ class Waiting:
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
         drains: Whether this peer was asked to leave: it begins no other round.
-        begun_at: Clock time at which the present round began.
+        begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
         began: Whether the wait for the start is over, so that rounds have begun.
     """
 
@@ -150,7 +150,7 @@ class Waiting:
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
-        self._mixed_nothing = False
+        self._mixed_nothing = self._warned = False
         self._news_at = 0.0
         self._log = log
         self._wait: _Wait | None = None
@@ -311,6 +311,26 @@ class Waiting:
             return NO_NEIGHBOR
         return None
 
+    def _lost_ledger(self) -> str | None:
+        """Why no release may be made: neighbors remember rounds of this peer, and its disk has no ledger of them.
+
+        Neighbors whose disks were lost, too, may bring this news late. After a release it is a warning: any member may
+        write such news into its tables, and so would end a peer that trains.
+        """
+        remembered = self._round_clock.remembered
+        if not self._config.unrecorded or remembered <= self._round_clock[self._config.rank]:
+            return None
+        found = (
+            f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
+            "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+        )
+        if not self._exchange.has_released:
+            return found
+        if not self._warned:
+            self._warned = True
+            self._log("warning", "ledger", f"{found}; until then epsilon counts what this folder's ledger has alone")
+        return None
+
     # -- whether it has come -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
@@ -321,13 +341,9 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
-        remembered = self._round_clock.remembered
-        if self._config.unrecorded and remembered > self._round_clock[self._config.rank]:
-            self._wait = None  # neighbors whose disks were lost, too, may bring this news late
-            return [Fail(CheckpointError(
-                f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of "
-                "them: put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
-            ))]  # fmt: skip
+        if (lost := self._lost_ledger()) is not None:
+            self._wait = None
+            return [Fail(CheckpointError(lost))]
         if wait.kind == "meet":
             self._handshake.waited = int(now - wait.since)
             return self._look_for_neighbors(wait, now)
@@ -350,8 +366,8 @@ class Waiting:
     def _in_vain(self, wait: _Wait, now: float) -> bool:
         """Whether a peer that leaves waits for what comes after its leaving only.
 
-        A neighbor that was stopped since this round began leaves, too, most likely: the round is run again when both
-        are back, and then has its body.
+        A neighbor that was stopped since this round began, or so shortly before that the round waits for it, leaves,
+        too, most likely: the round is run again when both are back, and then has its body.
         """
         if wait.kind in ("meet", "pause"):
             return True
@@ -361,7 +377,7 @@ class Waiting:
             return False
         senders = self._exchange.schedule.at(wait.number).in_neighbors
         lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
-        return any(self._members.stopped_since(rank, self.begun_at) for rank in lacking)
+        return any(self._members.comes_back(rank, self.begun_at) for rank in lacking)
 
     @property
     def collecting(self) -> int | None:

@@ -177,7 +177,7 @@ def test_the_newest_epoch_of_a_running_peer_is_shown(dpeer: Run, peer: Answering
 
 REFUSED = {
     "join run --rank 3 --operator k0/operator.secret": "--rank 3: it is a member; the next free rank is 8",
-    "join run --rank 70000 --operator k0/operator.secret": "--rank 70000: expected a rank from 0 to 65535",
+    "join run --rank 70000 --operator k0/operator.secret": "--rank 70000: expected a rank from 0 to 2047",
     "join run --rank 8 --key ab --operator k0/operator.secret": (
         "--key 'ab': expected 64 hexadecimal digits, as `dpeer keygen` prints them"
     ),

@@ -6,6 +6,7 @@ from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.core.limits import HIGHEST_RANK
 from dpeer.peer.peer import dialled
 from tests.peer.table import Table, payload, ring
 
@@ -70,8 +71,9 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     table = left_behind()
     for number in range(6):
         assert sits_out(table, number) == {}
-    assert announced(table, "from 2") == 7
+    assert announced(table, "from 2") == 9, "as far ahead as rounds lack, and the run has no more"
     assert sits_out(table, 6) is None, "its neighbors are in this round: it waits for their bodies"
+    assert announced(table, "from 2") == 7
     table.hear(table.links[1], table.body(1, 6))
     table.hear("from 2", table.body(2, 6))
     assert [*table.ended[-1].bodies] == [1, 2]
@@ -151,7 +153,7 @@ def test_a_returner_to_which_no_body_came_announces_a_later_entry():
     assert [*table.ended[-1].bodies] == [2]
 
 
-def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far_each_time():
+def test_a_returner_whose_neighbors_are_at_its_entry_announces_one_as_far_ahead_as_it_lacks_rounds():
     table = left_behind(rounds=99)
     found = []
     for number, there in ((0, 6), (1, 7), (2, 8), (3, 10), (4, 14)):
@@ -159,7 +161,7 @@ def test_a_returner_that_comes_too_late_for_its_entry_announces_one_twice_as_far
             table.hear(link, table.beat(rank, there))
         assert table.core.waiting.behind(number)
         found.append(table.core.entry.enters)
-    assert found == [7, 8, 10, 14, 22]
+    assert found == [12, 12, 12, 12, 24]
 
 
 def among_returners(there=6, enters=(20, 25)):
@@ -191,7 +193,7 @@ def test_a_returner_that_hears_returners_alone_enters_after_the_first_of_them_an
             table.hear(link, table.beat(rank, there, hops=1, enters=entry))
         assert table.core.waiting.behind(number)
         found.append(table.core.entry.enters)
-    assert found == [7, 26, 26, 26, 28]
+    assert found == [12, 12, 26, 26, 28]
 
 
 def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
@@ -314,17 +316,47 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
     assert table.ended[0].error.exit_code == 2
 
 
-def test_a_lost_ledger_ends_a_run_that_hears_of_it_late_and_its_own_new_rounds_do_not():
-    """The only neighbor that is there at first has lost its disk, too."""
+def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
+    """Any member may write it into its tables: it would end a peer that trains."""
     table = ring(rounds=9, unrecorded=True)
     table.runs(0)
     table.runs(1)
     table.do(table.core.begin(2, table.now))
     table.do(table.core.collect(2, table.now))
     table.hear("from 2", table.beat(2, 2, presence=[2, 2, 2]))
+    assert table.events("ledger") == []
+    for rounds in (3, 4):
+        table.hear("from 2", table.beat(2, 2, presence=[rounds, 2, 2]))
     assert table.ended == []
-    table.hear("from 2", table.beat(2, 2, presence=[3, 2, 2]))
+    (warning,) = table.events("ledger")
+    assert "the others know 3 rounds of rank 0" in warning.message
+
+
+def test_a_lost_ledger_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
+    table = ring(rounds=9, unrecorded=True)
+    table.do(table.core.begin(0, table.now))
+    table.do(table.core.collect(0, table.now))
+    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
     assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
+
+
+@pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])
+def test_what_a_neighbor_claims_to_remember_gives_an_incarnation_that_can_be_sent(claimed):
+    table = ring(rounds=9)
+    table.hear("from 2", table.hello(2, 0, remembers=claimed))
+    assert table.core.entry.renewal == 2**31 + 1
+    table.do(table.core.renew(2**31 + 1, table.now))
+    assert table.core.entry.renewal is None
+    assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {2**31 + 1}
+
+
+def test_hops_that_a_neighbor_claims_give_some_that_can_be_sent():
+    table = ring(rounds=9)
+    table.runs(0)
+    for rank, link in ((1, table.links[1]), (2, "from 2")):
+        table.hear(link, table.beat(rank, 5, hops=2**31 - 1, presence=[1, 5, 5]))
+    assert table.core.entry.behind(1)
+    assert table.core.entry.hops == HIGHEST_RANK
 
 
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():
@@ -370,6 +402,14 @@ def test_a_later_version_says_so_and_is_named():
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
     assert f"protocol version: {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
+
+
+def test_a_neighbor_that_a_leaving_peer_meets_hears_its_goodbye_after_the_answer():
+    table = Table(dialled=[1], rounds=9)
+    table.established(1)
+    table.do(table.core.leave("stopped", table.now, 60))
+    table.hear("from 2", table.hello(2, 0))
+    assert table.kinds("from 2") == ["hello", "heartbeat", "goodbye"]
 
 
 def test_a_neighbor_whose_answer_comes_after_a_refusal_learns_of_it_and_hears_the_goodbye():

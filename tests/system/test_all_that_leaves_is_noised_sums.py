@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpeer.peer import config
 from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 from dpeer.privacy import PrivacyConfig
@@ -85,6 +86,7 @@ def sent_by_both(simulate, tmp_path, monkeypatch):
     """Train twice, with the first site's data as they are and with others, and give the hellos and bodies of both."""
     found: list[tuple[bytes, ...]] = []
     send = InProcessTransport.send
+    monkeypatch.setattr(config.secrets, "token_bytes", bytes)  # names of processes, which follow from no data
 
     def listening(transport: InProcessTransport, link: Any, frames: Any) -> Sent:
         message = tuple(bytes(frame) for frame in frames)

@@ -22,6 +22,18 @@ def test_the_invariants_hold_where_neighbors_dial_each_other(chunk):
             pytest.fail(report(seed, problem, scenario))
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(69, id="a link that one end alone hears"),
+        pytest.param(99, id="the same on a changing graph"),
+        pytest.param(146, id="a peer that leaves while it meets the others"),
+    ],
+)
+def test_what_went_wrong_once_goes_well(seed):
+    assert why(generate_crossings(seed)) is None
+
+
 @pytest.mark.parametrize("topology", ["ring", "full"])
 def test_without_faults_all_mix_with_all_from_the_first_round_on(topology):
     """Bits are compared; no body comes on a link that its receiver does not read."""

@@ -1,5 +1,7 @@
 """Peers that are drained and come back: no round is lost, and all bits are those of an undisturbed run."""
 
+import math
+
 import pytest
 
 from dpeer.peer.core.exchange import Exchange
@@ -10,7 +12,7 @@ from tests.world.drains import DRAINS, generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.shrinking import report, why
-from tests.world.world import World
+from tests.world.world import LIVENESS, World
 
 CHUNKS = 12
 
@@ -31,6 +33,12 @@ def test_a_federation_that_is_upgraded_one_peer_after_the_other_loses_no_round()
     assert {life.outcome.status for life in world.present} == {"done"}
     assert all(len(heard) == 2 for heard in world.used.values())
     assert not world.sat_out
+
+
+@pytest.mark.parametrize("seed", [633, 20024])
+def test_all_that_leave_together_lose_no_round(seed):
+    """A neighbor was stopped while the round before was still being written."""
+    assert why(generate_drains(seed)) is None
 
 
 def part_of(rank, graph, gone):
@@ -101,7 +109,26 @@ def take_a_returner_for_left_behind(patch):
 
 
 def mix_without_those_that_leave_too(patch):
-    patch.setattr(Membership, "stopped_since", lambda self, rank, time: False)
+    enter = Core.enter
+
+    def forgetful(self, number, now):
+        effects = enter(self, number, now)
+        self.waiting.begun_at = math.inf
+        return effects
+
+    patch.setattr(Core, "enter", forgetful)
+
+
+def mix_without_those_that_have_just_left(patch):
+    """The grace counts for those alone that leave in the round."""
+    enter = Core.enter
+
+    def hasty(self, number, now):
+        effects = enter(self, number, now)
+        self.waiting.begun_at = now + LIVENESS.stop_grace
+        return effects
+
+    patch.setattr(Core, "enter", hasty)
 
 
 def finish_without_one_that_comes_back(patch):
@@ -123,6 +150,7 @@ MUTATIONS = {
     ignore_the_announcement: 3,
     take_a_returner_for_left_behind: 3,
     mix_without_those_that_leave_too: 1,
+    mix_without_those_that_have_just_left: 154,
     finish_without_one_that_comes_back: 121,
     begin_other_rounds: 0,
 }

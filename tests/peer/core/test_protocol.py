@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpeer.exceptions import PeersMissing
+from dpeer.exceptions import Drained, PeersMissing
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.core.effects import Deliver, Fail, Wake
 from tests.peer.table import Table, payload, ring
 
 
@@ -85,6 +85,46 @@ def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_bac
     beats(table, 2, number=there)
     table.runs(2)
     assert table.core.waiting.ranks(table.now) == awaited
+
+
+@pytest.mark.parametrize(
+    ("stopped", "again"),
+    [(-3, False), (-1, True), (1, True), (7, True)],
+    ids=["before its grace", "a moment before", "while the round before is written", "during the round"],
+)
+def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_left(stopped, again):
+    """Seconds from where the round begins: both run it again. That of one that left long before is complete."""
+    table = ring(start=1, rounds=9)
+    table.links[2] = "from 2"
+    beats(table, 1, 2, number=1)
+    entered = table.now + 4
+    table.do(table.core.drain(table.now))
+
+    def until(at):
+        """Rank 1 is heard, and rank 2 until it leaves."""
+        while table.now < entered + at:
+            if table.now == entered + stopped:
+                table.hear("from 2", table.goodbye(2, "stopped"))
+            elif table.now < entered + stopped:
+                beats(table, 2, number=1)
+            table.wait(1, lambda: beats(table, 1, number=1))
+
+    until(0)
+    table.do(table.core.enter(1, table.now))
+    until(5)
+    table.do(table.core.begin(1, table.now))
+    until(8)
+    table.do(table.core.release(1, [payload(1, table.learner)], table.now))
+    table.hear(table.links[1], table.body(1, 1))
+    assert table.status(2) == "gone"
+    table.do(table.core.collect(1, table.now))
+    (end,) = table.ended
+    if again:
+        assert isinstance(end, Fail)
+        assert isinstance(end.error, Drained)
+    else:
+        assert isinstance(end, Deliver)
+        assert [*end.bodies] == [1]
 
 
 @pytest.mark.parametrize("begun", [1000.0, 1086.380990815057], ids=["whole seconds", "seconds that are rounded"])

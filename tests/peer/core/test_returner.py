@@ -1,5 +1,7 @@
 """Entry of a returner: which round it announces while it catches up, when it comes too late, and where edges change."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,23 @@ def test_where_edges_change_one_returner_that_it_hears_in_a_round_does_not_put_i
     turns.sits_out(8, r1=10, r2=10)
     turns.members[1].hops, turns.members[1].enters = 1, 40
     assert turns.sits_out(10, r2=11) == 12
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_none(adopted):
+    pairs = np.kron(np.eye(2), np.ones((2, 2))) / 2
+    alone = np.kron(np.diag([0.0, 1.0]), np.ones((2, 2)) / 2) + np.diag([1.0, 1.0, 0.0, 0.0])
+    away = Away(Changing(4, lambda number: alone if number % 2 else pairs))
+    enters = away.sits_out(4, r1=10)
+    assert enters == 16
+    if adopted:
+        away.entry.adopt()
+
+    def over_at(number):
+        return away.entry.over_at(number, False, 0.0, 1.0)
+
+    assert over_at(9) == 1.0, "the neighbor has completed it"
+    assert over_at(11) == math.inf
+    assert over_at(15) == (1.0 if adopted else math.inf), "it takes part in the next one"
+    away.members.greet(1, "link r1", 12, 0.0)
+    assert over_at(11) == 1.0
