@@ -428,7 +428,8 @@ class Waiting:
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
         if wait.kind == "collect" and self._entry.since is not None:
-            times += [self._collected_at, max(self._news_at, wait.since) + self._config.wait]
+            over = max(self._news_at, wait.since) + self._config.wait
+            times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
         due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
         ends = [one.gone_at + one.grace + _SOON for one in self._members.all() if one.away]
