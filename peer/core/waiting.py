@@ -289,8 +289,9 @@ class Waiting:
 
         A group that is cut off would run ahead by itself, and the rest take it for the others. So no peer begins a
         round far past those that a quorum has completed. A peer that has mixed nothing begins no other round before a
-        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two. It goes on
-        where all neighbors are done: then it runs ahead of none of them (whether it lacks their bodies, `over` says).
+        neighbor is there that has come as far: that stops a single peer even where it is the quorum, as the first one
+        of two, or the first one that is not done; a returner then finds it. It goes on where all neighbors are done:
+        then it runs ahead of none of them (whether it lacks their bodies, `over` says).
         """
         if not self._members.all():
             return None
@@ -299,7 +300,12 @@ class Waiting:
         if number > self._round_clock.quorum + self.slack:
             return NO_QUORUM
         near = [one.rank for one in self._members.all() if one.expected]
-        there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
+        there = any(
+            self._members.is_there(rank)
+            and not self._members[rank].overdue
+            and self._members[rank].current_round >= number - 1
+            for rank in near
+        )
         there |= bool(near) and all(self._members.is_done(rank) for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
@@ -422,7 +428,8 @@ class Waiting:
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
         if wait.kind == "collect" and self._entry.since is not None:
-            times += [self._collected_at, max(self._news_at, wait.since) + self._config.wait]
+            over = max(self._news_at, wait.since) + self._config.wait
+            times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
         due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
         ends = [one.gone_at + one.grace + _SOON for one in self._members.all() if one.away]
