@@ -111,6 +111,6 @@ def test_after_twins_the_next_epoch_names_both_and_begins():
 
 def test_a_joiner_that_no_neighbor_dials_is_found(monkeypatch):
     """It has dialled them all when it came, and they have to dial it once it is a member."""
-    monkeypatch.setattr(ConnectionSetup, "_undialled", lambda self: [])
+    monkeypatch.setattr(ConnectionSetup, "_lost", lambda self: [])
     with pytest.raises(AssertionError):
         test_a_joiner_that_dies_at_its_entry_comes_back_as_a_returner("crash", "first")
