@@ -4,8 +4,6 @@ import math
 
 import pytest
 
-from dpeer.peer.core.connection_setup import Dialling
-from dpeer.peer.core.effects import Dial
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.schedule import Schedule
 from tests.thinning import every
@@ -145,15 +143,9 @@ def bodies_of_two_epochs_are_mixed(patch):
     patch.setattr(Schedule, "epoch", lambda self, number: b"")
 
 
-def dial_each_time(patch):
-    """As if no link were there or on its way: one that is dialled anew because of its silence is dialled twice."""
-    patch.setattr(Dialling, "begin", lambda self, ranks: [Dial(rank) for rank in sorted(ranks)])
-
-
 MUTATIONS = {
     never_spread: 0,
     bodies_of_two_epochs_are_mixed: 0,
-    dial_each_time: 23,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 
