@@ -6,11 +6,13 @@ the values of its bodies.
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import msgpack
 import pytest
 
+from dpeer.peer import config
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
@@ -36,6 +38,7 @@ def sent(monkeypatch):
         return send(transport, link, frames)
 
     monkeypatch.setattr(InProcessTransport, "send", listening)
+    monkeypatch.setattr(config, "secrets", SimpleNamespace(token_bytes=bytes))  # names of processes follow from no data
     return found
 
 
