@@ -191,7 +191,7 @@ class MembershipSettings(Section):
     signers: int = setting(1, "how many operators must sign a change", mark=Mark.SHARED, group=_RUN, ge=1)
     name: RunName | None = setting(
         None,
-        "the run's own name, needed with operators: their changes of a run are void in one of another name",
+        "the run's own name, needed with operators: a change of one run is not valid in a run of another name",
         mark=Mark.SHARED,
         group=_RUN,
     )

@@ -1,9 +1,9 @@
 """Links of a neighbor: on which of two connections two peers write that have dialled each other; no I/O.
 
 Two peers that dial each other at once have two connections. Each reads both and writes on the one that the lower rank
-has dialled, the rule by which BGP settles such a collision. Both ends know who has dialled, so they choose alike
-whatever comes first. What comes late shows by the numbers of the hellos, and which connections are one process's by its
-name: another process of the rank has connections of its own.
+has dialled, the rule by which BGP settles such a collision. Both ends know which of them has dialled, so they choose
+alike whatever comes first. What comes late shows by the numbers of the hellos, and which connections are one process's
+by its name: another process of the rank has connections of its own.
 """
 
 from __future__ import annotations

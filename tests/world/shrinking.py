@@ -3,7 +3,7 @@
 Later draws change when a fault is left out, so this tries; it need not end at the smallest.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from dpeer.simulation.network import Conditions
@@ -80,3 +80,15 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         "from tests.world.world import World\n\n"
         f"World({small!r}, log=True).print_log()\n"
     )
+
+
+def check(generate: Callable[[int], Scenario], seeds: Iterable[int]) -> None:
+    """Play the scenario of each seed; the first one that fails is reported.
+
+    Raises:
+        AssertionError: One fails; with its report.
+    """
+    for seed in seeds:
+        scenario = generate(seed)
+        problem = why(scenario)
+        assert problem is None, report(seed, str(problem), scenario)

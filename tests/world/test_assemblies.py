@@ -13,7 +13,7 @@ from tests.thinning import every
 from tests.world.assemblies import ASSEMBLIES, generate_assembly
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24
@@ -22,10 +22,7 @@ CHUNKS = 24
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_while_ranks_come(chunk):
-    for seed in range(chunk, ASSEMBLIES, CHUNKS):
-        scenario = generate_assembly(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_assembly, range(chunk, ASSEMBLIES, CHUNKS))
 
 
 def begun(world):

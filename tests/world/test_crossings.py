@@ -7,7 +7,7 @@ from tests.thinning import every
 from tests.world.crossings import CROSSINGS, generate_crossings
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 16
@@ -16,10 +16,7 @@ CHUNKS = 16
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(8, range(CHUNKS)))
 def test_the_invariants_hold_where_neighbors_dial_each_other(chunk):
-    for seed in range(chunk, CROSSINGS, CHUNKS):
-        scenario = generate_crossings(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_crossings, range(chunk, CROSSINGS, CHUNKS))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.thinning import every
 from tests.world.drains import DRAINS, generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.world import LIVENESS, World
 
 CHUNKS = 12
@@ -20,10 +20,7 @@ CHUNKS = 12
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
 def test_the_invariants_hold_where_peers_are_drained(chunk):
-    for seed in range(chunk, DRAINS, CHUNKS):
-        scenario = generate_drains(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_drains, range(chunk, DRAINS, CHUNKS))
 
 
 def test_a_federation_that_is_upgraded_one_peer_after_the_other_loses_no_round():

@@ -15,7 +15,7 @@ from tests.thinning import every
 from tests.world.faults import Fault
 from tests.world.islands import ISLANDS, generate_islands
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24
@@ -24,10 +24,7 @@ CHUNKS = 24
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_among_islands(chunk):
-    for seed in range(chunk, ISLANDS, CHUNKS):
-        scenario = generate_islands(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_islands, range(chunk, ISLANDS, CHUNKS))
 
 
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 40.0, 120.0])

@@ -16,7 +16,7 @@ from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.returns import RETURNS, generate_returns
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24
@@ -25,10 +25,7 @@ CHUNKS = 24
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
-    for seed in range(chunk, RETURNS, CHUNKS):
-        scenario = generate_returns(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_returns, range(chunk, RETURNS, CHUNKS))
 
 
 def away(*faults, topology="ring", size=8, rounds=40):

@@ -10,7 +10,7 @@ from tests.thinning import every
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import report, why
+from tests.world.shrinking import check, why
 from tests.world.speeds import SPEEDS, generate_speeds
 from tests.world.world import World
 
@@ -21,10 +21,7 @@ SLOW = Fault("slow", (3,), 0.0, math.inf, times=40.0)
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(3, range(CHUNKS)))
 def test_the_invariants_hold_at_unequal_speeds(chunk):
-    for seed in range(chunk, SPEEDS, CHUNKS):
-        scenario = generate_speeds(seed)
-        if problem := why(scenario):
-            pytest.fail(report(seed, problem, scenario))
+    check(generate_speeds, range(chunk, SPEEDS, CHUNKS))
 
 
 def played(**changes):
