@@ -341,6 +341,8 @@ class EpochFollower:
             return f"epoch {twin.number} is known here, and begins with round {twin.begins + 1}: a change follows it"
         if epoch.previous != newest.digest:
             return f"epoch {epoch.number} does not follow the newest one, epoch {newest.number}"
+        if unknown := chain.unknown(epoch):
+            return f"epoch {epoch.number} says that epoch {unknown[0]} is void, which is not known here"
         earliest = max(number + self.diameter(number) + AHEAD, newest.begins + 1)
         if epoch.begins < earliest:
             return (
