@@ -118,6 +118,7 @@ class RankFolder:
         inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
+        recalled: By rank, the completed rounds that an earlier process has heard of.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
 
@@ -144,11 +145,14 @@ class RankFolder:
         self.diverged = False
         self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
+        self.to_recall: Callable[[], Mapping[int, int]] = dict
+        """By rank, the completed rounds of others that are known now."""
         self.released = -1
         self.inside = ""
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
         self.incarnation = 0
+        self.recalled: Mapping[int, int] = {}
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
@@ -219,6 +223,7 @@ class RankFolder:
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
+            self.recalled = {int(rank): rounds for rank, rounds in state.extra.get("recalled", {}).items()}
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
@@ -329,6 +334,7 @@ class RankFolder:
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
+                "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)),
             },
         )  # fmt: skip

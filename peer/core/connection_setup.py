@@ -283,6 +283,7 @@ class ConnectionSetup:
         if not self._take_link(neighbor, link, hello):
             return
         neighbor.version = self._handshake.version(hello)
+        self._round_clock.remind(hello.recalls)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
             self._waiting.join(now)

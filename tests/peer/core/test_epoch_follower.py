@@ -4,7 +4,7 @@ import pytest
 
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Keep
+from dpeer.peer.core.effects import Admit, Dial, Fail, Keep
 from dpeer.peer.core.epoch import EpochSetup, Member, operator_of
 from dpeer.topology import build
 from tests.messages.epochs import ONE, SECRET, TWO, after, first, record, ring, signed
@@ -19,9 +19,9 @@ class Following(Table):
         admits: Who was to be let in.
     """
 
-    def __init__(self, rank=0):
+    def __init__(self, rank=0, **config):
         self.keeps, self.admits, self.dials = [], [], []
-        super().__init__(rank, build("ring", 4), rounds=20, epochs=EpochSetup(first(), ring))
+        super().__init__(rank, build("ring", 4), rounds=20, epochs=EpochSetup(first(), ring), **config)
 
     def do(self, effects):
         effects = list(effects)
@@ -236,6 +236,22 @@ def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
     peer.hear("to 0", wire.EpochMessage(rank=0, document=signed(joined)))
     peer.write()
     assert "hello" in peer.kinds("to 0"), "its earlier ones were a stranger's"
+
+
+@pytest.mark.parametrize(("recalls", "ended"), [(8, 0), (9, 1)])
+def test_a_private_joiner_that_begins_again_is_told_of_a_lost_ledger_only_if_it_has_released(recalls, ended):
+    """It counts as in the round before its entry, and the others know that of its process that was killed."""
+    peer = Following(rank=4, unrecorded=True)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.prepare(0)
+    peer.core.epochs.to_dial()
+    peer.do(peer.core.meet(peer.now))
+    peer.do(peer.core.dialled(0, "to 0", peer.now))
+    peer.hear("to 0", peer.hello(0, 8, reply=True, recalls=recalls))
+    assert not peer.ended
+    peer.hear("to 0", wire.EpochMessage(rank=0, document=signed(after(first(), 9, join={4: Member()}))))
+    peer.write()
+    assert len([one for one in peer.ended if isinstance(one, Fail)]) == ended
 
 
 def test_a_joiner_whose_settings_differ_ends_at_once():
