@@ -15,7 +15,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -387,11 +387,12 @@ class ConnectionSetup:
                 self._hello(link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
+        event, text = "neighbor-back", "is back: it is used again once it has caught up; nothing has to be done"
+        if neighbor.why_away == NOT_APPEARED:
+            event, text = "neighbor-came", "has come: it is used once it has caught up"
         self._log(
-            "info", "neighbor-back",
-            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
-            neighbor=neighbor.rank, round=self._members.current_round,
-        )  # fmt: skip
+            "info", event, f"rank {neighbor.rank} {text}", neighbor=neighbor.rank, round=self._members.current_round
+        )
 
     # -- two that want the same rank ---------------------------------------------------------------------------
 
