@@ -224,8 +224,13 @@ class Core:
             self.drops.count_stranger(f"from {place}", error)
         return self.look(now)
 
-    def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
-        """A dialled link cannot be established at present, for this reason."""
+    def unreachable(self, link: Link, reason: str, now: float, *, unlisted: bool = False) -> list[Effect]:
+        """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
+        if unlisted and self.epochs is not None and not self.epochs.let_in:
+            reason = (
+                "it does not take the key of this peer yet: have an operator let it in, with the key that belongs to "
+                f"this peer's secret (dpeer join RUN --rank {self._config.rank} --key HEX)"
+            )
         one = self.connection_setup.dialling.get(link)
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
@@ -681,10 +686,12 @@ class Core:
 
     def _on_death(self, dead: Neighbor) -> None:
         then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
+        advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
+        level: Literal["info", "warning"] = "warning"
+        if self.epochs is not None and self.epochs.chain.removed:  # it has hung up
+            level, then, advice = "info", "it needs nothing of this peer", "this peer is no member any more"
         self._log(
-            "warning", "neighbor-dead",
-            f"rank {dead.rank} is {dead.why_away}: {then}; see whether its process, its host and the "
-            "network are well (--dead-after says how long is too long)",
+            level, "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.reassembly.forget(dead.link)

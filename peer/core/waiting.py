@@ -39,6 +39,8 @@ _MINUTE = 60.0
 
 _LISTED = 20
 """Ranks that a line of the log names."""
+
+_WENT_ON = "the others went on without this peer (was it asleep, cut off or restarted?)"
 _WITHOUT_IT = "the others have completed the run without this peer"
 
 _MOST_PAUSES = 100
@@ -261,11 +263,12 @@ class Waiting:
         if found:
             if self._since is None:
                 self._since = number
+                joins = self._epochs is not None and self._epochs.entry == number > 0
                 self._log(
-                    "warning",
+                    "info" if joins else "warning",
                     "left-behind",
-                    f"the others went on without this peer (was it asleep, cut off or restarted?): from round "
-                    f"{number + 1} on it neither trains nor sends until it has caught up",
+                    f"{'this peer joins others that train' if joins else _WENT_ON}: from round {number + 1} on it "
+                    "neither trains nor sends until it has caught up",
                     round=number,
                 )
             self.left_behind += 1
@@ -610,7 +613,11 @@ class Waiting:
         ranks = self._lacking()
         if not ranks:
             return f"an epoch that lists rank {self._config.rank}"
-        listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
+        by_trouble: dict[str, list[str]] = {}
+        for rank in ranks[:_LISTED]:
+            by_trouble.setdefault(self._trouble(rank, now), []).append(str(rank))
+        without = by_trouble.pop("", [])
+        listed = [f"{', '.join(same)} ({trouble})" for trouble, same in by_trouble.items()] + without
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
 
@@ -620,8 +627,7 @@ class Waiting:
         one, since = self._members[rank], ""
         if one.heard_at and now - one.heard_at >= _MINUTE:
             since = f"last heard {duration(now - one.heard_at)} ago"
-        found = ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
-        return f" ({found})" if found else ""
+        return ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
 
     def _log_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
         if now < wait.log_at:

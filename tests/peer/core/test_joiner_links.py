@@ -99,6 +99,40 @@ def test_a_joiner_whose_hello_came_before_its_epoch_hears_one_as_soon_as_that_is
     assert table.core.members[3].link == "from 3"
 
 
+def test_a_joiner_that_appears_late_has_come_and_one_that_was_lost_is_back():
+    table = members()
+    accepts(table)
+    table.do(table.core.begin(SECOND.begins - 1, table.now))
+    table.hear("from 3", table.hello(3))
+    (line,) = table.events("neighbor-came")
+    assert line.message == "rank 3 has come: it is used once it has caught up"
+    table.wait(40, lambda: [table.hear(table.links[rank], table.beat(rank, 0)) for rank in (1, 2)])
+    assert table.status(3) == "dead"
+    table.hear("again from 3", table.hello(3))
+    assert len(table.events("neighbor-came")) == 1
+    assert [one.fields["neighbor"] for one in table.events("neighbor-back")] == [3]
+
+
+def joining(rank):
+    """A joiner, which dials the members of the first epoch."""
+    setup = EpochSetup(FIRST, lambda epoch: Relabeled(build("ring", len(epoch.members)), epoch.ranks))
+    table = Table(rank=rank, rounds=40, epochs=setup)
+    table.core.epochs.addresses = dict(ADDRESSES)
+    table.do(table.core.open(list(table.core.epochs.to_dial()), 0, table.now))
+    return table
+
+
+def test_a_joiner_whose_key_no_member_takes_names_what_it_waits_for():
+    table = joining(3)
+    table.do(table.core.unreachable(table.links[0], "it does not take the key: start it again", 0.0, unlisted=True))
+    table.do(table.core.unreachable(table.links[1], "connection refused", 0.0))
+    assert [one.message for one in table.events("neighbor-unreachable")] == [
+        "rank 0 cannot be dialled: it does not take the key of this peer yet: have an operator let it in, with the key "
+        "that belongs to this peer's secret (dpeer join RUN --rank 3 --key HEX); trying again",
+        "rank 1 cannot be dialled: connection refused; trying again",
+    ]
+
+
 def test_neighbors_that_were_silent_for_long_have_one_dialled_link_each():
     """Of two links, each new connection ends the other one's, where keys show whose they are: without end."""
     table = with_a_joiner()
