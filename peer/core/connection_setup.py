@@ -542,7 +542,8 @@ class ConnectionSetup:
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
-                effects += [Close(link), *self.dialling.begin([one.rank])]
+                still = self._epochs is None or one.rank in self._epochs.admitted  # an epoch may have taken it out
+                effects += [Close(link), *self.dialling.begin([one.rank] if still else [])]
             elif one.unanswered is not None:
                 if now >= one.unanswered:
                     self.introduce(link, now)

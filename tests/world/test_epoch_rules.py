@@ -1,8 +1,11 @@
 """Rules of epochs, and for each an accident that ends well, and does not where the rule is broken."""
 
+import math
+
 import pytest
 
 from dpeer.peer.core.epoch_chain import EpochChain
+from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.send_queue import SendQueue
 from dpeer.simulation.network import Conditions
 from tests.world.epochs import Change, EpochWorld, before_each_body
@@ -59,6 +62,13 @@ def an_epoch_is_on_disk_some_time_after_it_came():
     assert set(statuses(world).values()) == {"done"}
 
 
+def one_that_is_evicted_has_died_before():
+    """Long rounds: its neighbors dial it anew until the epoch takes its key from them, and not in that round."""
+    faults = (Fault("power", (3,), 40.0, math.inf),)
+    world = played("full", Change(2.0, 1, evict=(3,)), faults=faults, size=4, rounds=12, pace=40.0)
+    assert [life.outcome.status for life in world.present[:3]] == ["done"] * 3
+
+
 # -- broken rules ------------------------------------------------------------------------------------------------------
 
 
@@ -95,11 +105,17 @@ def accepted_before_it_is_on_disk(patch):
     patch.setattr(EpochChain, "consider", hasty)
 
 
+def dials_whoever_is_silent(patch):
+    """Also one that is no member any more."""
+    patch.setattr(EpochFollower, "admitted", property(lambda self: range(9), lambda self, ranks: None), raising=False)
+
+
 ACCIDENTS = {
     begins_without_a_quorum: an_epoch_of_two_that_hear_the_others_and_are_not_heard,
     a_void_epoch_is_never_given_up: an_epoch_of_two_that_hear_the_others_and_are_not_heard,
     skips_the_old_quorum: two_that_are_not_heard_evict_the_other_three,
     a_late_twin_counts: a_twin_is_heard_of_when_the_other_stands,
+    dials_whoever_is_silent: one_that_is_evicted_has_died_before,
     accepted_before_it_is_on_disk: an_epoch_is_on_disk_some_time_after_it_came,
 }
 """Broken rules, and the accident that shows each."""

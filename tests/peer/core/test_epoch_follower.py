@@ -139,17 +139,23 @@ def test_new_neighbors_are_dialled_in_the_round_before_and_admitted_once_the_epo
     assert peer.core.members[4].status.value == "dead", "a joiner that has not appeared holds no round up"
 
 
-def begun(epoch):
-    """A peer in the first round of an epoch, which all have accepted."""
+def begun(epoch, dials=()):
+    """A peer in the first round of an epoch, which all have accepted; it has dialled one neighbor, or none."""
     peer = Following()
-    peer.meet(1, 3)
+    peer.meet(*{1, 3} - {*dials})
+    for rank in dials:
+        peer.core.epochs.addresses[rank] = f"tcp://10.0.0.{rank}:7700"
+        peer.do(peer.core.connection_setup.dialling.begin([rank]))
+        peer.established(rank)
+        peer.hear(peer.links[rank], peer.hello(rank, reply=True))
     peer.told(epoch)
     peer.write()
     accepted = peer.core.round_clock.epochs[:12]  # this peer's own
     for number in range(1, epoch.begins + 1):
         for rank in (1, 3):
             beat = peer.beat(rank, number, presence=[number] * 4)
-            peer.hear(f"from {rank}", beat.model_copy(update={"epochs": 4 * accepted}))
+            link = peer.links[rank] if rank in dials else f"from {rank}"
+            peer.hear(link, beat.model_copy(update={"epochs": 4 * accepted}))
         peer.do(peer.core.begin(number, peer.now))
         assert not peer.core.waiting.holds(number)
         peer.do(peer.core.enter(number, peer.now))
@@ -173,6 +179,39 @@ def test_who_is_taken_out_is_a_stranger_at_once_and_not_waited_for(how):
     assert peer.admits[-1].keys() == {0, 1, 2}
     assert not peer.core.members[3].expected
     assert peer.core.exchange.unsettled(3, peer.now) == []
+
+
+def test_a_silent_rank_is_dialled_anew_unless_an_epoch_has_taken_it_out():
+    """Its key is gone: with keys the transport knows none that it could have to prove, and refuses to dial it."""
+    for gone, dialled in ((1, [3, 3]), (3, [3])):
+        peer = begun(after(first(), 3, evict=[gone]), dials=[3])
+        peer.wait(40)
+        assert [rank for rank in peer.dials if rank == 3] == dialled
+
+
+def test_a_joiner_whose_epoch_is_void_is_not_dialled_anew():
+    epoch = after(first(), 3, join={4: Member(address="tcp://10.0.0.4:7700")})
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(epoch)
+    peer.write()
+    for number in (0, 1, 2):
+        peer.do(peer.core.begin(number, peer.now))
+    assert peer.dials == [4]
+    peer.told(after(first(), 4, leave=[2]))
+    peer.write()
+    assert peer.admits[-1].keys() == {0, 1, 2, 3}
+    peer.wait(40)
+    assert 4 not in peer.dials[1:]
+
+
+def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {rank: f"tcp://10.0.0.{rank}:7700" for rank in range(4)}
+    taken_out = after(first(), 3, evict=[3])
+    peer.core.epochs.take_up(record(taken_out))
+    peer.core.prepare(0)
+    assert sorted(peer.core.epochs.to_dial()) == [0, 1, 2]
 
 
 def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
