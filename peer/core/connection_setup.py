@@ -199,6 +199,10 @@ class ConnectionSetup:
         if len(self._early) > ASKED:
             del self._early[next(iter(self._early))]
 
+    def early(self) -> list[Link]:
+        """The links of those whose hello came before an epoch that makes them neighbors."""
+        return [*self._early.values()]
+
     def introduce_to_early(self) -> None:
         """Say hello to those whose hello came before this peer knew of the epoch that makes them neighbors."""
         for rank in [rank for rank in self._early if rank in self._members]:
@@ -486,6 +490,7 @@ class ConnectionSetup:
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
         self._reassembly.forget(link)
+        self._early = {rank: one for rank, one in self._early.items() if one != link}
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:

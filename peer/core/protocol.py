@@ -421,7 +421,10 @@ class Core:
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
                 self.send_queues[link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
-        for link in self.connection_setup.unanswered():  # which may have taken this peer's hello, and its answer comes
+        links = self.connection_setup.unanswered()  # which may have taken this peer's hello, and its answer comes
+        if reason == "done":
+            links += self.connection_setup.early()
+        for link in links:
             self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
 
@@ -458,7 +461,8 @@ class Core:
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
         links = [link for one in self.members.all() for link in one.links.all]
-        send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
+        others = [*self.connection_setup.unanswered(), *self.connection_setup.early()]
+        send_queues = (self.send_queues.get(link) for link in links + others)
         return all(queue is None or queue.empty for queue in send_queues)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
