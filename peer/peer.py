@@ -449,6 +449,7 @@ class Peer:
                 self.core.late_bodies,
                 self._log.dropped,
                 self.core.entry.incarnation,
+                None if self.core.epochs is None else self._rounds,
             ),
         )
         return self._outcome(status)

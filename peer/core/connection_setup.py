@@ -15,7 +15,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -198,6 +198,10 @@ class ConnectionSetup:
         self._early[rank] = link
         if len(self._early) > ASKED:
             del self._early[next(iter(self._early))]
+
+    def early(self) -> list[Link]:
+        """The links of those whose hello came before an epoch that makes them neighbors."""
+        return [*self._early.values()]
 
     def introduce_to_early(self) -> None:
         """Say hello to those whose hello came before this peer knew of the epoch that makes them neighbors."""
@@ -388,11 +392,12 @@ class ConnectionSetup:
                 self._hello(link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
+        event, text = "neighbor-back", "is back: it is used again once it has caught up; nothing has to be done"
+        if neighbor.why_away == NOT_APPEARED:
+            event, text = "neighbor-came", "has come: it is used once it has caught up"
         self._log(
-            "info", "neighbor-back",
-            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
-            neighbor=neighbor.rank, round=self._members.current_round,
-        )  # fmt: skip
+            "info", event, f"rank {neighbor.rank} {text}", neighbor=neighbor.rank, round=self._members.current_round
+        )
 
     # -- two that want the same rank ---------------------------------------------------------------------------
 
@@ -486,6 +491,7 @@ class ConnectionSetup:
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
         self._reassembly.forget(link)
+        self._early = {rank: one for rank, one in self._early.items() if one != link}
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
