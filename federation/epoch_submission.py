@@ -37,13 +37,17 @@ def running(run: Path) -> Running:
     return Running(folder, Situation.of(ask(folder, {"ask": "membership"})))
 
 
-def answers(requests: Mapping[str, Handler], *, encrypted: bool) -> dict[str, Handler]:
+def answers(
+    requests: Mapping[str, Handler], *, encrypted: bool, keys: Mapping[int, tuple[bytes, ...]] | None = None
+) -> dict[str, Handler]:
     """The requests that a peer answers, with those of its membership complete.
 
     Args:
         requests: The peer's own.
         encrypted: Whether its connections need keys.
+        keys: Those of the federation file, by rank.
     """
+    listed = {str(rank): [key.hex() for key in some] for rank, some in (keys or {}).items()}
 
     def refuse(request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ConfigurationError(CANNOT_CHANGE)
@@ -51,7 +55,7 @@ def answers(requests: Mapping[str, Handler], *, encrypted: bool) -> dict[str, Ha
     def membership(request: Mapping[str, Any]) -> Mapping[str, Any]:
         found = requests["membership"](request)
         assert isinstance(found, Mapping), "it is known at once"
-        return {**found, "encrypted": encrypted}
+        return {**found, "encrypted": encrypted, "keys": listed}
 
     known = {"membership": membership} if "membership" in requests else {"membership": refuse, "epoch": refuse}
     return {**requests, **known}

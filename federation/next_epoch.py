@@ -17,6 +17,7 @@ from dpeer.federation.epoch_words import in_words
 from dpeer.federation.operators import check_keys
 from dpeer.peer.core.epoch import Edge, Epoch, EpochGraph, Member, SignedEpoch, Void, successor
 from dpeer.peer.core.limits import HIGHEST_RANK, MOST_MEMBERS
+from dpeer.peer.transport import RELAY
 from dpeer.topology import TimeVaryingTopology, Topology, parts
 from dpeer.topology.settings import fresh_topology
 from dpeer.topology.user_graphs import edges_of, is_function
@@ -37,6 +38,7 @@ class Situation:
         void: The epochs after that one that have not begun, and never will.
         encrypted: Whether connections need keys.
         addresses: By rank, the addresses that its federation file has.
+        keys: By rank, the public keys that it has, hexadecimal.
     """
 
     epoch: Epoch
@@ -45,6 +47,7 @@ class Situation:
     void: tuple[Void, ...] = ()
     encrypted: bool = False
     addresses: Mapping[int, str] = field(default_factory=dict)
+    keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Situation:
@@ -61,6 +64,7 @@ class Situation:
                 tuple(Void(int(number), str(digest)) for number, digest in answer.get("void", ())),
                 bool(answer.get("encrypted")),
                 {int(rank): str(address) for rank, address in answer.get("addresses", {}).items()},
+                {int(rank): tuple(map(str, keys)) for rank, keys in answer.get("keys", {}).items()},
             )
         except (KeyError, TypeError, ValueError, binascii.Error, ProtocolError) as error:
             raise DpeerError(
@@ -77,6 +81,7 @@ class Situation:
             "void": [list(one) for one in self.void],
             "encrypted": self.encrypted,
             "addresses": {str(rank): address for rank, address in self.addresses.items()},
+            "keys": {str(rank): list(keys) for rank, keys in self.keys.items()},
         }
 
     @property
@@ -176,6 +181,13 @@ def _check_join(there: Situation, change: Change) -> None:
             raise ConfigurationError(f"--rank {rank}: expected a rank from 0 to {HIGHEST_RANK}")
         if member.address is not None:
             check_member_address(member.address, "--address", encrypted=there.encrypted)
+            _check_free(member.address, there, rank)
+        for other, keys in there.keys.items():
+            if shared := {*keys} & {*member.keys}:
+                raise ConfigurationError(
+                    f"--key {min(shared)}: it is rank {other}'s: each rank has a key of its own (dpeer keygen --rank "
+                    f"{rank}, at its site)"
+                )
         if there.encrypted and not member.keys:
             raise ConfigurationError(
                 f"--rank {rank}: this federation's connections need keys: give the new member's with --key (dpeer "
@@ -187,6 +199,13 @@ def _check_join(there: Situation, change: Change) -> None:
             )
     if len(before.members) + len(change.join) > MOST_MEMBERS:
         raise ConfigurationError(f"{len(before.members) + len(change.join)} members: at most {MOST_MEMBERS}")
+
+
+def _check_free(address: str, there: Situation, joins: int) -> None:
+    """Refuse the address of another member; of a relay many have the same."""
+    owner = next((rank for rank in there.epoch.ranks if there.addresses.get(rank) == address), None)
+    if owner is not None and not address.startswith(RELAY):
+        raise ConfigurationError(f"--address {address!r}: it is rank {owner}'s: give that of rank {joins}")
 
 
 def _check_leave(before: Epoch, change: Change) -> None:

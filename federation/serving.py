@@ -271,7 +271,7 @@ async def _serve(
         await transport.close(0)
         return None
     leave = requests["drain"]
-    requests |= answers(peer.requests, encrypted=keyring is not None)
+    requests |= answers(peer.requests, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
     outcome = await peer.serve(addresses)
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)

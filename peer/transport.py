@@ -139,7 +139,8 @@ class Transport(Protocol):
         """Let these identities connect from now on, and no others. Without keys nothing changes.
 
         Args:
-            keys: The public keys of each, 32 bytes; none for those that it had at the start.
+            keys: The public keys of each, 32 bytes; none for those that it had at the start. A key that two have is the
+                first one's.
         """
 
     def drop(self, link: Link) -> None:

@@ -236,7 +236,8 @@ class EpochFollower:
         """Let in the members of the present epoch and the next one, and those that leave."""
         chain = self.chain
         listed = self._leavers | dict(chain.current.members) | dict(chain.pending.members if chain.pending else {})
-        keys = {rank: tuple(map(bytes.fromhex, one.keys)) for rank, one in listed.items()}
+        order = sorted(listed, key=lambda rank: (listed[rank].since, rank))  # no joiner takes over a member's key
+        keys = {rank: tuple(map(bytes.fromhex, listed[rank].keys)) for rank in order}
         self.admitted = keys.keys()
         return Admit(keys, dict(self.addresses))
 

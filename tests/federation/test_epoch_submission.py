@@ -44,8 +44,10 @@ def test_a_peers_answer_tells_whether_connections_need_keys() -> None:
         return {"round": 3}
 
     for encrypted in (True, False):
-        found = answers({"membership": known, "status": known}, encrypted=encrypted)
-        assert found["membership"]({"ask": "membership"}) == {"round": 3, "encrypted": encrypted}
+        found = answers({"membership": known, "status": known}, encrypted=encrypted, keys={1: (b"\xab" * 32,)})
+        assert found["membership"]({"ask": "membership"}) == {
+            "round": 3, "encrypted": encrypted, "keys": {"1": ["ab" * 32]},
+        }  # fmt: skip
         assert found["status"]({}) == {"round": 3}
 
 

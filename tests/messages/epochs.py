@@ -261,6 +261,19 @@ MESSAGES = {
         changing(join={3: Member()}), ConfigurationError,
         "--rank 3: it was a member once, and a rank is never used again; the next free one is 4",
     ),
+    "a joiner with a member's key": Message(
+        lambda _: next_epoch(
+            Situation(ONE, 9, 2, encrypted=True, keys={2: ("ab" * 32,)}), Change(join={5: Member(keys=("ab" * 32,))})
+        ), ConfigurationError,
+        f"--key {'ab' * 32}: it is rank 2's: each rank has a key of its own (dpeer keygen --rank 5, at its site)",
+    ),
+    "a joiner at a member's address": Message(
+        lambda _: next_epoch(
+            Situation(ONE, 9, 2, addresses={2: "tcp://10.0.0.2:7700"}),
+            Change(join={5: Member(address="tcp://10.0.0.2:7700")}),
+        ), ConfigurationError,
+        "--address 'tcp://10.0.0.2:7700': it is rank 2's: give that of rank 5",
+    ),
     "an edge to no member": Message(
         lambda _: next_epoch(
             Situation(first_epoch(

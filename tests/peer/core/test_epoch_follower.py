@@ -139,6 +139,16 @@ def test_new_neighbors_are_dialled_in_the_round_before_and_admitted_once_the_epo
     assert peer.core.members[4].status.value == "dead", "a joiner that has not appeared holds no round up"
 
 
+def test_who_has_been_a_member_for_longer_is_let_in_first():
+    """Of two with one key the first one has it; here 5 joins after 17."""
+    one = after(first(), 3, join={17: Member()}, leave=[1])
+    two = after(one, 6, join={5: Member()})
+    peer = begun(one)
+    peer.told(two)
+    peer.write()
+    assert [*peer.admits[-1]] == [0, 1, 2, 3, 17, 5]
+
+
 def begun(epoch, dials=()):
     """A peer in the first round of an epoch, which all have accepted; it has dialled one neighbor, or none."""
     peer = Following()
