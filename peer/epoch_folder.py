@@ -55,9 +55,15 @@ def read(folder: Path) -> ChainRecord:
         found = json.loads(chain.read_text(encoding="ascii"))
         if set(found) != _KEYS:
             raise ValueError("not what was written")
-        documents = tuple(_read(folder / str(name)) for name in found["documents"])
-        return ChainRecord(documents, tuple(found["line"]), tuple(found["void"]), int(found["revision"]))
-    except (OSError, ValueError, KeyError, TypeError, ProtocolError) as error:
+        named = [found[name] for name in ("documents", "line", "void")]
+        revision = found["revision"]
+        if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in named):
+            raise ValueError("not what was written")
+        if not (isinstance(revision, int) and 0 <= revision < 2**32):
+            raise ValueError(f"revision {revision!r}")
+        documents, line, void = named
+        return ChainRecord(tuple(_read(folder / name) for name in documents), tuple(line), tuple(void), revision)
+    except (OSError, ValueError, TypeError, RecursionError, ProtocolError) as error:
         raise CheckpointError(
             f"the epochs in {str(folder)!r} are damaged: {type(error).__name__}: {error}; restore the folder, or take "
             "it from a neighbor's rank folder"

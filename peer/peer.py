@@ -314,7 +314,7 @@ class Peer:
 
     def _on_drain(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         back_within = request.get("back_within", 0)
-        if not isinstance(back_within, int) or not 0 <= back_within <= MOST_AWAY:
+        if type(back_within) is not int or not 0 <= back_within <= MOST_AWAY:
             raise ConfigurationError(f"back_within = {back_within!r}: expected seconds, from 0 to {MOST_AWAY}")
         self.drain(back_within)
         return asdict(self.snapshot())

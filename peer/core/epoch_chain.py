@@ -19,6 +19,7 @@ before its next round, which it sits out.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from dpeer.exceptions import AddressError, ProtocolError, TopologyError
@@ -462,7 +463,11 @@ class EpochChain:
         for digest in (*record.line, *record.void):
             if self.epoch(digest) is None:
                 raise ProtocolError("epoch", f"epoch {digest[:16]} is accepted or void, and its document is missing")
-        self._kept = self._wished = self._line_from(record)
+        found = self._line_from(record)
+        follows = all(one.previous == before.digest for before, one in itertools.pairwise(found.epochs))
+        if not follows or not found.void.isdisjoint(record.line):
+            raise ProtocolError("epoch", "the accepted epochs do not follow each other, or one of them is void")
+        self._kept = self._wished = found
         self._say_accepted()
 
     def start(self, number: int) -> None:

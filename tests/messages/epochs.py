@@ -137,6 +137,11 @@ def without_line(folder: Path) -> None:
     (folder / "chain.json").write_text(json.dumps(found))
 
 
+def with_entry(folder: Path, name: str, value: object) -> None:
+    found = json.loads((folder / "chain.json").read_text())
+    (folder / "chain.json").write_text(json.dumps(found | {name: value}))
+
+
 def changing(**changes: Any) -> Callable[[Path], object]:
     return lambda _: next_epoch(Situation(ONE, 9, 2), Change(**changes))
 
@@ -240,6 +245,21 @@ MESSAGES = {
     ),
     "a chain of other entries": Message(
         on_disk(without_line), CheckpointError, DAMAGED % "ValueError: not what was written"
+    ),
+    "a chain with a number in place of a hash": Message(
+        on_disk(partial(with_entry, name="line", value=[1])), CheckpointError,
+        DAMAGED % "ValueError: not what was written",
+    ),
+    "a chain that has changed less than never": Message(
+        on_disk(partial(with_entry, name="revision", value=-1)), CheckpointError, DAMAGED % "ValueError: revision -1"
+    ),
+    "a chain with an accepted epoch left out": Message(
+        lambda _: chain().take_up(replace(record(ONE, TWO), line=(TWO.digest,))), ProtocolError,
+        "epoch: the accepted epochs do not follow each other, or one of them is void",
+    ),
+    "a chain with an accepted epoch that is void": Message(
+        lambda _: chain().take_up(replace(record(ONE), void=(ONE.digest,))), ProtocolError,
+        "epoch: the accepted epochs do not follow each other, or one of them is void",
     ),
     "a lost document": Message(
         on_disk(lambda folder: document_of(folder, TWO).unlink()), CheckpointError, DAMAGED % "FileNotFoundError: …"
