@@ -48,8 +48,9 @@ MOST_AWAY = 600
 
 # -- epochs ----------------------------------------------------------------------------------------------------------
 
-DIGEST_BYTES = 8
-"""Of an epoch's hash in presence and in the header of a body: its first ones."""
+DIGEST_BYTES = 16
+"""Of an epoch's hash in presence and in the header of a body: its first ones. One who signs two epochs with equal ones
+would stop a federation: with 8 bytes that takes 2^32 tries, a minute, and with 16 it takes 2^64."""
 
 EPOCH_BYTES = 2**20
 """Of an epoch with its signatures: a member takes 40 to 300 bytes."""
@@ -61,7 +62,7 @@ MOST_MEMBERS = 2**10
 """Of an epoch, so that it stays below the limits above."""
 
 HIGHEST_RANK = 2**11 - 1
-"""Of a member of an epoch: tables of presence have an entry of 16 bytes for every rank up to the highest, and go into
+"""Of a member of an epoch: tables of presence have an entry of 24 bytes for every rank up to the highest, and go into
 the small header of a heartbeat."""
 
 MOST_EPOCHS = 2**12

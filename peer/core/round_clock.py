@@ -101,7 +101,7 @@ class RoundClock:
 
     @property
     def epochs(self) -> bytes:
-        """The second parts by rank, as they travel: twelve bytes each; empty while no rank has accepted an epoch."""
+        """The second parts by rank, as they travel: twenty bytes each; empty while no rank has accepted an epoch."""
         return self._accepted.tobytes() if self._accepted["revision"].any() and not self.silent else b""
 
     def __getitem__(self, rank: int) -> int:

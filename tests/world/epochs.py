@@ -21,6 +21,7 @@ from dpeer.peer.core.epoch import (
     successor,
 )
 from dpeer.peer.core.epoch_follower import EpochFollower
+from dpeer.peer.core.limits import DIGEST_BYTES
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.transport import Arrival
 from dpeer.simulation.network import later
@@ -30,7 +31,7 @@ from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 from tests.world.world import World
 
 SECRET = bytes(range(32))
-_ENTRY = 12
+_ENTRY = 4 + DIGEST_BYTES
 """Bytes of an entry of presence that say which epoch a rank has accepted."""
 
 _LATE = 12
@@ -271,7 +272,7 @@ class EpochWorld(World):
             charged = {one for one, _ in self.disks[source].ledger}
             self.check(number in charged, f"rank {source} sends a body that was not charged: round {number}")
             epoch = self.ran[source, number]
-            named = b"" if epoch == self.first else bytes.fromhex(epoch.digest[:16])
+            named = b"" if epoch == self.first else bytes.fromhex(epoch.digest)[:DIGEST_BYTES]
             self.check(fields.get("epoch", b"") == named, f"rank {source}'s body of round {number} names another epoch")
 
     def first_round(self, epoch):

@@ -9,7 +9,8 @@ import pytest
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.epoch import EpochGraph, EpochSetup, Member, SignedEpoch, Void, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord, EpochChain
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.limits import HIGHEST_RANK, Limits
+from dpeer.peer.core.round_clock import Accepted, RoundClock
 from dpeer.topology import Relabeled, build
 from tests.thinning import every
 
@@ -328,6 +329,20 @@ def test_a_document_that_follows_nothing_known_is_refused_and_a_known_one_is_no_
         peer.chain.learn(signed(after(one, 14, leave=[2])))
     assert peer.chain.learn(signed(one)) == one
     assert peer.chain.learn(signed(one)) is None
+
+
+def test_epochs_go_by_more_of_their_hashes_than_one_operator_can_make_equal():
+    """A twin that goes by the same name, and comes late, would have each rank's vote taken for one on the twin."""
+    one = after(first(), 10, leave=[3])
+    peer = Chained(0)
+    peer.hand(one)
+    peer.write()
+    assert peer.clock.accepted(0).epoch == bytes.fromhex(one.digest)[: len(peer.chain.known)]
+    assert len(peer.chain.known) == 16
+    table = RoundClock(0, HIGHEST_RANK + 1, ROUNDS)
+    table.accept(Accepted(1, peer.chain.known))
+    longest = len(table.table) + len(table.epochs)
+    assert longest < 0.8 * Limits().small_header_bytes, "it goes into a heartbeat"
 
 
 def test_endless_epochs_of_one_number_are_of_no_use():

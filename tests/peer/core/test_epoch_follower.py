@@ -160,7 +160,7 @@ def begun(epoch, dials=()):
         peer.hear(peer.links[rank], peer.hello(rank, reply=True))
     peer.told(epoch)
     peer.write()
-    accepted = peer.core.round_clock.epochs[:12]  # this peer's own
+    accepted = peer.core.round_clock.epochs[:20]  # this peer's own
     for number in range(1, epoch.begins + 1):
         for rank in (1, 3):
             beat = peer.beat(rank, number, presence=[number] * 4)

@@ -78,7 +78,7 @@ def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
 
 def accepts(*entries):
     """The second parts of entries: revision and name of each epoch."""
-    return b"".join(revision.to_bytes(4, "little") + epoch.ljust(8, b"\0") for revision, epoch in entries)
+    return b"".join(revision.to_bytes(4, "little") + epoch.ljust(16, b"\0") for revision, epoch in entries)
 
 
 def changing(rank, *rounds):
@@ -90,7 +90,7 @@ def changing(rank, *rounds):
 def test_no_byte_is_sent_of_epochs_before_one_was_accepted():
     one = changing(0, 4, 5, 6)
     assert one.epochs == b""
-    one.accept(Accepted(1, b"epoch 1".ljust(8, b"\0")))
+    one.accept(Accepted(1, b"epoch 1".ljust(16, b"\0")))
     assert one.epochs == accepts((1, b"epoch 1"), (0, b""), (0, b""))
 
 
@@ -99,7 +99,7 @@ def test_both_parts_of_an_entry_ride_together():
     assert one.merge(table(4, 5, 5), accepts((0, b""), (1, b"a"), (3, b"b")))
     assert [one.accepted(rank).revision for rank in range(3)] == [0, 1, 0], "rank 2's entry of fewer rounds is older"
     assert one.merge(table(4, 6, 6))
-    assert one.accepted(1) == (0, bytes(8)), "the entry of more rounds counts, whatever its second part"
+    assert one.accepted(1) == (0, bytes(16)), "the entry of more rounds counts, whatever its second part"
     assert not one.merge(table(4, 5, 6), accepts((0, b""), (2, b"c"), (0, b"")))
 
 
