@@ -75,7 +75,8 @@ def epoch_setup(
     )  # fmt: skip
     listed = {rank for rank, own in config.network.rank.items() if own.key is not None and rank < config.graph.size}
     encrypted = config.network.encrypt or bool(listed)
-    return EpochSetup(first, _graphs_of(config, first, graph), partial(check_member_address, encrypted=encrypted))
+    check_address = partial(check_member_address, encrypted=encrypted)
+    return EpochSetup(first, _graphs_of(config, first, graph), check_address, keyed=encrypted)
 
 
 def check_changeable(config: RunConfig) -> None:

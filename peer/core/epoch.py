@@ -242,11 +242,13 @@ class EpochSetup:
             are not those that the epoch names.
         check_address: Refuses an address at which no member could be dialled, named by its key. Raises `AddressError`.
             None where any suits.
+        keyed: Whether connections need keys, so that a new member has one.
     """
 
     first: Epoch
     graphs_of: Callable[[Epoch], Graphs]
     check_address: Callable[[str, str], None] | None = None
+    keyed: bool = False
 
 
 def operator_of(secret: bytes) -> str:

@@ -126,13 +126,17 @@ class EpochChain:
         check_successor(signed, previous)
         try:
             for rank in sorted(epoch.members.keys() - previous.members.keys()):
-                self._check_address(epoch, rank)
+                self._check_member(epoch, rank)
             self.graphs(epoch)
         except (AddressError, TopologyError) as error:
             raise ProtocolError("epoch", f"epoch {epoch.number}: {error}") from error
         return signed
 
-    def _check_address(self, epoch: Epoch, rank: int) -> None:
+    def _check_member(self, epoch: Epoch, rank: int) -> None:
+        if self._setup.keyed and not epoch.members[rank].keys:
+            raise ProtocolError(
+                "epoch", f"epoch {epoch.number} has rank {rank} join without a key, which all have here"
+            )
         address = epoch.members[rank].address
         if address is not None and self._setup.check_address is not None:
             self._setup.check_address(address, f"members.{rank}.address")

@@ -188,6 +188,12 @@ MESSAGES = {
         "epoch: epoch 1: members.4.address = 'x': expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where "
         "all its neighbors are on its host, ipc:///PATH",
     ),
+    "an epoch with a member without a key where all have one": Message(
+        lambda _: EpochChain(EpochSetup(first(), ring, keyed=True), 0, RoundClock(0, 4, 20)).check(
+            signed(after(first(), 9, join={4: Member(address="tcp://10.0.0.3:7700")}))
+        ), ProtocolError,
+        "epoch: epoch 1 has rank 4 join without a key, which all have here",
+    ),
     "an epoch with a path of its readers' hosts": Message(
         reached("ipc:///run/other.sock"), ProtocolError,
         "epoch: epoch 1: members.4.address = 'ipc:///run/other.sock': a path means something else on every host: "
