@@ -153,9 +153,13 @@ class EpochFollower:
             return f"epoch {epoch.number} begins, and no quorum is known to have accepted it"
         if number > self.chain.quorum_then(number) + self.slack and not self.joins:
             return NO_QUORUM
-        if self.joins and number > self._clock.quorum + self.slack:
+        if self.is_early(number):
             return f"the others are not in round {number + 1} yet, before that of its entry"
         return None
+
+    def is_early(self, number: int) -> bool:
+        """Whether this peer is a joiner, and the others have yet to come to the round in which it begins."""
+        return self.joins and number > self._clock.quorum + self.slack
 
     def neighbors(self) -> set[int]:
         """The ranks to which this peer has a link, by the present epoch and the next one."""

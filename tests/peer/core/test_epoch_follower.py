@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpeer.exceptions import Refused
+from dpeer.exceptions import Isolated, Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Fail, Keep
+from dpeer.peer.core.effects import Admit, Dial, Fail, Keep, Wake
 from dpeer.peer.core.epoch import EpochSetup, Member, operator_of
 from dpeer.topology import build
 from tests.messages.epochs import ONE, SECRET, TWO, after, first, record, ring, signed
@@ -212,6 +212,57 @@ def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
     peer.core.epochs.take_up(record(taken_out))
     peer.core.prepare(0)
     assert sorted(peer.core.epochs.to_dial()) == [0, 1, 2]
+
+
+def early():
+    """A joiner that enters in round 9, so that it begins with round 8; its neighbors are in round 2."""
+    peer = Following(rank=4, wait=30.0, deadline=10.0)
+    peer.core.epochs.take_up(record(after(first(), 9, join={4: Member()})))
+    peer.core.prepare(8)
+    peer.meet(0, 3, number=2)
+    peer.do(peer.core.begin(8, peer.now))
+    peer.do(peer.core.pause(8, peer.now))
+    return peer
+
+
+def beats(peer, number):
+    for rank in (0, 3):
+        peer.hear(f"from {rank}", peer.beat(rank, number, presence=[number] * 4))
+
+
+def test_a_joiner_that_is_early_waits_for_members_that_are_there_however_long_their_rounds_last():
+    peer = early()
+    peer.wait(300, lambda: beats(peer, 2))
+    assert peer.ended == []
+    lines = peer.events("paused")
+    assert {(one.level, one.message) for one in lines} == {
+        ("info", "waits before round 9: the others are not in round 9 yet, before that of its entry")
+    }
+    assert len(lines) <= 6, "rarer and rarer"
+    beats(peer, 8)
+    assert peer.ended == [Wake()]
+    assert peer.core.waiting.pauses.count == 0, "no line was cut"
+
+
+def test_a_joiner_that_is_early_and_hears_no_member_any_more_ends_after_its_wait():
+    peer = early()
+    peer.wait(60, lambda: None)
+    (end,) = peer.ended
+    assert isinstance(end.error, Isolated)
+
+
+def test_a_joiner_waits_for_the_bodies_of_neighbors_that_come_to_its_round_after_a_deadline():
+    """They are slower than it thinks: it has not trained."""
+    peer = early()
+    beats(peer, 7)
+    assert peer.ended == [Wake()]
+    peer.core.join(8)
+    assert peer.core.waiting.behind(8)
+    peer.do(peer.core.collect(8, peer.now))
+    peer.wait(60, lambda: beats(peer, 7))
+    assert len(peer.ended) == 1
+    assert not any(peer.core.members[rank].overdue for rank in (0, 3))
+    assert not peer.events("waiting"), "neither is slow"
 
 
 def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
