@@ -25,7 +25,7 @@ AHEAD = 3
 and its first one has not begun."""
 
 
-def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
+def dials(rank: int, other: int, addresses: Mapping[int, str | None]) -> bool:
     """Whether of two neighbors `rank` dials `other`.
 
     Only one with an address is dialled: of two one that needs no relay, else the higher rank.
@@ -54,6 +54,7 @@ class EpochFollower:
         chain: What this peer knows of the epochs, and has decided.
         addresses: Where ranks are dialled, by the federation file.
         contacts: The ranks through which a joiner hears of the epoch that lets it in.
+        listens: Whether this peer can be dialled.
         admitted: The ranks that are let in, and may be dialled: where keys are used no other one has a key here.
     """
 
@@ -63,6 +64,7 @@ class EpochFollower:
         self.chain = EpochChain(setup, config.rank, clock, topology)
         self.addresses: dict[int, str] = {}
         self.contacts: set[int] = set()
+        self.listens = True
         self.admitted: Collection[int] = ()
         self._rank, self._clock, self._log = config.rank, clock, log
         self._liveness = config.liveness
@@ -143,7 +145,12 @@ class EpochFollower:
 
     def is_to_dial(self, rank: int) -> bool:
         """Whether this peer dials the rank, and not the other way round: a joiner dials all its contacts."""
-        return rank in self.admitted and (rank in self.contacts or dials(self._rank, rank, self.addresses))
+        return rank in self.admitted and (rank in self.contacts or self._dials(rank))
+
+    def _dials(self, rank: int) -> bool:
+        """Whether this peer dials a neighbor; if it listens nowhere, whatever address an epoch has for it."""
+        own = {} if self.listens else {self._rank: None}
+        return dials(self._rank, rank, {**self.addresses, **own})
 
     def holds(self, number: int) -> str | None:
         """Why round `number` may not begin yet on account of epochs; None if it may."""
@@ -194,6 +201,7 @@ class EpochFollower:
         for epoch in [one for one in self.chain.line if one not in before]:
             self._log("info", "epoch-accepted", f"{describe(epoch)}: known here and on disk", round=epoch.begins)
             self._say_operators(epoch)
+        self._say_address()
         self._say_void()
         pending = self.chain.pending
         soon = pending is not None and (pending.forced or self._members.current_round >= pending.begins - 1)
@@ -208,6 +216,18 @@ class EpochFollower:
         if changes:
             text = f"epoch {epoch.number} changes who signs: {'; '.join(changes)}"
             self._log("warning", "operators-changed", text, round=epoch.begins)
+
+    def _say_address(self) -> None:
+        own = self.chain.line[-1].members.get(self._rank)
+        if own is None or own.address is None or self.listens or ("address", own.address) in self._said:
+            return
+        self._said.add(("address", own.address))
+        self._log(
+            "warning", "no-address",
+            f"by its epoch neighbors dial this peer at {own.address}, and it listens nowhere: start it again with "
+            f"--resume, and with that address as rank.{self._rank}.address in its federation file; until then it dials "
+            "them",
+        )  # fmt: skip
 
     def _say_void(self) -> None:
         for epoch in self.chain.void:
@@ -311,7 +331,7 @@ class EpochFollower:
                 continue
             joins = since.get(rank, 0) > self.chain.current.begins or self.joins
             self._members.expect(rank, now, joins=joins)
-            if not neighbor.links.all and rank not in self.contacts and dials(self._rank, rank, self.addresses):
+            if not neighbor.links.all and rank not in self.contacts and self._dials(rank):
                 new.append(rank)
         return self._begin_to_dial(new)
 

@@ -214,6 +214,37 @@ def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
     assert sorted(peer.core.epochs.to_dial()) == [0, 1, 2]
 
 
+def test_a_joiner_that_listens_nowhere_dials_its_neighbors_whatever_address_its_epoch_has():
+    """Else its neighbors alone would dial it, in vain, once the links are broken by which it has come."""
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {rank: "relay://10.0.0.9:7790" for rank in range(4)}
+    joined = after(first(), 9, join={4: Member(address="relay://10.0.0.9:7790")})
+    peer.core.epochs.take_up(record(joined))
+    assert not peer.core.epochs.is_to_dial(0)
+    peer.core.epochs.listens = False
+    assert peer.core.epochs.is_to_dial(0)
+
+
+def test_a_joiner_that_listens_nowhere_hears_of_the_address_that_it_lacks_once():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.epochs.listens = False
+    peer.core.prepare(0)
+    peer.core.epochs.to_dial()
+    peer.do(peer.core.dialled(0, "from 0", peer.now))
+    peer.do(peer.core.connected("from 0", peer.now))
+    peer.hear("from 0", peer.hello(0, 3, reply=True))
+    joined = after(first(), 9, join={4: Member(address="relay://10.0.0.9:7790")})
+    for epoch in (joined, after(joined, 12, leave=[2])):
+        peer.told(epoch, rank=0)
+        peer.write()
+    (line,) = peer.events("no-address")
+    assert line.message == (
+        "by its epoch neighbors dial this peer at relay://10.0.0.9:7790, and it listens nowhere: start it again with "
+        "--resume, and with that address as rank.4.address in its federation file; until then it dials them"
+    )
+
+
 def early():
     """A joiner that enters in round 9, so that it begins with round 8; its neighbors are in round 2."""
     peer = Following(rank=4, wait=30.0, deadline=10.0)
