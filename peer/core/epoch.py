@@ -354,6 +354,8 @@ def check_successor(signed: SignedEpoch, previous: Epoch) -> None:
         refuse(f"follows another epoch {previous.number}: {epoch.previous[:16]}, here {previous.digest[:16]}")
     if not previous.begins < epoch.begins < epoch.rounds:
         refuse(f"begins in round {epoch.begins}: expected one after {previous.begins} and before {epoch.rounds}")
+    if epoch.begins > previous.rounds:
+        refuse(f"begins in round {epoch.begins}, and the federation has ended after {previous.rounds}: begin earlier")
     if epoch.rounds < previous.rounds:
         refuse(f"has {epoch.rounds} rounds, fewer than the {previous.rounds} so far")
     _check_members(epoch, previous, refuse)

@@ -131,7 +131,7 @@ class EpochWorld(World):
         leave = [rank for rank in change.leave if rank in follows.members]
         evict = [rank for rank in change.evict if rank in follows.members]
         rounds = follows.rounds + change.more
-        if begins >= rounds or len(follows.members) - len(leave + evict) + len(join) < 2:
+        if begins >= rounds or begins > follows.rounds or len(follows.members) - len(leave + evict) + len(join) < 2:
             return
         if not (leave or evict or join or change.more):
             return
