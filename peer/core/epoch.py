@@ -1,4 +1,4 @@
-"""Epochs: who are the members of a federation from which round on, signed by its operators and chained by hashes.
+"""Epoch documents: members, graph, rounds and operators from a round on; canonical form, signatures, hash chain.
 
 An epoch names everything that can change while a federation runs: members, operators, graph, number of rounds. Epoch 0
 follows from the federation file and needs no signature. Every later one is signed by operators of the epoch before it,

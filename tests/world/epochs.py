@@ -1,4 +1,4 @@
-"""Federations whose members change: epochs handed to peers while faults happen, and what then holds."""
+"""Schedules of changing members: epochs handed to peers while faults happen; their world, its invariants and player."""
 
 import functools
 import math

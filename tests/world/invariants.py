@@ -1,4 +1,4 @@
-"""The invariants of every scenario, and of those whose faults are too short for a peer to be taken for dead."""
+"""Invariants of every scenario, and stricter ones where no fault is long enough for a peer to be taken for dead."""
 
 import functools
 import itertools

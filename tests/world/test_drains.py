@@ -8,10 +8,10 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.drains import DRAINS, generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.world import LIVENESS, World
 
 CHUNKS = 12

@@ -12,11 +12,11 @@ from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.saver import Saver
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.returns import RETURNS, generate_returns
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24
@@ -61,7 +61,7 @@ def test_neighbors_side_by_side_enter_one_after_the_other_from_the_outside_in():
 
 
 def test_a_returner_adopts_from_one_neighbor_when_the_other_dies_meanwhile():
-    world = away(Fault("power", (3,), 5.0, 30.0), Fault("power", (4,), 35.5, math.inf))
+    world = away(Fault("power", (3,), 5.0, 30.0), Fault("power", (4,), 35.2, math.inf))
     ((_, entered),) = entries(world).values()
     assert world.adopted[3, entered - 1] == [2]
     assert 3 in world.used[2, entered]

@@ -44,8 +44,9 @@ class Costs:
         self._owed += seconds
 
     def before(self, job):
-        written = getattr(job, "__func__", None)
-        return self._rng.choice(self._disk) if written in (Files.save, Files.keep_epochs) else 0.0
+        written, files = getattr(job, "__func__", None), getattr(job, "__self__", None)
+        flushed = written is Files.keep_epochs or (written is Files.save and files.due)
+        return self._rng.choice(self._disk) if flushed else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
