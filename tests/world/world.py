@@ -247,11 +247,12 @@ class World:
     def drain(self, rank, seconds):
         """Have a rank leave in good order, and begin again some time after it has left.
 
-        Who drains one after the other waits until the last one is back.
+        Who drains one after the other waits until the last one is back, and the next one's status shows it so.
         """
         life = self.lives[rank][-1]
         others = [one for one in self.present if one is not life]
         here = all(one.peer is not None and one.peer.core.waiting.began and one.drained is None for one in others)
+        here = here and (life.peer is None or not any(one.away for one in life.peer.core.members.all()))
         if self.scenario.announced and seconds < math.inf and self.drained_once and not here:
             later(1.0, lambda: self.drain(rank, seconds))
             return
