@@ -106,6 +106,9 @@ def submit(order: Order, change: Change) -> None:
     epoch = next_epoch(peer.there, change, begins=0 if order.begin is None else order.begin - 1)
     for line in differences(before, epoch):
         click.echo(line)
+    signed = SignedEpoch(epoch=epoch)
+    if order.operator is not None:
+        signed = sign(signed, order.operator, before.operators)
     if order.dry_run:
         say("dpeer: --dry-run: nothing is changed")
         return
@@ -114,9 +117,6 @@ def submit(order: Order, change: Change) -> None:
             "--operator is missing: name the file of an operator's secret key, or give --out FILE, for an operator to "
             "sign elsewhere (dpeer epoch sign)"
         )
-    signed = SignedEpoch(epoch=epoch)
-    if order.operator is not None:
-        signed = sign(signed, order.operator, before.operators)
     missing = before.signers - len(signed.signatures)
     if out is not None:
         write_epoch(out, signed)

@@ -29,6 +29,7 @@ from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
+from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object
 from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.units import duration
@@ -139,7 +140,8 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
     """Print how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    terminal.say(last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
+    rounds = whole(summary.get("rounds")) or own.rounds
+    terminal.say(last_line(outcome, rounds, folder, summary, shares=own.algorithm != "local"))
     if outcome is None:
         return 0
     if outcome.status == "done":

@@ -101,8 +101,10 @@ def state(found: Mapping[str, Any], *, timed: bool = True) -> str:
     if found["why"]:
         parts[0] += f" ({found['why']})"
     if found["waits_for"]:
-        named = [f"rank {one['rank']} ({one['why']})" for one in found["waits_for"]]
-        parts[0] += f": {_listed(named)}"
+        by_why: dict[str, list[str]] = {}
+        for one in found["waits_for"]:
+            by_why.setdefault(one["why"], []).append(f"rank {one['rank']}")
+        parts[0] += f": {', '.join(f'{_listed(named)} ({why})' for why, named in by_why.items())}"
     if found["sits_out"]:
         parts.append("sits out what it missed")
     if found["drains"] and phase != "ended":
@@ -111,15 +113,13 @@ def state(found: Mapping[str, Any], *, timed: bool = True) -> str:
 
 
 def _neighbors(neighbors: list[Mapping[str, Any]]) -> str:
-    by_word: dict[str, list[str]] = {}
+    alike: dict[tuple[str, str], list[str]] = {}
     for one in neighbors:
-        by_word.setdefault(one["liveness"], []).append(f"{one['rank']}{_fault(one)}")
-    return ", ".join(f"{word} {' '.join(ranks[:_LISTED])}{' ...' * (len(ranks) > _LISTED)}"
-                     for word, ranks in by_word.items())  # fmt: skip
-
-
-def _fault(neighbor: Mapping[str, Any]) -> str:
-    return f" ({neighbor['why']})" if neighbor["why"] else ""
+        alike.setdefault((one["liveness"], one["why"]), []).append(str(one["rank"]))
+    return ", ".join(
+        f"{word} {' '.join(ranks[:_LISTED])}{' ...' * (len(ranks) > _LISTED)}{f' ({why})' if why else ''}"
+        for (word, why), ranks in alike.items()
+    )
 
 
 def _mix(found: Mapping[str, Any]) -> str:

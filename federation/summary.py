@@ -21,7 +21,7 @@ from dpeer.results.reading import read_object, read_peer_summary, read_run_summa
 from dpeer.results.summaries import PeerSummary
 from dpeer.training.state.file_names import saved_body
 
-_COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
+_COMMON = ("size", "topology", "algorithm", "task", "partition", "seed", "spectral_gap")
 
 
 def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
+        "rounds": max((peer.rounds for peer in there.values() if peer.rounds is not None), default=None),
         "status": _status(peers) if faults is None else faults["status"],
         "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
         "kept_round": [peer.kept_round if peer else None for peer in peers],

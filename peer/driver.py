@@ -234,8 +234,8 @@ class Driver:
                 return self.core.disconnected(link, now)
             case Writable(link):
                 return [Write(link)]
-            case Unreachable(link, reason):
-                return self.core.unreachable(link, reason, now)
+            case Unreachable(link, reason, unlisted):
+                return self.core.unreachable(link, reason, now, unlisted=unlisted)
             case Slower(link, reason):
                 return self.core.slower(link, reason, now)
             case TurnedAway(place, reason, times):

@@ -178,6 +178,7 @@ class Peer:
             incarnations=members.incarnations,
         )  # fmt: skip
         self._files.rounds = lambda: self._rounds
+        self._files.to_recall = lambda: self.core.round_clock.to_recall
         self.saver = Saver(self._files, worker, on_completed, self._report)
         if config.checkpoint_seconds is not None and learner.unfinished is not None:
             self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_progress)
@@ -204,6 +205,7 @@ class Peer:
             self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
+            self.core.round_clock.recalled = self._files.recalled
             if self._start or self._files.inside:
                 place = f"at round {self._start + 1}"
                 if self._files.inside:
@@ -447,6 +449,7 @@ class Peer:
                 self.core.late_bodies,
                 self._log.dropped,
                 self.core.entry.incarnation,
+                None if self.core.epochs is None else self._rounds,
             ),
         )
         return self._outcome(status)

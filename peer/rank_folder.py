@@ -74,6 +74,7 @@ class RunCounts:
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
         returns: How often the peer has returned to a federation that had gone on without it, in all processes.
+        rounds: The rounds of the run, by its newest epoch; None where none is known beyond the settings.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class RunCounts:
     late_bodies: int = 0
     log_dropped: int = 0
     returns: int = 0
+    rounds: int | None = None
 
     def as_results(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -96,6 +98,7 @@ class RunCounts:
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,
             "log_dropped": self.log_dropped,
+            **({} if self.rounds is None else {"rounds": self.rounds}),
         }
 
 
@@ -120,6 +123,7 @@ class RankFolder:
         inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
+        recalled: By rank, the completed rounds that an earlier process has heard of.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
     """
 
@@ -146,11 +150,14 @@ class RankFolder:
         self.diverged = False
         self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
+        self.to_recall: Callable[[], Mapping[int, int]] = dict
+        """By rank, the completed rounds of others that are known now."""
         self.released = -1
         self.inside = ""
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
         self.incarnation = 0
+        self.recalled: Mapping[int, int] = {}
         self.saved_at: float | None = None
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
@@ -221,6 +228,7 @@ class RankFolder:
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
+            self.recalled = {int(rank): rounds for rank, rounds in state.extra.get("recalled", {}).items()}
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
@@ -336,6 +344,7 @@ class RankFolder:
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
+                "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)),
             },
         )  # fmt: skip

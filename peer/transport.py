@@ -56,6 +56,8 @@ class Unreachable(NamedTuple):
 
     link: Link
     reason: str
+    unlisted: bool = False
+    """Whether it is that the listener does not take the key of this peer."""
 
 
 class Slower(NamedTuple):

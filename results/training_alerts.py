@@ -120,7 +120,7 @@ class AlertMonitor:
             found |= self._of_losses()
             if ranks_rows(line.auroc):
                 found.pop("flat", None)
-        if line.accuracy is not None:
+        if line.active and line.accuracy is not None:
             self._beaten.append(self._beats_majority(line))
             found |= self._of_accuracies(line)
         new = {kind: text for kind, text in found.items() if kind not in self._given}

@@ -368,7 +368,13 @@ class FaultyTransport:
         return self._address
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
-        """Connect, again and again until another transport listens there, and whenever the connection breaks."""
+        """Connect, again and again until another transport listens there, and whenever the connection breaks.
+
+        Raises:
+            ValueError: The rank is not let in: with keys none is known that it had to prove.
+        """
+        if self.admitted is not None and identity not in self.admitted:
+            raise ValueError(f"rank {identity} is not let in, and is dialled")
         dialled = _Dialled(next(self._network.numbers), address)
         self._dialled[dialled.link] = dialled
         self._try(dialled, 0.0)

@@ -15,7 +15,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -199,6 +199,10 @@ class ConnectionSetup:
         if len(self._early) > ASKED:
             del self._early[next(iter(self._early))]
 
+    def early(self) -> list[Link]:
+        """The links of those whose hello came before an epoch that makes them neighbors."""
+        return [*self._early.values()]
+
     def introduce_to_early(self) -> None:
         """Say hello to those whose hello came before this peer knew of the epoch that makes them neighbors."""
         for rank in [rank for rank in self._early if rank in self._members]:
@@ -283,6 +287,7 @@ class ConnectionSetup:
         if not self._take_link(neighbor, link, hello):
             return
         neighbor.version = self._handshake.version(hello)
+        self._round_clock.remind(hello.recalls)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
             self._waiting.join(now)
@@ -387,11 +392,12 @@ class ConnectionSetup:
                 self._hello(link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
+        event, text = "neighbor-back", "is back: it is used again once it has caught up; nothing has to be done"
+        if neighbor.why_away == NOT_APPEARED:
+            event, text = "neighbor-came", "has come: it is used once it has caught up"
         self._log(
-            "info", "neighbor-back",
-            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
-            neighbor=neighbor.rank, round=self._members.current_round,
-        )  # fmt: skip
+            "info", event, f"rank {neighbor.rank} {text}", neighbor=neighbor.rank, round=self._members.current_round
+        )
 
     # -- two that want the same rank ---------------------------------------------------------------------------
 
@@ -485,6 +491,7 @@ class ConnectionSetup:
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
         self._reassembly.forget(link)
+        self._early = {rank: one for rank, one in self._early.items() if one != link}
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
@@ -541,7 +548,8 @@ class ConnectionSetup:
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
-                effects += [Close(link), *self.dialling.begin([one.rank])]
+                still = self._epochs is None or one.rank in self._epochs.admitted  # an epoch may have taken it out
+                effects += [Close(link), *self.dialling.begin([one.rank] if still else [])]
             elif one.unanswered is not None:
                 if now >= one.unanswered:
                     self.introduce(link, now)

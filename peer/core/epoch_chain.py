@@ -146,7 +146,10 @@ class EpochChain:
         epoch = signed.epoch
         siblings = [one for one in self.children(epoch.previous) if one.number == epoch.number]
         full = len(self._signed) >= MOST_EPOCHS or self._bytes + len(document) > ALL_EPOCHS_BYTES
-        if epoch.digest in self._signed or len(siblings) >= _TWINS or full:
+        if epoch.digest in self._signed:
+            return None
+        if len(siblings) >= _TWINS or full:
+            del self._graphs[epoch.digest]
             return None
         self._add(signed)
         return epoch
@@ -396,8 +399,8 @@ class EpochChain:
 
     def _next(self, last: Epoch, void: set[str]) -> Epoch | None:
         """The epoch to accept after the last one; epochs that turn out void are added to these."""
-        for number in sorted({one.number for one in self.children(last.digest)}):
-            every = [one for one in self.children(last.digest) if one.number == number]
+        number = last.number + 1
+        while every := [one for one in self.children(last.digest) if one.number == number]:
             standing = [one for one in every if self.stands(one)]
             found = [one for one in every if one.digest not in void]
             if standing:
@@ -406,7 +409,13 @@ class EpochChain:
                 void |= {one.digest for one in found}
             elif found:
                 return found[0] if found[0].begins > self.entered else None
-        return None
+            number += 1
+        return None  # a later one may say that this number is void: not before that is so here
+
+    def unknown(self, epoch: Epoch) -> list[int]:
+        """The numbers between the epoch and the one that it follows of which no epoch is known here."""
+        known = {one.number for one in self.children(epoch.previous)}
+        return sorted({one.number for one in epoch.void} - known)
 
     def children(self, digest: str) -> list[Epoch]:
         """The known epochs that follow the one with this hash."""
@@ -459,6 +468,7 @@ class EpochChain:
     def start(self, number: int) -> None:
         """Begin with round `number`: the rounds before it are complete, in the epochs that are accepted."""
         self.entered = number - 1
+        self._clock.reached(self._rank, number)  # an epoch in which it has completed a round has no twins any more
         begun = [epoch for epoch in self.line if epoch.begins < number or self._removes(epoch, number)]
         self.current = begun[-1] if begun else self._first
         self._watch()

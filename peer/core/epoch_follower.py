@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dpeer.exceptions import ProtocolError
@@ -54,6 +54,7 @@ class EpochFollower:
         chain: What this peer knows of the epochs, and has decided.
         addresses: Where ranks are dialled, by the federation file.
         contacts: The ranks through which a joiner hears of the epoch that lets it in.
+        admitted: The ranks that are let in, and may be dialled: where keys are used no other one has a key here.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class EpochFollower:
         self.chain = EpochChain(setup, config.rank, clock, topology)
         self.addresses: dict[int, str] = {}
         self.contacts: set[int] = set()
+        self.admitted: Collection[int] = ()
         self._rank, self._clock, self._log = config.rank, clock, log
         self._liveness = config.liveness
         self._said: set[tuple[str, str]] = set()
@@ -132,7 +134,7 @@ class EpochFollower:
     def to_dial(self) -> dict[int, str]:
         """Where this peer dials when it begins: the neighbors that it has to dial, or all that a joiner knows of."""
         if self.joins and not self.let_in:
-            self.contacts = self.addresses.keys() - {self._rank}
+            self.contacts = self.addresses.keys() & {*self.admitted} - {self._rank}
             self._members.add(self.contacts)
             ranks = self.contacts
         else:
@@ -141,7 +143,7 @@ class EpochFollower:
 
     def is_to_dial(self, rank: int) -> bool:
         """Whether this peer dials the rank, and not the other way round: a joiner dials all its contacts."""
-        return rank in self.contacts or dials(self._rank, rank, self.addresses)
+        return rank in self.admitted and (rank in self.contacts or dials(self._rank, rank, self.addresses))
 
     def holds(self, number: int) -> str | None:
         """Why round `number` may not begin yet on account of epochs; None if it may."""
@@ -235,6 +237,7 @@ class EpochFollower:
         chain = self.chain
         listed = self._leavers | dict(chain.current.members) | dict(chain.pending.members if chain.pending else {})
         keys = {rank: tuple(map(bytes.fromhex, one.keys)) for rank, one in listed.items()}
+        self.admitted = keys.keys()
         return Admit(keys, dict(self.addresses))
 
     # -- rounds ------------------------------------------------------------------------------------------------
@@ -346,6 +349,8 @@ class EpochFollower:
             return f"epoch {twin.number} is known here, and begins with round {twin.begins + 1}: a change follows it"
         if epoch.previous != newest.digest:
             return f"epoch {epoch.number} does not follow the newest one, epoch {newest.number}"
+        if unknown := chain.unknown(epoch):
+            return f"epoch {epoch.number} says that epoch {unknown[0]} is void, which is not known here"
         earliest = max(number + self.diameter(number) + AHEAD, newest.begins + 1)
         if epoch.begins < earliest:
             return (

@@ -165,6 +165,7 @@ class Handshake:
             enters=enters,
             incarnation=incarnation,
             remembers=0 if to is None else self._members.incarnations.get(to, 0),
+            recalls=0 if to is None else self._round_clock.recall(to),
             process=self._config.process,
             serial=serial,
             alone=alone,

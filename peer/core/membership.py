@@ -26,6 +26,10 @@ class Status(enum.Enum):
     GONE = "gone"
 
 
+NOT_APPEARED = "did not appear"
+"""Why a neighbor is away that has never been there, a joiner above all."""
+
+
 @dataclass
 class Neighbor:
     """One neighbor as this peer sees it.
@@ -166,7 +170,7 @@ class Membership:
         """Take a neighbor that has not appeared for dead: the others do without it."""
         neighbor = self._neighbors[rank]
         neighbor.status, neighbor.left_behind, neighbor.trouble = Status.DEAD, True, ""
-        neighbor.why_away = neighbor.why_away or "did not appear"
+        neighbor.why_away = neighbor.why_away or NOT_APPEARED
 
     def by_link(self, link: Link) -> Neighbor | None:
         """The neighbor that completed a handshake on this link; None without one."""

@@ -223,8 +223,13 @@ class Core:
             self.drops.count_stranger(f"from {place}", error)
         return self.look(now)
 
-    def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
-        """A dialled link cannot be established at present, for this reason."""
+    def unreachable(self, link: Link, reason: str, now: float, *, unlisted: bool = False) -> list[Effect]:
+        """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
+        if unlisted and self.epochs is not None and not self.epochs.let_in:
+            reason = (
+                "it does not take the key of this peer yet: have an operator let it in, with the key that belongs to "
+                f"this peer's secret (dpeer join RUN --rank {self._config.rank} --key HEX)"
+            )
         one = self.connection_setup.dialling.get(link)
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
@@ -416,7 +421,10 @@ class Core:
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
                 self.send_queues[link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
-        for link in self.connection_setup.unanswered():  # which may have taken this peer's hello, and its answer comes
+        links = self.connection_setup.unanswered()  # which may have taken this peer's hello, and its answer comes
+        if reason == "done":
+            links += self.connection_setup.early()
+        for link in links:
             self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
 
@@ -453,7 +461,8 @@ class Core:
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
         links = [link for one in self.members.all() for link in one.links.all]
-        send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
+        others = [*self.connection_setup.unanswered(), *self.connection_setup.early()]
+        send_queues = (self.send_queues.get(link) for link in links + others)
         return all(queue is None or queue.empty for queue in send_queues)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
@@ -681,10 +690,12 @@ class Core:
 
     def _on_death(self, dead: Neighbor) -> None:
         then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
+        advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
+        level: Literal["info", "warning"] = "warning"
+        if self.epochs is not None and self.epochs.chain.removed:  # it has hung up
+            level, then, advice = "info", "it needs nothing of this peer", "this peer is no member any more"
         self._log(
-            "warning", "neighbor-dead",
-            f"rank {dead.rank} is {dead.why_away}: {then}; see whether its process, its host and the "
-            "network are well (--dead-after says how long is too long)",
+            level, "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.reassembly.forget(dead.link)

@@ -12,7 +12,7 @@ of two entries of a rank the one with more rounds counts, and of as many rounds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -73,6 +73,8 @@ class RoundClock:
         """The ranks to which no chain of neighbors leads: the start does not wait for them."""
         self.remembered = 0
         """The most rounds that others know of this rank, whatever it knows itself."""
+        self.recalled: Mapping[int, int] = {}
+        """By rank, the completed rounds that an earlier process of this peer has heard of: they count in no quorum."""
         self._rank = rank
         self.rounds = rounds
         self.size = size
@@ -140,6 +142,22 @@ class RoundClock:
         """The epoch that the rank has accepted last, as far as is known."""
         found = self._accepted[rank]
         return Accepted(int(found["revision"]), bytes(found["epoch"]))
+
+    def recall(self, rank: int) -> int:
+        """Rounds that the rank has completed, at least, as far as this process or an earlier one has heard."""
+        if self.silent:
+            return 0
+        return max(self[rank] if rank < len(self) else 0, self.recalled.get(rank, 0))
+
+    @property
+    def to_recall(self) -> dict[int, int]:
+        """By rank, what a later process of this peer is to recall."""
+        found = {rank: self.recall(rank) for rank in {*range(len(self)), *self.recalled} - {self._rank}}
+        return {rank: rounds for rank, rounds in sorted(found.items()) if rounds}
+
+    def remind(self, rounds: int) -> None:
+        """Note that another peer recalls so many rounds of this rank."""
+        self.remembered = max(self.remembered, rounds)
 
     def grow(self, size: int) -> None:
         """Make room for ranks below `size`."""
@@ -217,7 +235,7 @@ class RoundClock:
         heard = np.frombuffer(table, _ENTRY).copy()
         for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.bound):
             raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
-        self.remembered = max(self.remembered, int(heard[self._rank]))
+        self.remind(int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard
 

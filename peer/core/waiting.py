@@ -39,6 +39,8 @@ _MINUTE = 60.0
 
 _LISTED = 20
 """Ranks that a line of the log names."""
+
+_WENT_ON = "the others went on without this peer (was it asleep, cut off or restarted?)"
 _WITHOUT_IT = "the others have completed the run without this peer"
 
 _MOST_PAUSES = 100
@@ -195,7 +197,7 @@ class Waiting:
     def news(self, now: float) -> None:
         """Note that some rank has come, or has completed more than was known: a pause counts from then."""
         self._news_at = now
-        if self._wait is not None and self.assembling:
+        if self._wait is not None and self.assembling and not self._round_clock.started:
             self._wait.log_at = min(self._wait.log_at, now + self._config.remind_every)
 
     def collect(self, number: int, now: float) -> None:
@@ -261,11 +263,12 @@ class Waiting:
         if found:
             if self._since is None:
                 self._since = number
+                joins = self._epochs is not None and self._epochs.entry == number > 0
                 self._log(
-                    "warning",
+                    "info" if joins else "warning",
                     "left-behind",
-                    f"the others went on without this peer (was it asleep, cut off or restarted?): from round "
-                    f"{number + 1} on it neither trains nor sends until it has caught up",
+                    f"{'this peer joins others that train' if joins else _WENT_ON}: from round {number + 1} on it "
+                    "neither trains nor sends until it has caught up",
                     round=number,
                 )
             self.left_behind += 1
@@ -317,8 +320,12 @@ class Waiting:
         Neighbors whose disks were lost, too, may bring this news late. After a release it is a warning: any member may
         write such news into its tables, and so would end a peer that trains.
         """
-        remembered = self._round_clock.remembered
-        if not self._config.unrecorded or remembered <= self._round_clock[self._config.rank]:
+        remembered, own = self._round_clock.remembered, self._round_clock[self._config.rank]
+        if self._epochs is not None:
+            if not self._epochs.let_in:
+                return None
+            own = max(own, self._epochs.entry)  # a joiner counts as in its first round, and has released nothing before
+        if not self._config.unrecorded or remembered <= own:
             return None
         found = (
             f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
@@ -395,6 +402,8 @@ class Waiting:
             return None
         ranks = {rank: self._why(wait, rank, now) for rank in self._ranks(wait, now)}
         held = self.blocked(wait.number) if wait.kind == "pause" else None
+        if wait.kind == "meet" and not ranks:
+            held = f"no epoch lists rank {self._config.rank} yet"
         return WaitingNow(wait.kind, now - wait.since, ranks, held or "")
 
     def _why(self, wait: _Wait, rank: int, now: float) -> str:
@@ -524,6 +533,12 @@ class Waiting:
             self._wait, self.began = None, True
             self._exchange.send_heartbeats(every)  # neighbors may wait for this news
             return [Wake()]
+        if self._is_too_late():
+            self._wait = None
+            return [Fail(PeersMissing(
+                f"the federation has ended, and no epoch lists rank {self._config.rank}: an operator lets a peer in "
+                f"while the members train (dpeer join RUN --rank {self._config.rank})"
+            ))]  # fmt: skip
         if now >= wait.since + self._config.wait:
             self._wait = None
             if not self._lacking():
@@ -531,13 +546,20 @@ class Waiting:
                     f"{self._missing(now)} has not come within {self._limit} (--wait): have an operator let this peer "
                     f"in (dpeer join RUN --rank {self._config.rank}), while the members train"
                 ))]  # fmt: skip
-            return [Fail(PeersMissing(
-                f"{self._missing(now)} did not appear within {self._limit} (--wait): "
-                "start them, and check the addresses and that all use the same settings"
-            ))]  # fmt: skip
+            advice = "start them, and check the addresses and that all use the same settings"
+            if self._epochs is not None and self._epochs.joins:
+                advice = "see whether they still train, and check the addresses and that all use the same settings"
+            return [Fail(PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}"))]
         if now >= wait.log_at:
             self._log_missing(wait, now)
         return []
+
+    def _is_too_late(self) -> bool:
+        """Whether a joiner that no epoch lists hears of none any more: by the word of members all rounds are over."""
+        if self._epochs is None or self._epochs.let_in:
+            return False
+        ranks = [one.rank for one in self._members.all()]
+        return any(map(self._members.is_done, ranks)) and not any(map(self._members.is_there, ranks))
 
     def _comes_back(self, rank: int) -> bool:
         """Whether a neighbor that has left before the first round is waited for all the same.
@@ -610,7 +632,11 @@ class Waiting:
         ranks = self._lacking()
         if not ranks:
             return f"an epoch that lists rank {self._config.rank}"
-        listed = [f"{rank}{self._trouble(rank, now)}" for rank in ranks[:_LISTED]]
+        by_trouble: dict[str, list[str]] = {}
+        for rank in ranks[:_LISTED]:
+            by_trouble.setdefault(self._trouble(rank, now), []).append(str(rank))
+        without = by_trouble.pop("", [])
+        listed = [f"{', '.join(same)} ({trouble})" for trouble, same in by_trouble.items()] + without
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
 
@@ -620,8 +646,7 @@ class Waiting:
         one, since = self._members[rank], ""
         if one.heard_at and now - one.heard_at >= _MINUTE:
             since = f"last heard {duration(now - one.heard_at)} ago"
-        found = ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
-        return f" ({found})" if found else ""
+        return ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
 
     def _log_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
         if now < wait.log_at:

@@ -117,6 +117,8 @@ class Hello(Header):
     """How often the sender has returned. A higher one than before: state kept for it is worthless."""
     remembers: _Round = 0
     """The highest incarnation of the receiver that the sender knows."""
+    recalls: _Round = 0
+    """The most rounds of the receiver that the sender, or an earlier process of it, has heard of."""
     process: Annotated[bytes, Field(max_length=16)] = b""
     """The name of the sender's process: of two connections it shows whether one process or another has the rank."""
     serial: _Round = 0

@@ -251,6 +251,7 @@ def test_a_key_that_is_no_operators_is_refused(dpeer: Run, peer: Answering) -> N
     (line,) = dpeer("leave", "run", "--rank", 3, "--operator", "k2/operator.secret").complaints
     assert line.startswith("dpeer: --operator 'k2/operator.secret': its public key ")
     assert "is not among the federation's operators: " in line
+    assert dpeer("leave", "run", "--rank", 3, "--operator", "k2/operator.secret", "--dry-run").complaints == [line]
     assert not peer.handed
 
 

@@ -73,10 +73,23 @@ def test_a_table_has_running_peers_and_those_that_have_ended(
         (Snapshot(0, 1, "part", 3, waiting_seconds=5.0, drains=True),
          "waits 5.0 s before it leaves; leaves after this round"),
         (Snapshot(0, 1, "ended", 3, drains=True), "has ended its rounds"),
+        (Snapshot(0, 1, "meet", waits_for=(Awaited(1, "not heard yet"), Awaited(2, "refused"), Awaited(3, "refused"))),
+         "waits 0 ms before the start: rank 1 (not heard yet), rank 2, rank 3 (refused)"),
     ],
 )  # fmt: skip
 def test_a_state_is_a_sentence(snapshot: Snapshot, words: str) -> None:
     assert state(asdict(snapshot)) == words
+
+
+def test_neighbors_that_are_alike_have_their_reason_in_common(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    liveness = (("alive", ""), ("dead", "silent for 7 s"), ("dead", "silent for 9 s"), ("dead", "silent for 7 s"))
+    neighbors = tuple(NeighborSnapshot(rank, word, 0, 1.0, why) for rank, (word, why) in enumerate(liveness))
+    with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
+        words = " ".join(dpeer("status", tmp_path).out.split())
+    assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
 
 
 def test_epochs_have_a_column_where_members_may_change(

@@ -222,6 +222,10 @@ MESSAGES = {
         handed(signed(TWO), known=(INSTEAD,), void=(ONE,)), ConfigurationError,
         "epoch 2 does not follow the newest one, epoch 2",
     ),
+    "handed after void ones that are not known": Message(
+        handed(signed(after(first(), 12, leave=[2], void=[Void(1, "ab" * 32)]))), ConfigurationError,
+        "epoch 2 says that epoch 1 is void, which is not known here",
+    ),
     "handed too late": Message(
         handed(signed(after(first(), 4, leave=[3]))), ConfigurationError,
         "epoch 1 begins with round 5: expected round 6 or a later one, so that all know it before",

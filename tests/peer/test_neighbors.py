@@ -316,6 +316,29 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
     assert table.ended[0].error.exit_code == 2
 
 
+def test_so_do_neighbors_that_have_begun_again_and_recall_it_from_their_disks():
+    table = Table(dialled=[1], rounds=9, unrecorded=True)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[-1, 6, -1], recalls=4))
+    assert "the others know 4 rounds of rank 0" in str(table.ended[0].error)
+
+
+def test_a_peer_that_has_begun_again_tells_each_rank_what_it_recalls_of_it():
+    table = Table(dialled=[1], rounds=9)
+    table.core.round_clock.recalled = {1: 6, 2: 4}
+    table.established(1)
+    table.hear("from 2", table.hello(2, 0))
+    assert [
+        (one.recalls, table.core.round_clock[rank])
+        for rank, link in ((1, table.links[1]), (2, "from 2"))
+        for one in table.written(link)
+        if one.kind == "hello"
+    ] == [(6, 0), (4, 0)], "and counts it in no quorum"
+    table.hear("from 2", table.beat(2, 5))
+    assert table.core.round_clock.to_recall == {1: 6, 2: 5}
+
+
 def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
     """Any member may write it into its tables: it would end a peer that trains."""
     table = ring(rounds=9, unrecorded=True)

@@ -53,6 +53,14 @@ def run(files, *numbers):
         files.save()
 
 
+def test_what_is_known_of_others_is_recalled_by_a_later_process(tmp_path):
+    files = begun(tmp_path)
+    assert files.recalled == {}
+    files.to_recall = lambda: {1: 7, 12: 2}
+    run(files, 0)
+    assert begun(tmp_path, resume=True, first=1).recalled == {1: 7, 12: 2}
+
+
 def of_summary(out, *names):
     summary = json.loads((out / "summary.json").read_text())
     return [summary[name] for name in names]

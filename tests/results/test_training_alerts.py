@@ -79,6 +79,15 @@ def test_rounds_without_training_do_not_count() -> None:
     assert kinds(monitor, [2.3]) == ["flat"]
 
 
+def test_the_accuracy_of_a_model_that_is_not_trained_yet_does_not_count() -> None:
+    """A joiner's first model, in the rounds that it sits out."""
+    line = {"round": 0, "train_loss": None, "active": False, "diverged": False, "accuracy": 0.0}
+    monitor = AlertMonitor(majority=0.7, classes=3)
+    assert all(monitor.look(line) == [] for _ in range(9))
+    assert kinds(monitor, accuracy=[0.7] * 4) == []
+    assert kinds(monitor, accuracy=[0.7]) == ["majority"]
+
+
 @pytest.mark.parametrize("chance", [TEN, None])
 def test_a_loss_that_grows_or_swings_is_of_rates_that_are_too_fast(chance: float | None) -> None:
     (_, first), (number, alert) = alerts(AlertMonitor(chance, slower=("--body-lr 0.01",)), [2.0, 3.5, 9.0, 40.0, 90.0])

@@ -57,6 +57,7 @@ class Files:
         self._disk, self._config, self._learner = disk, config, learner
         self._completed, self.due = None, False
         self.outbox = self.lost = self.incarnations = None
+        self.recalled = {}
         self.last = None
         self.lines = []
 

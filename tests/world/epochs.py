@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import msgpack
 
 from dpeer.exceptions import PeersMissing, TopologyError
+from dpeer.peer.core import wire
 from dpeer.peer.core.epoch import (
     Epoch,
     EpochGraph,
@@ -21,6 +22,7 @@ from dpeer.peer.core.epoch import (
 )
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.transport import Arrival
 from dpeer.simulation.network import later
 from dpeer.topology import Relabeled, temporal_diameter
 from tests.world.faults import Fault
@@ -54,6 +56,8 @@ class Change:
         blind: Whether the operator does not ask the peer what it knows, but follows the first epoch.
         starts: Seconds after which the joiners begin; inf for never.
         also: Another rank that is handed the same document.
+        made_up: How many void epochs it names that have never been signed. It comes as from a neighbor, since a peer
+            refuses to be handed it.
     """
 
     at: float
@@ -67,6 +71,7 @@ class Change:
     blind: bool = False
     starts: float = 0.5
     also: int | None = None
+    made_up: int = 0
 
 
 class EpochWorld(World):
@@ -126,7 +131,8 @@ class EpochWorld(World):
         void = [Void(number, digest) for number, digest in there["void"]]
         begins = max(there["round"] + there["diameter"] + 3, follows.begins + 1) + change.later
         if change.blind:
-            follows, void = self.first, []
+            follows = self.first
+            void = [Void(number, f"{number:064x}") for number in range(1, change.made_up + 1)]
         join = {self.next_rank + one: Member(address=f"sim://{self.next_rank + one}") for one in range(change.join)}
         leave = [rank for rank in change.leave if rank in follows.members]
         evict = [rank for rank in change.evict if rank in follows.members]
@@ -143,7 +149,7 @@ class EpochWorld(World):
             self.graphs_of(epoch)
         except TopologyError:
             return
-        reason = life.peer.driver.hand(SignedEpoch(epoch=epoch).signed_with(SECRET).encode())
+        reason = self._given(life, SignedEpoch(epoch=epoch).signed_with(SECRET).encode(), change)
         self.say(change.to, f"is handed epoch {epoch.number} of {epoch.ranks} from round {begins}: {reason or 'taken'}")
         if reason is not None:
             self.refused.append((change, reason))
@@ -157,6 +163,16 @@ class EpochWorld(World):
         for rank in join:
             if change.starts < math.inf:
                 later(change.starts, functools.partial(self._begin, rank, resume=False))
+
+    def _given(self, life, document, change):
+        """A peer is handed a document, or it comes as from a neighbor; why it is refused, None if it is taken."""
+        if not change.made_up:
+            return life.peer.driver.hand(document)
+        neighbor = next(one for one in life.peer.core.members.all() if one.link is not None)
+        life.transport.push(
+            Arrival(neighbor.link, wire.encode(wire.EpochMessage(rank=neighbor.rank, document=document)))
+        )
+        return None
 
     # -- what holds ----------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
 """Rules of epochs, and for each an accident that ends well, and does not where the rule is broken."""
 
+import math
+
 import pytest
 
 from dpeer.peer.core.epoch_chain import EpochChain
+from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.send_queue import SendQueue
 from dpeer.simulation.network import Conditions
 from tests.world.epochs import Change, EpochWorld, before_each_body
@@ -59,6 +62,22 @@ def an_epoch_is_on_disk_some_time_after_it_came():
     assert set(statuses(world).values()) == {"done"}
 
 
+def three_numbers_of_which_each_comes_first_somewhere():
+    """One key signs all three after epoch 0. As twins they would be void; here the later ones say so of the others."""
+    changes = [Change(6.0, number, leave=(4,), later=1, blind=True, made_up=number) for number in range(3)]
+    world = played("full", *changes)
+    assert {epoch.number for _, epoch, _ in world.handed} == {1, 2, 3}
+    assert statuses(world) == {0: "done", 1: "done", 2: "done", 3: "done", 4: "left"}
+    assert {epoch.number for epoch in world.ran.values()} == {0, 1}
+
+
+def one_that_is_evicted_has_died_before():
+    """Long rounds: its neighbors dial it anew until the epoch takes its key from them, and not in that round."""
+    faults = (Fault("power", (3,), 40.0, math.inf),)
+    world = played("full", Change(2.0, 1, evict=(3,)), faults=faults, size=4, rounds=12, pace=40.0)
+    assert [life.outcome.status for life in world.present[:3]] == ["done"] * 3
+
+
 # -- broken rules ------------------------------------------------------------------------------------------------------
 
 
@@ -95,11 +114,30 @@ def accepted_before_it_is_on_disk(patch):
     patch.setattr(EpochChain, "consider", hasty)
 
 
+def dials_whoever_is_silent(patch):
+    """Also one that is no member any more."""
+    patch.setattr(EpochFollower, "admitted", property(lambda self: range(9), lambda self, ranks: None), raising=False)
+
+
+def takes_their_word_for_void_epochs(patch):
+    """Each takes the number that it hears of first, and no quorum has accepted any."""
+
+    def following(self, last, void):
+        found = sorted(
+            (one for one in self.children(last.digest) if one.digest not in void), key=lambda one: one.number
+        )
+        return next((one for one in found if one.begins > self.entered), None)
+
+    patch.setattr(EpochChain, "_next", following)
+
+
 ACCIDENTS = {
     begins_without_a_quorum: an_epoch_of_two_that_hear_the_others_and_are_not_heard,
     a_void_epoch_is_never_given_up: an_epoch_of_two_that_hear_the_others_and_are_not_heard,
     skips_the_old_quorum: two_that_are_not_heard_evict_the_other_three,
     a_late_twin_counts: a_twin_is_heard_of_when_the_other_stands,
+    takes_their_word_for_void_epochs: three_numbers_of_which_each_comes_first_somewhere,
+    dials_whoever_is_silent: one_that_is_evicted_has_died_before,
     accepted_before_it_is_on_disk: an_epoch_is_on_disk_some_time_after_it_came,
 }
 """Broken rules, and the accident that shows each."""

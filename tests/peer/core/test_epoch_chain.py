@@ -1,5 +1,6 @@
 """Chains of epochs of many peers: drawn interleavings of news, disks, rounds and crashes, and what holds in each."""
 
+import gc
 import random
 from collections import defaultdict
 
@@ -55,7 +56,6 @@ class Chained:
         self.chain = EpochChain(EpochSetup(self.first, graphs_of), self.rank, self.clock)
         self.chain.take_up(record)
         self.chain.start(completed)
-        self.clock.reached(self.rank, completed)
         self.writing = None
 
     @property
@@ -270,6 +270,44 @@ def test_a_twin_that_comes_after_a_quorum_has_completed_the_round_changes_nothin
     assert not peers[0].chain.void
 
 
+def test_a_late_twin_changes_nothing_though_all_begin_again_with_both_on_disk():
+    """None of them has heard yet that a quorum has completed the round; each has completed it itself."""
+    peers = [Chained(rank) for rank in range(4)]
+    together(peers, 5)
+    one, twin = after(first(), 10, rounds=ROUNDS + 1), after(first(), 10, leave=[2])
+    peers[0].hand(one)
+    talk(peers)
+    together(peers, 11)
+    peers[3].hand(twin)
+    for to, gone in ((0, 1), (3, 2)):
+        peers[to].hand(after(one, 20, leave=[gone]))
+    talk(peers)
+    assert all(len(peer.chain.void) == 2 and len(peer.disk[0].documents) == 4 for peer in peers)
+    for peer in peers:
+        peer.begin()
+        peer.consider()
+    talk(peers)
+    together(peers, 15)
+    assert {peer.ran[14] for peer in peers} == {one}
+    assert all(peer.chain.line == (first(), one) for peer in peers)
+
+
+def test_an_epoch_after_void_ones_waits_until_these_are_known_to_be_void():
+    """Else three that each take another one for the first to come wait for each other in its round."""
+    peers = [Chained(rank, 5) for rank in range(5)]
+    together(peers, 5)
+    made_up = [[Void(number, f"{number:064x}") for number in range(1, last)] for last in (1, 2, 3)]
+    found = [after(first(5), 10, leave=[4], void=void) for void in made_up]
+    for rank, epoch in enumerate(found):
+        peers[rank].hand(epoch)
+        peers[rank].write()
+    assert [peer.chain.pending for peer in peers[:3]] == [found[0], None, None]
+    talk(peers)
+    assert {peer.chain.pending for peer in peers} == {found[0]}
+    together(peers, 12)
+    assert {peer.ran[11] for peer in peers[:4]} == {found[0]}
+
+
 def test_an_epoch_after_the_next_waits_for_that_one():
     peers = [Chained(rank) for rank in range(4)]
     together(peers, 5)
@@ -296,6 +334,25 @@ def test_endless_epochs_of_one_number_are_of_no_use():
     peer = Chained(0)
     found = [peer.chain.learn(signed(after(first(), begins, leave=[3]))) for begins in range(10, 30)]
     assert found.index(None) == 16
+
+
+def test_of_an_epoch_that_is_not_kept_the_graph_is_not_kept_either():
+    built = []
+
+    class Graphs(Relabeled):
+        def __del__(self):
+            built.remove(id(self))
+
+    def counted(epoch):
+        graphs = Graphs(build("full", len(epoch.members)), epoch.ranks)
+        built.append(id(graphs))
+        return graphs
+
+    chain = EpochChain(EpochSetup(first(), counted), 0, RoundClock(0, 4, ROUNDS), build("full", 4))
+    for begins in range(10, 50):
+        chain.learn(signed(after(first(), begins, leave=[3])))
+    gc.collect()
+    assert len(built) == 16
 
 
 def test_a_peer_takes_its_chain_up_where_it_was():

@@ -4,7 +4,7 @@ import pytest
 
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Keep
+from dpeer.peer.core.effects import Admit, Dial, Fail, Keep
 from dpeer.peer.core.epoch import EpochSetup, Member, operator_of
 from dpeer.topology import build
 from tests.messages.epochs import ONE, SECRET, TWO, after, first, record, ring, signed
@@ -19,9 +19,9 @@ class Following(Table):
         admits: Who was to be let in.
     """
 
-    def __init__(self, rank=0):
+    def __init__(self, rank=0, **config):
         self.keeps, self.admits, self.dials = [], [], []
-        super().__init__(rank, build("ring", 4), rounds=20, epochs=EpochSetup(first(), ring))
+        super().__init__(rank, build("ring", 4), rounds=20, epochs=EpochSetup(first(), ring), **config)
 
     def do(self, effects):
         effects = list(effects)
@@ -139,10 +139,15 @@ def test_new_neighbors_are_dialled_in_the_round_before_and_admitted_once_the_epo
     assert peer.core.members[4].status.value == "dead", "a joiner that has not appeared holds no round up"
 
 
-def begun(epoch, accept=(0, 1, 2, 3)):
-    """A peer in the first round of an epoch, which these have accepted."""
+def begun(epoch, dials=(), accept=(0, 1, 2, 3)):
+    """A peer in the first round of an epoch, which these have accepted; it has dialled one neighbor, or none."""
     peer = Following()
-    peer.meet(1, 3)
+    peer.meet(*{1, 3} - {*dials})
+    for rank in dials:
+        peer.core.epochs.addresses[rank] = f"tcp://10.0.0.{rank}:7700"
+        peer.do(peer.core.connection_setup.dialling.begin([rank]))
+        peer.established(rank)
+        peer.hear(peer.links[rank], peer.hello(rank, reply=True))
     peer.told(epoch)
     peer.write()
     accepted = peer.core.round_clock.epochs[:12]  # this peer's own
@@ -151,7 +156,8 @@ def begun(epoch, accept=(0, 1, 2, 3)):
             there = number if rank in accept else number - 1
             beat = peer.beat(rank, there, presence=[number, number, number, there])
             epochs = b"".join(accepted if one in accept else bytes(12) for one in range(4))
-            peer.hear(f"from {rank}", beat.model_copy(update={"epochs": epochs}))
+            link = peer.links[rank] if rank in dials else f"from {rank}"
+            peer.hear(link, beat.model_copy(update={"epochs": epochs}))
         peer.do(peer.core.begin(number, peer.now))
         assert not peer.core.waiting.holds(number)
         peer.do(peer.core.enter(number, peer.now))
@@ -187,6 +193,39 @@ def test_who_is_taken_out_is_a_stranger_at_once_and_not_waited_for(how):
     assert peer.core.exchange.unsettled(3, peer.now) == []
 
 
+def test_a_silent_rank_is_dialled_anew_unless_an_epoch_has_taken_it_out():
+    """Its key is gone: with keys the transport knows none that it could have to prove, and refuses to dial it."""
+    for gone, dialled in ((1, [3, 3]), (3, [3])):
+        peer = begun(after(first(), 3, evict=[gone]), dials=[3])
+        peer.wait(40)
+        assert [rank for rank in peer.dials if rank == 3] == dialled
+
+
+def test_a_joiner_whose_epoch_is_void_is_not_dialled_anew():
+    epoch = after(first(), 3, join={4: Member(address="tcp://10.0.0.4:7700")})
+    peer = Following()
+    peer.meet(1, 3)
+    peer.told(epoch)
+    peer.write()
+    for number in (0, 1, 2):
+        peer.do(peer.core.begin(number, peer.now))
+    assert peer.dials == [4]
+    peer.told(after(first(), 4, leave=[2]))
+    peer.write()
+    assert peer.admits[-1].keys() == {0, 1, 2, 3}
+    peer.wait(40)
+    assert 4 not in peer.dials[1:]
+
+
+def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {rank: f"tcp://10.0.0.{rank}:7700" for rank in range(4)}
+    taken_out = after(first(), 3, evict=[3])
+    peer.core.epochs.take_up(record(taken_out))
+    peer.core.prepare(0)
+    assert sorted(peer.core.epochs.to_dial()) == [0, 1, 2]
+
+
 def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
     peer = Following(rank=4)
     peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
@@ -209,6 +248,22 @@ def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():
     peer.hear("to 0", wire.EpochMessage(rank=0, document=signed(joined)))
     peer.write()
     assert "hello" in peer.kinds("to 0"), "its earlier ones were a stranger's"
+
+
+@pytest.mark.parametrize(("recalls", "ended"), [(8, 0), (9, 1)])
+def test_a_private_joiner_that_begins_again_is_told_of_a_lost_ledger_only_if_it_has_released(recalls, ended):
+    """It counts as in the round before its entry, and the others know that of its process that was killed."""
+    peer = Following(rank=4, unrecorded=True)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.prepare(0)
+    peer.core.epochs.to_dial()
+    peer.do(peer.core.meet(peer.now))
+    peer.do(peer.core.dialled(0, "to 0", peer.now))
+    peer.hear("to 0", peer.hello(0, 8, reply=True, recalls=recalls))
+    assert not peer.ended
+    peer.hear("to 0", wire.EpochMessage(rank=0, document=signed(after(first(), 9, join={4: Member()}))))
+    peer.write()
+    assert len([one for one in peer.ended if isinstance(one, Fail)]) == ended
 
 
 def test_a_joiner_whose_settings_differ_ends_at_once():

@@ -1,0 +1,209 @@
+"""Real peers with keys that dial each other at once: two connections, of which one lasts, and no round is lost."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dpeer.federation.keys import write_secret
+from dpeer.federation.operators import write_operator
+from tests.peer.intermediaries import carry
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 100
+"""Of a quarter of a second until the test lets the peers hurry, so that they are under way for as long as it looks."""
+
+LOST = {"neighbor-dead", "neighbor-lost", "neighbor-back", "neighbor-reconnected"}
+"""Events of a neighbor that was not on one connection all the time."""
+
+
+class Line:
+    """A line to a listener's port; what dials it waits until it is opened.
+
+    Attributes:
+        address: Where it is dialled.
+        dialled: The connections that have come.
+        ended: The connections that were open and have ended.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.address, self.dialled, self.ended = "", 0, 0
+        self._port, self._open = port, asyncio.Event()
+
+    def open(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.set)
+
+    async def serve(self) -> asyncio.Server:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return server
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.dialled += 1
+        await self._open.wait()
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(carry(reader, far_writer), carry(far_reader, writer))
+        self.ended += 1
+
+
+@contextmanager
+def lines_to(ports: list[int]) -> Iterator[list[Line]]:
+    """A line to the listener at each port, on an event loop of their own thread."""
+    lines = [Line(port) for port in ports]
+    begun, end = threading.Event(), asyncio.Event()
+    loops = []
+
+    async def serve() -> None:
+        servers = [await line.serve() for line in lines]
+        loops.append(asyncio.get_running_loop())
+        begun.set()
+        await end.wait()
+        for server in servers:
+            server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    begun.wait()
+    try:
+        yield lines
+    finally:
+        loops[0].call_soon_threadsafe(end.set)
+        thread.join()
+
+
+class Sites:
+    """Sites of which each knows where the others are reached, by a line, and listens at a port of its own."""
+
+    def __init__(self, folder, first, lines, top):
+        self.folder, self.first, self.lines, self._top = folder, first, lines, top
+        self.keys = [write_secret(rank, folder / "keys") for rank in range(len(lines))]
+
+    def file(self, rank, known):
+        """The federation file of a site, with the addresses of these."""
+        text = list(self._top)
+        for one, (secret, key) in enumerate(self.keys[: max(rank + 1, 2)]):
+            text += [f"[rank.{one}]", f'key = "{key.hex()}"']
+            if one == rank:
+                text += [f'secret = "{secret}"', f'bind = "tcp://127.0.0.1:{self.first + rank}"']
+            if one in known:
+                text.append(f'address = "{self.lines[one].address}"')
+        path = self.folder / f"site-{rank}.toml"
+        path.write_text("\n".join(text) + "\n")
+        return path
+
+
+@pytest.fixture
+def sites(tmp_path, free_ports, task):
+    """Start-up of so many sites, with more lines at the top of each file."""
+
+    @contextmanager
+    def make(count, *more):
+        top = ["size = 2", f'task = "{task}"', 'alone = "never"', 'topology = "full"', *more]
+        first = free_ports(count)
+        with lines_to([first + rank for rank in range(count)]) as lines:
+            yield Sites(tmp_path, first, lines, top)
+
+    return make
+
+
+@pytest.fixture
+def started(dpeer_process, schedule):
+    """Start a site with its own file."""
+    return lambda file, rank, *more: dpeer_process(
+        "start", "--federation", file, "--rank", rank, "--threads", 1, "--out", "out", *schedule,
+        "--task-option", "pause=0.004", *more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def heard(tmp_path):
+    """By round, the neighbors that a rank has mixed; of the rounds that it took part in."""
+
+    def read(rank):
+        path = tmp_path / f"out/rank-{rank}/metrics.jsonl"
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return {line["round"]: line["heard"] for line in lines if line["active"]}
+
+    return read
+
+
+@pytest.fixture
+def events(tmp_path):
+    """The events of a rank's log."""
+    return lambda rank: [
+        json.loads(line)["event"] for line in (tmp_path / f"out/rank-{rank}/log.jsonl").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("first", [None, 0, 1], ids=["at once", "the lower rank's first", "the higher rank's first"])
+def test_of_two_connections_the_one_that_the_lower_rank_has_dialled_lasts(
+    sites, started, heard, events, first, simulate, results, task, schedule, until, hurry
+):
+    """Both have dialled before any byte passes; a later connection is opened once rounds run on the first one."""
+    with sites(2, f"rounds = {ROUNDS}") as federation:
+        to_zero, to_one = federation.lines
+        peers = [started(federation.file(rank, {1 - rank}), rank) for rank in range(2)]
+        until(lambda: to_zero.dialled and to_one.dialled)
+        if first is not None:
+            (to_one if first == 0 else to_zero).open()
+            until(lambda: all(len(heard(rank)) > 1 for rank in range(2)))
+        to_one.open()
+        to_zero.open()
+        until(lambda: to_zero.ended)
+        then = len(heard(0))
+        until(lambda: len(heard(0)) > then + 1)
+        assert to_one.ended == 0
+        hurry()
+        for peer in peers:
+            peer.succeed()
+        until(lambda: to_one.ended)
+        assert [(line.dialled, line.ended) for line in federation.lines] == [(1, 1), (1, 1)], "none dials anew"
+    for rank in range(2):
+        assert heard(rank) == {number: [1 - rank] for number in range(ROUNDS)}
+        assert not LOST & {*events(rank)}
+    common = ("--size", 2, "--task", task, "--rounds", ROUNDS, "--topology", "full", *schedule)
+    simulate(*common, "--out", "simulated")
+    assert results("out", 2) == results("simulated", 2)
+
+
+def test_a_joiner_and_the_members_that_dial_each_other_train_on_one_connection_each(
+    sites, started, dpeer_process, heard, events, tmp_path, until, hurry
+):
+    """The joiner has dialled all members when these dial it, as they do in the round before the one that it joins."""
+    operator, public = write_operator(tmp_path / "operator")
+    with sites(3, f"rounds = {ROUNDS}", 'name = "crossing"', f'operators = ["{public}"]', "shares = 3") as federation:
+        _, to_one, to_joiner = federation.lines
+        members = [started(federation.file(rank, {1}), rank) for rank in range(2)]
+        until(lambda: to_one.dialled and "INFO: listening at" in members[1].output)
+        to_one.open()
+        until(lambda: all(len(heard(rank)) > 1 for rank in range(2)))
+        dialled = to_one.dialled
+        with lines_to([federation.first + rank for rank in range(2)]) as own:
+            federation.lines[:2] = own
+            joiner = started(federation.file(2, {0, 1}), 2, "--join")
+            until(lambda: all(line.dialled for line in own))
+            change = ("--rank", 2, "--address", to_joiner.address, "--key", federation.keys[2][1].hex())
+            dpeer_process("join", "out/rank-0", *change, "--operator", operator).succeed()
+            until(lambda: to_joiner.dialled == 2)
+            for line in (*own, to_joiner):
+                line.open()
+            until(lambda: all(line.ended for line in own))
+            then = len(heard(2))
+            until(lambda: len(heard(2)) > then + 2)
+            assert (to_joiner.ended, to_one.ended) == (0, 0)
+            hurry()
+            for peer in (*members, joiner):
+                peer.succeed()
+            assert [(line.dialled, line.ended) for line in own] == [(1, 1), (1, 1)]
+            assert (to_one.dialled, to_joiner.dialled) == (dialled, 2), "none dials anew"
+    entry = min(heard(2))
+    for rank in range(3):
+        assert max(heard(rank)) == ROUNDS - 1
+        assert all(ranks == sorted({0, 1, 2} - {rank}) for number, ranks in heard(rank).items() if number >= entry)
+        assert not LOST & {*events(rank)}
