@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
@@ -243,26 +242,3 @@ def test_a_new_disk_that_counts_incarnations_from_one_is_found(monkeypatch):
     monkeypatch.setattr(Entry, "renewal", property(forgetful))
     with pytest.raises(AssertionError, match="is back as incarnation 1, after \\[1\\]"):
         test_a_disk_that_is_lost_twice_is_another_incarnation_each_time()
-
-
-def test_returners_that_wait_for_each_other_are_found(monkeypatch):
-    """Of three side by side, the middle one is the first to be back, and knows no way to the others."""
-    scenario = generate_returns(83)
-    assert why(scenario) is None
-
-    def braked(self, number, now):
-        earlier = self.schedule.at(number - 1).out_neighbors
-        return sorted(rank for rank in earlier if self._members.holds_up(rank, number, now))
-
-    monkeypatch.setattr(Exchange, "unsettled", braked)
-    over_at = Entry.over_at
-
-    def patient(self, *rest):
-        passed, self._members.passed = self._members.passed, lambda number: False
-        try:
-            return over_at(self, *rest)
-        finally:
-            self._members.passed = passed
-
-    monkeypatch.setattr(Entry, "over_at", patient)
-    assert why(scenario)

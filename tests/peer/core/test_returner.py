@@ -17,15 +17,16 @@ ROUNDS = 200
 
 
 class Away:
-    """Rank 0 of a federation, which was away; a quorum is where the first of its neighbors is."""
+    """Rank 0 of a federation, which was away; a quorum is where the first of its neighbors is, or `ahead`."""
 
     def __init__(self, graphs):
         self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
+        self.ahead = 0
         self.entry = Entry(Schedule(graphs, 0, ROUNDS), self.members, Inbox(lambda rank, number: None), 1, True, 1.0)
 
     @property
     def quorum(self):
-        return max(one.current_round for one in self.members.all())
+        return max(self.ahead, *(one.current_round for one in self.members.all()))
 
     def sits_out(self, number, **there):
         """The round that it announces when it is about to begin round `number`; `there`: where neighbors are."""
@@ -118,3 +119,15 @@ def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_no
     assert over_at(11) == (1.0 if adopted else math.inf), "it takes part in the next one"
     away.members.greet(1, "link r1", 12, 0.0)
     assert over_at(11) == 1.0
+
+
+def test_among_returners_alone_it_goes_as_far_as_a_quorum_has_and_no_further(ring):
+    """They wait for bodies like itself: each would wait for the other."""
+    ring.ahead = 12
+    ring.sits_out(8, r1=11, r7=11)
+    for rank in (1, 7):
+        ring.members[rank].hops = 2
+    assert ring.entry.over_at(11, False, 0.0, 1.0) == 1.0
+    assert ring.entry.over_at(12, False, 0.0, 1.0) == math.inf
+    ring.members[7].asked = 11
+    assert ring.entry.over_at(11, False, 0.0, 1.0) == math.inf, "a body that it has asked for may come"
