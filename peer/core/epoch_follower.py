@@ -317,6 +317,14 @@ class EpochFollower:
             if rank in self._members:
                 self._members[rank].expected = False
 
+    def elsewhere(self, rank: int, number: int) -> bool:
+        """Whether a rank is known to run round `number` in another epoch than this peer.
+
+        One that has not begun the first round in which the epochs differ may still accept this peer's.
+        """
+        parted, one = self.chain.parted(rank), self._members[rank]
+        return parted <= number and one.current_round >= parted + one.paused
+
     def changed(self, turn: Turn) -> set[int]:
         """The ranks to which an edge began or ended."""
         return self._around(turn.before) ^ self._around(turn.now)

@@ -139,8 +139,8 @@ def test_new_neighbors_are_dialled_in_the_round_before_and_admitted_once_the_epo
     assert peer.core.members[4].status.value == "dead", "a joiner that has not appeared holds no round up"
 
 
-def begun(epoch, dials=()):
-    """A peer in the first round of an epoch, which all have accepted; it has dialled one neighbor, or none."""
+def begun(epoch, dials=(), accept=(0, 1, 2, 3)):
+    """A peer in the first round of an epoch, which these have accepted; it has dialled one neighbor, or none."""
     peer = Following()
     peer.meet(*{1, 3} - {*dials})
     for rank in dials:
@@ -153,14 +153,26 @@ def begun(epoch, dials=()):
     accepted = peer.core.round_clock.epochs[:12]  # this peer's own
     for number in range(1, epoch.begins + 1):
         for rank in (1, 3):
-            beat = peer.beat(rank, number, presence=[number] * 4)
+            there = number if rank in accept else number - 1
+            beat = peer.beat(rank, there, presence=[number, number, number, there])
+            epochs = b"".join(accepted if one in accept else bytes(12) for one in range(4))
             link = peer.links[rank] if rank in dials else f"from {rank}"
-            peer.hear(link, beat.model_copy(update={"epochs": 4 * accepted}))
+            peer.hear(link, beat.model_copy(update={"epochs": epochs}))
         peer.do(peer.core.begin(number, peer.now))
         assert not peer.core.waiting.holds(number)
         peer.do(peer.core.enter(number, peer.now))
     assert peer.core.epochs.chain.current == epoch
     return peer
+
+
+@pytest.mark.parametrize(
+    ("number", "paused", "awaited"), [(2, False, True), (3, True, True), (3, False, False), (4, True, False)]
+)
+def test_a_neighbor_is_waited_for_until_it_has_begun_another_epoch(number, paused, awaited):
+    """One that has not accepted the epoch, because its disk is slow, may still begin it."""
+    peer = begun(after(first(), 3, leave=[2]), accept=(0, 1, 2))
+    peer.hear("from 3", peer.beat(3, number, presence=[3, 3, 3, number], paused=paused))
+    assert (3 in peer.core.exchange.awaited(3, peer.now)) is awaited
 
 
 def test_a_leaver_is_let_in_until_a_round_without_it_is_complete():
