@@ -229,7 +229,7 @@ def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
 def test_a_joiner_that_listens_nowhere_dials_its_neighbors_whatever_address_its_epoch_has():
     """Else its neighbors alone would dial it, in vain, once the links are broken by which it has come."""
     peer = Following(rank=4)
-    peer.core.epochs.addresses = {rank: "relay://10.0.0.9:7790" for rank in range(4)}
+    peer.core.epochs.addresses = dict.fromkeys(range(4), "relay://10.0.0.9:7790")
     joined = after(first(), 9, join={4: Member(address="relay://10.0.0.9:7790")})
     peer.core.epochs.take_up(record(joined))
     assert not peer.core.epochs.is_to_dial(0)
