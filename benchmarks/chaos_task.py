@@ -1,4 +1,4 @@
-"""Handwritten digits of which all peers test on the same 359, so that an accuracy moves by steps of .3 points."""
+"""Task of `chaos`: handwritten digits, with one test set of 359 rows that all peers share."""
 
 from __future__ import annotations
 

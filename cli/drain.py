@@ -1,4 +1,4 @@
-"""`dpeer drain`: running peers finish their round and leave in good order."""
+"""`dpeer drain`: running peers finish their round and leave in good order; they stay members."""
 
 from __future__ import annotations
 

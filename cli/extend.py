@@ -1,4 +1,4 @@
-"""`dpeer extend`: more rounds for a running federation."""
+"""`dpeer extend`: raises the number of rounds of a running federation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpeer join`: let a new member into a running federation."""
+"""`dpeer join`: adds a member to a running federation; an operator gives it at any running peer."""
 
 from __future__ import annotations
 

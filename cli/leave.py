@@ -1,4 +1,4 @@
-"""`dpeer leave`: ends the membership of peers of a running federation for good; their ranks are never used again."""
+"""`dpeer leave`: ends the membership of ranks for good; an operator gives it at any running peer."""
 
 from __future__ import annotations
 

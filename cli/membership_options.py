@@ -13,13 +13,16 @@ import click
 from dpeer.cli.click_from_setting import F, click_type, flag, without_none
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.epoch_submission import hand, running, sign, write_epoch
+from dpeer.federation.epoch_submission import Running, hand, running, sign, write_epoch
 from dpeer.federation.epoch_words import differences
 from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.peer.core.epoch import Edge, SignedEpoch
 from dpeer.topology.settings import GraphSettings
 
 run_argument = click.argument("run", type=click.Path(path_type=Path))
+_TRIES = 5
+"""How often a change is made for the round in which the peer is by then: rounds may be quicker than the command."""
+
 operator_option = click.option(
     "--operator", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="File of an operator's secret key, which signs the change (dpeer keygen --operator).",
@@ -131,8 +134,30 @@ def submit(order: Order, change: Change) -> None:
             f"{before.signers} operators must sign a change of this federation: give --out FILE, which the others sign "
             "(dpeer epoch sign) and one hands over (dpeer epoch hand)"
         )
-    hand(peer, signed)
+    _hand_over(order, change, peer, signed)
     say(f"dpeer: handed to the peer in {peer.folder}, which sends it to all; it is signed, and cannot be taken back")
+
+
+def _hand_over(order: Order, change: Change, peer: Running, signed: SignedEpoch) -> None:
+    """Hand an epoch over; it is made anew where rounds have gone on meanwhile, unless --begin names its first one.
+
+    Raises:
+        ConfigurationError: The peer refuses it.
+    """
+    assert order.operator is not None
+    for left in reversed(range(_TRIES)):
+        try:
+            hand(peer, signed)
+            return
+        except ConfigurationError:
+            there, begins = running(order.run).there, signed.epoch.begins
+            late = begins < there.earliest and there.epoch == peer.there.epoch
+            if not late or order.begin is not None or not left:
+                raise
+            peer = peer._replace(there=there)
+            signed = sign(SignedEpoch(epoch=next_epoch(there, change)), order.operator, there.epoch.operators)
+            number, begins = signed.epoch.number, signed.epoch.begins
+            click.echo(f"epoch {number} begins with round {begins + 1} instead: rounds have gone on")
 
 
 def _check_begin(order: Order, there: Situation) -> None:

@@ -1,4 +1,4 @@
-"""`dpeer relay`: joins peers that no other host can dial."""
+"""`dpeer relay`: runs a relay, which joins connections of peers that no other host can dial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of an epoch: from a federation's settings to what its documents name, and back."""
+"""Graph of an epoch: its description in the epoch's document, and the topology that is built from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of epochs: the first one, which follows from the settings, and what builds the graphs of later ones."""
+"""First epoch of a federation and graphs of later ones, by its settings; refuses settings that allow no change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submission of epochs: files of them, their signatures, and the requests of a running peer's control socket."""
+"""Submission of epochs to running peers: epoch files, operators' signatures, and both sides of the control socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs in words: what one says and what it changes, in lines for its operators."""
+"""Epochs in words for operators: an epoch, its changes and its graph in lines, and ranks in short form."""
 
 from __future__ import annotations
 

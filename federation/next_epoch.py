@@ -1,4 +1,4 @@
-"""Next epoch: what an operator asks for becomes a change of a running federation, or is refused with the reason."""
+"""Next epoch: builds the unsigned epoch of an operator's change by what a running peer knows, or refuses it."""
 
 from __future__ import annotations
 

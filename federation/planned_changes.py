@@ -1,4 +1,4 @@
-"""Planned changes of members on one machine: the tables `[[change]]` of `--grow` and `--faults`, made in order."""
+"""Planned changes of members (`[[change]]` of `--grow`, `--faults`): reads, checks and carries them out as operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded steps (`--steps-from`): the local steps of an earlier run's rounds, taken again for the same bits."""
+"""Recorded steps (`--steps-from`): reads each round's local steps of an earlier run, whose bits a new run repeats."""
 
 from __future__ import annotations
 

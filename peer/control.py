@@ -1,4 +1,4 @@
-"""Control socket: a Unix socket in a rank's folder, at which its owner's programs ask the running peer."""
+"""Control socket of a running peer: a Unix socket that hands JSON requests of its owner to the peer's handlers."""
 
 from __future__ import annotations
 

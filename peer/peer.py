@@ -289,6 +289,7 @@ class Peer:
         if epochs is None:
             return dialled(self.config.rank, self.neighbors, addresses)
         epochs.addresses = {**addresses, **epochs.addresses}
+        epochs.listens = self.config.listen is not None
         self.core.prepare(self._start)
         return epochs.to_dial()
 

@@ -53,6 +53,8 @@ class _Completed:
     state: checkpoint.State
     save_learner: SaveCopy | None
     """None where no files are kept."""
+    due: bool
+    """Whether its checkpoint is to be written in any case, and not only if the peer ends."""
     best: bool = False
     """Whether its model is the best so far, where the best is kept."""
     noted: bool = False
@@ -324,8 +326,13 @@ class RankFolder:
         if self._config.out is not None:
             write_json(self._config.out / INCARNATION, {"incarnation": incarnation})
 
-    def complete(self, entry: dict[str, Any]) -> None:
-        """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
+    def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
+        """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
+
+        Args:
+            entry: Its line of metrics.jsonl.
+            over: Whether a quorum has completed it before, and it has changed nothing here: no checkpoint is due.
+        """
         self._completed = None  # first: one copy at a time
         number = entry["round"]
         best = self._learner.best_round == number
@@ -341,7 +348,8 @@ class RankFolder:
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)),
             },
         )  # fmt: skip
-        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None, best)
+        due = self._due(number, over=over)
+        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None, due, best)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -360,7 +368,7 @@ class RankFolder:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
             self._warn_of_change(self._metrics.append(completed.entry, best=completed.best))
             completed.noted = True
-        if not (now or self._due(completed.entry["round"])):
+        if not (now or completed.due):
             return
         if self._checkpoints is not None and completed.save_learner is not None:
             self._metrics.flush()
@@ -386,12 +394,14 @@ class RankFolder:
                 "the run goes on, and metrics_missing in summary.json counts the rounds whose line is missing"
             )
 
-    def _due(self, number: int) -> bool:
+    def _due(self, number: int, *, over: bool) -> bool:
         """Whether a checkpoint is due after this round.
 
-        After the first one always: without a checkpoint lines of several rounds are damage.
+        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage.
         """
-        return number == 0 or (number + 1) % self._config.checkpoint_every == 0 or number + 1 == self.rounds()
+        if self.saved_at is None or number + 1 == self.rounds():
+            return True
+        return not over and (number + 1) % self._config.checkpoint_every == 0
 
     def conclude(
         self, status: str, counts: RunCounts | None = None, *, model: Path | None = None, summarize: bool = True

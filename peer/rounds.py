@@ -253,6 +253,7 @@ class _RoundLoop:
         number, learner, saver = one.number, self.learner, self.saver
         privacy = learner.privacy
         mass = self.driver.core.mass.change(number - 1) if learner.linear else None
+        over = one.behind and not one.adopted and self.driver.core.members.passed(number)
         await saver.complete(
             RoundRecord.evaluated(
                 one.mixed,
@@ -277,7 +278,8 @@ class _RoundLoop:
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
-            )
+            ),
+            over=over,
         )
 
 

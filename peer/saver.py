@@ -78,20 +78,24 @@ class Saver:
         """Whether an earlier process of the run has trained and released round `number`."""
         return number <= self._files.released
 
-    async def complete(self, record: RoundRecord) -> None:
+    async def complete(self, record: RoundRecord, *, over: bool = False) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
 
         The round before must be saved (`saved`), so only one copy exists at a time.
+
+        Args:
+            record: Its line of metrics.jsonl.
+            over: Whether this peer has sat it out, and may sit it out again after a crash.
         """
         entry = record.as_dict()
         if self._unfinished is not None:
             await self._unfinished.written()
         if not self._files.kept:
-            self._files.complete(entry)
+            self._files.complete(entry, over=over)
             self._files.save()
             self._note(entry)
             return
-        await self._worker.run(self._files.complete, entry)
+        await self._worker.run(self._files.complete, entry, over=over)
         self._note_completed(entry)
         self._writing = asyncio.create_task(self._write(entry))
 

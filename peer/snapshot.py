@@ -1,4 +1,4 @@
-"""Status of a running peer: its round, whom it waits for, and how its neighbors are; nothing of its data."""
+"""Snapshot of a running peer for `dpeer status`: round, awaited ranks, epochs, neighbors; no data, no metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One peer's privacy while it runs: `open` gives a session at the level that the configuration asks for."""
+"""Privacy session of a peer: `open` returns a client-level, sample-level or noiseless one; the last is defined here."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.logs import PeerLog
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.simulation.changing import SimulatedContact
 from dpeer.simulation.faults import PlannedFault, expand, read_faults
 from dpeer.simulation.network import Conditions, FaultyNetwork, FaultyTransport, later
+from dpeer.simulation.operator_contact import SimulatedContact
 from dpeer.simulation.simulation import Simulation, blaming
 from dpeer.simulation.virtual_time import Process, RoundCosts, VirtualLoop, VirtualWorker
 

@@ -1,4 +1,4 @@
-"""A consortium in one night: eight sites behind a relay and shaped lines, and everything that goes wrong with them.
+"""Demo of a consortium: eight sites train through a relay while some are slow, cut off, killed, or lose a disk.
 
     python examples/consortium/night.py --quick                  # a few minutes, with bundled data
     python examples/consortium/night.py --data FILE.npz          # HAR, at the pace of real sites: two hours

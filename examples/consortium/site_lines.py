@@ -1,4 +1,4 @@
-"""The sites' lines to the relay: network namespaces and the kernel's shaping where they can be had, else user space.
+"""Emulated lines between sites and relay: network namespaces and `tc` where they can be had, else a proxy a site.
 
 In namespaces a site sees nothing but the relay's host: ports of the bridge are isolated from each other, so it can only
 dial out. `tc` limits the rate (tbf) and delays (netem). Where the kernel has no netem, each site's `shaper.py` delays.

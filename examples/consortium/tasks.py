@@ -1,4 +1,4 @@
-"""The sites' data: a table or sensor signals, divided unevenly; and a computer that takes its time.
+"""Tasks of the sites: a table or sensor signals in unequal shares, with a delay a row that sets a site's pace.
 
 Rows of a site do not depend on the number of sites, so one that joins later brings rows of its own.
 """

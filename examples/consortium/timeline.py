@@ -1,4 +1,4 @@
-"""A night's timeline: what happened when at each site, as JSON, and as a page of one file without a network."""
+"""Timeline of a demo run: the events of each site, as JSON and as one self-contained page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs: who are the members of a federation from which round on, signed by its operators and chained by hashes.
+"""Epoch documents: members, graph, rounds and operators from a round on; canonical form, signatures, hash chain.
 
 An epoch names everything that can change while a federation runs: members, operators, graph, number of rounds. Epoch 0
 follows from the federation file and needs no signature. Every later one is signed by operators of the epoch before it,
@@ -356,6 +356,8 @@ def check_successor(signed: SignedEpoch, previous: Epoch) -> None:
         refuse(f"follows another epoch {previous.number}: {epoch.previous[:16]}, here {previous.digest[:16]}")
     if not previous.begins < epoch.begins < epoch.rounds:
         refuse(f"begins in round {epoch.begins}: expected one after {previous.begins} and before {epoch.rounds}")
+    if epoch.begins > previous.rounds:
+        refuse(f"begins in round {epoch.begins}, and the federation has ended after {previous.rounds}: begin earlier")
     if epoch.rounds < previous.rounds:
         refuse(f"has {epoch.rounds} rounds, fewer than the {previous.rounds} so far")
     _check_members(epoch, previous, refuse)

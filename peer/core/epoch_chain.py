@@ -1,4 +1,4 @@
-"""Chain of epochs at one peer: which are known, accepted, begun or void, by what quorums have completed; no I/O.
+"""Chain of epochs at one peer: decides from all ranks' presence which are accepted, begin, stand or are void; no I/O.
 
 An epoch spreads as a signed document. A peer *accepts* it while the epoch's first round has not begun here, and says so
 in its entry of presence once that is on disk. Every rank thus has one vote on an epoch: it completes the epoch's first

@@ -25,7 +25,7 @@ AHEAD = 3
 and its first one has not begun."""
 
 
-def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
+def dials(rank: int, other: int, addresses: Mapping[int, str | None]) -> bool:
     """Whether of two neighbors `rank` dials `other`.
 
     Only one with an address is dialled: of two one that needs no relay, else the higher rank.
@@ -54,6 +54,7 @@ class EpochFollower:
         chain: What this peer knows of the epochs, and has decided.
         addresses: Where ranks are dialled, by the federation file.
         contacts: The ranks through which a joiner hears of the epoch that lets it in.
+        listens: Whether this peer can be dialled.
         admitted: The ranks that are let in, and may be dialled: where keys are used no other one has a key here.
     """
 
@@ -63,6 +64,7 @@ class EpochFollower:
         self.chain = EpochChain(setup, config.rank, clock, topology)
         self.addresses: dict[int, str] = {}
         self.contacts: set[int] = set()
+        self.listens = True
         self.admitted: Collection[int] = ()
         self._rank, self._clock, self._log = config.rank, clock, log
         self._liveness = config.liveness
@@ -143,7 +145,12 @@ class EpochFollower:
 
     def is_to_dial(self, rank: int) -> bool:
         """Whether this peer dials the rank, and not the other way round: a joiner dials all its contacts."""
-        return rank in self.admitted and (rank in self.contacts or dials(self._rank, rank, self.addresses))
+        return rank in self.admitted and (rank in self.contacts or self._dials(rank))
+
+    def _dials(self, rank: int) -> bool:
+        """Whether this peer dials a neighbor; if it listens nowhere, whatever address an epoch has for it."""
+        own = {} if self.listens else {self._rank: None}
+        return dials(self._rank, rank, {**self.addresses, **own})
 
     def holds(self, number: int) -> str | None:
         """Why round `number` may not begin yet on account of epochs; None if it may."""
@@ -153,9 +160,13 @@ class EpochFollower:
             return f"epoch {epoch.number} begins, and no quorum is known to have accepted it"
         if number > self.chain.quorum_then(number) + self.slack and not self.joins:
             return NO_QUORUM
-        if self.joins and number > self._clock.quorum + self.slack:
+        if self.is_early(number):
             return f"the others are not in round {number + 1} yet, before that of its entry"
         return None
+
+    def is_early(self, number: int) -> bool:
+        """Whether this peer is a joiner, and the others have yet to come to the round in which it begins."""
+        return self.joins and number > self._clock.quorum + self.slack
 
     def neighbors(self) -> set[int]:
         """The ranks to which this peer has a link, by the present epoch and the next one."""
@@ -190,6 +201,7 @@ class EpochFollower:
         for epoch in [one for one in self.chain.line if one not in before]:
             self._log("info", "epoch-accepted", f"{describe(epoch)}: known here and on disk", round=epoch.begins)
             self._say_operators(epoch)
+        self._say_address()
         self._say_void()
         pending = self.chain.pending
         soon = pending is not None and (pending.forced or self._members.current_round >= pending.begins - 1)
@@ -204,6 +216,18 @@ class EpochFollower:
         if changes:
             text = f"epoch {epoch.number} changes who signs: {'; '.join(changes)}"
             self._log("warning", "operators-changed", text, round=epoch.begins)
+
+    def _say_address(self) -> None:
+        own = self.chain.line[-1].members.get(self._rank)
+        if own is None or own.address is None or self.listens or ("address", own.address) in self._said:
+            return
+        self._said.add(("address", own.address))
+        self._log(
+            "warning", "no-address",
+            f"by its epoch neighbors dial this peer at {own.address}, and it listens nowhere: start it again with "
+            f"--resume, and with that address as rank.{self._rank}.address in its federation file; until then it dials "
+            "them",
+        )  # fmt: skip
 
     def _say_void(self) -> None:
         for epoch in self.chain.void:
@@ -294,6 +318,14 @@ class EpochFollower:
             if rank in self._members:
                 self._members[rank].expected = False
 
+    def elsewhere(self, rank: int, number: int) -> bool:
+        """Whether a rank is known to run round `number` in another epoch than this peer.
+
+        One that has not begun the first round in which the epochs differ may still accept this peer's.
+        """
+        parted, one = self.chain.parted(rank), self._members[rank]
+        return parted <= number and one.current_round >= parted + one.paused
+
     def changed(self, turn: Turn) -> set[int]:
         """The ranks to which an edge began or ended."""
         return self._around(turn.before) ^ self._around(turn.now)
@@ -308,7 +340,7 @@ class EpochFollower:
                 continue
             joins = since.get(rank, 0) > self.chain.current.begins or self.joins
             self._members.expect(rank, now, joins=joins)
-            if not neighbor.links.all and rank not in self.contacts and dials(self._rank, rank, self.addresses):
+            if not neighbor.links.all and rank not in self.contacts and self._dials(rank):
                 new.append(rank)
         return self._begin_to_dial(new)
 

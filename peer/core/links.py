@@ -1,4 +1,4 @@
-"""Links of a neighbor: on which of two connections two peers write that have dialled each other; no I/O.
+"""Links to one neighbor: which connection is written on where both peers have dialled each other; no I/O.
 
 Two peers that dial each other at once have two connections. Each reads both and writes on the one that the lower rank
 has dialled, the rule by which BGP settles such a collision. Both ends know which of them has dialled, so they choose

@@ -1,4 +1,4 @@
-"""Mass of a body: the sum of its weights in all peers' mixes of a round, and what losses and adoptions change; no I/O.
+"""Mass of a body: its column sum, from the mixes that neighbors name; and each neighbor's last known mix; no I/O.
 
 Row i of a round's mixing matrix has the weights with which peer i mixed, and sums to one. Column j has those with which
 body j was mixed, by its own peer and by its out-neighbors. Where all columns sum to one, mixing keeps the mean of all

@@ -149,8 +149,7 @@ class Core:
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         if self.epochs is not None:
-            chain = self.epochs.chain
-            self.exchange.elsewhere = lambda rank, number: chain.parted(rank) <= number
+            self.exchange.elsewhere = self.epochs.elsewhere
             self.epochs.join_up(
                 self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
                 self.connection_setup.hang_up, self.connection_setup.dialling.begin,
@@ -275,6 +274,7 @@ class Core:
         self.exchange.begin(number)
         if self.epochs is not None:
             self._effects += self.epochs.begin(number, now) + self.epochs.review()
+        self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
         return self.look(now)
 
     def train(self, number: int, now: float) -> float | None:
@@ -284,7 +284,7 @@ class Core:
 
     def enter(self, number: int, now: float) -> list[Effect]:
         """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
-        self.waiting.begun_at = now
+        self.waiting.begun_at, self.exchange.paused = now, False
         if self.epochs is not None:
             turn, effects = self.epochs.enter(number, now)
             self._effects += effects

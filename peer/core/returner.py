@@ -4,10 +4,8 @@ A *returner* is a peer without which the others have gone on: it was asleep, cut
 It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
 learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
 
-That round is announced, so that neighbors wait for its body from then on and not before. While the returner
-lacks n rounds, it is n rounds ahead of the neighbors, and it is the next one once the returner is with them. If bodies
-come too late for it, the returner announces another: at last one for which they come in time, since each distance is
-twice the last one.
+That round is announced, so that neighbors wait for its body from then on and not before. If bodies come too late for
+it, the returner announces another: at last one for which they come in time, since each distance is twice the last one.
 """
 
 from __future__ import annotations
@@ -132,27 +130,28 @@ class Entry:
         return few and not self._members.passed(number + self._rejoin_after)
 
     def _announce(self, number: int) -> None:
-        """Choose the round of the entry anew if neighbors have reached it, or this peer is with them earlier.
+        """Choose the round of the entry anew if neighbors have reached it; each that it misses is further ahead.
 
-        While this peer lacks n rounds, it is n rounds ahead of them: until they are there, a peer that is twice as
-        quick has caught up. An entry that it misses meanwhile doubles nothing.
+        A peer that keeps its own body needs none of theirs first: it is the next one.
         """
+        if self.keeps_its_own(number):
+            self.enters = number + 1
+            return
         furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
         # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
         open_from = max(number, furthest) + 1
         while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:
             open_from -= 1
+        if self.enters >= open_from:
+            return
         # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
         heard = {rank for one in range(number, open_from) for rank in self._schedule.at(one).in_neighbors}
         first = min((self._members[rank].enters for rank in heard), default=0)
-        missed = self.enters < open_from
-        if missed and number + 1 >= self.enters > 0 and first < open_from:
+        adopts = self.since is not None and self.enters > self.since + self._rejoin_after
+        if number + 1 >= self.enters and adopts and first < open_from:
             self._too_late += 1
-        lacks = max(self._there(number, furthest) - number, 0)
-        ahead = max(2 ** max(0, self._too_late - 1), lacks if lacks > 1 else 0)
-        enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
-        if missed or (lacks == 0 and enters < self.enters):
-            self.enters = enters
+        ahead = 2 ** max(0, self._too_late - 1)
+        self.enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
 
     def _there(self, number: int, unknown: int) -> int:
         """How far the neighbors of a round are that go on; at least `unknown` if none of them is heard at present."""

@@ -1,4 +1,4 @@
-"""Protocol versions: the messages of each, and the version that two peers agree on for their link; no I/O."""
+"""Protocol versions: what each version adds to messages, and the check of a message by its link's version; no I/O."""
 
 from __future__ import annotations
 

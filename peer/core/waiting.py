@@ -61,6 +61,7 @@ class _Wait:
         log_at: Clock time of the next line of the log about it.
         pause: Seconds from then until the line after that.
         logged: Whether a line has been written.
+        early: Whether a joiner waits for the others to come to the round in which it begins: that is no cut line.
     """
 
     kind: Literal["meet", "pause", "collect", "settle", "linger", "part"]
@@ -69,6 +70,7 @@ class _Wait:
     log_at: float
     pause: float
     logged: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ class Waiting:
 
     def pause(self, number: int, now: float) -> None:
         """Wait until round `number` may begin."""
-        self._wait = _Wait("pause", number, now, now, self._config.remind_every)
+        early = self._epochs is not None and self._epochs.is_early(number)
+        self._wait = _Wait("pause", number, now, now, self._config.remind_every, early=early)
         if self.blocked(number) is NO_QUORUM:  # which word from others, that is on its way, may end at once
             self._wait.log_at += self._config.liveness.suspect_after
         self._news_at = now
@@ -356,10 +359,12 @@ class Waiting:
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
-        if now >= wait.since + self._round_deadline.seconds:
+        adopts = wait.kind == "collect" and self._entry.since is not None
+        patient = adopts and not self._members.passed(wait.number)  # it may have come before its neighbors
+        if now >= wait.since + self._round_deadline.seconds and not patient:
             self._go_on_without(self._ranks(wait, now), wait, now)
         ranks = self._ranks(wait, now)
-        if wait.kind == "collect" and self._entry.since is not None:
+        if adopts:
             return self._look_for_bodies_to_adopt(wait, ranks, now)
         if ranks:
             self._log_for_whom(wait, ranks, now)
@@ -435,7 +440,7 @@ class Waiting:
             times += [self._give_up_at] if now < self._give_up_at else []
             return min(*times, wait.since + self._config.wait)
         if wait.kind == "pause":
-            return min(*times, self._news_at + self._config.wait)
+            return min(*times, math.inf if self._comes_early(wait) else self._news_at + self._config.wait)
         if wait.kind == "collect" and self._entry.since is not None:
             over = max(self._news_at, wait.since) + self._config.wait
             times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
@@ -505,7 +510,7 @@ class Waiting:
         if not ranks and now >= since + self._config.wait:
             self._wait = None
             return [Fail(Isolated(f"no neighbor had a body for its return for {now - since:.0f} s (--wait)"))]
-        if ranks:
+        if ranks and self._members.passed(wait.number):
             self._log_for_whom(wait, ranks, now)
         else:
             wait.log_at = max(wait.log_at, now + wait.pause)  # one in the past would be due for ever
@@ -593,12 +598,13 @@ class Waiting:
     def _look_for_a_quorum(self, wait: _Wait, now: float) -> list[Effect]:
         """End a pause: the round may begin, or this peer has waited for long enough."""
         why, over = self.blocked(wait.number), self._exchange.over(wait.number)
-        if why is not None and not over and now < self._news_at + self._config.wait:
+        if why is not None and not over and (now < self._news_at + self._config.wait or self._comes_early(wait)):
             if now >= wait.log_at:
                 self._log_pause(wait, why, now)
             return []
         self._wait, self._exchange.paused = None, False
-        self.pauses.add(wait.number, now - wait.since)
+        if not wait.early:
+            self.pauses.add(wait.number, now - wait.since)
         if over:
             return [Fail(LeftBehind(_WITHOUT_IT))]
         if why is not None:
@@ -610,7 +616,16 @@ class Waiting:
             )  # fmt: skip
         return [Wake()]
 
+    def _comes_early(self, wait: _Wait) -> bool:
+        """Whether a joiner waits for neighbors that are there, and not in the round in which it begins."""
+        there = any(self._members.is_there(one.rank) for one in self._members.all())
+        return wait.early and there and self._epochs is not None and self._epochs.is_early(wait.number)
+
     def _log_pause(self, wait: _Wait, why: str, now: float) -> None:
+        if self._comes_early(wait):
+            self._log("info", "paused", f"waits before round {wait.number + 1}: {why}", reason=why)
+            wait.log_at, wait.pause = now + wait.pause, min(2 * wait.pause, LONG)
+            return
         left = self._news_at + self._config.wait - now
         self._log(
             "info" if wait.logged else "warning", "paused",

@@ -1,4 +1,4 @@
-"""The relay itself: lets listed keys in, announces calls, joins the two connections of a call, and keeps nothing."""
+"""Relay server: admits listed keys, announces calls, joins each call's two connections, and limits each key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeer.exceptions import AddressError, ProtocolError
-from dpeer.peer.relay import handshake, limits
-from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, TAKEN, Claim, Verifier
+from dpeer.peer.relay import limits, messages
 from dpeer.peer.relay.joint import Joint
 from dpeer.peer.relay.limits import Bucket, Pace, RelayLimits
+from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, TAKEN, Claim, Verifier
 from dpeer.peer.transports.dial_out import set_up
 from dpeer.peer.transports.proxies import receive
 from dpeer.results.units import size
@@ -210,7 +210,7 @@ class Relay:
                 return
             if one is None:
                 self._refuse("an unlisted key, or one that was not proved", host)
-                await _answer(connection, handshake.UNKNOWN_KEY)
+                await _answer(connection, messages.UNKNOWN_KEY)
                 return
             self._unproved.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             call = self._calls.get(claim.other) if claim.purpose == ANSWER_CALL else None
@@ -218,13 +218,13 @@ class Relay:
                 await self._serve_called(connection, call)
             elif not one.calls.take(self._loop.time()):
                 self._refuse("more calls than a key may make", host)
-                await _answer(connection, handshake.TOO_MANY)
+                await _answer(connection, messages.TOO_MANY)
             elif claim.purpose == LISTEN:
                 await self._serve_callable(connection, one, host)
             elif claim.purpose == DIAL:
                 await self._serve_caller(connection, one, claim.other)
             else:
-                await _answer(connection, handshake.NO_CALLER)
+                await _answer(connection, messages.NO_CALLER)
         except ProtocolError:
             self._refuse("another protocol", host)
         except OSError:
@@ -236,7 +236,7 @@ class Relay:
         """The claim on a connection, and whose it is; None for a key that is not listed, or was not proved."""
         greeting = self._verifier.greeting()
         await self._loop.sock_sendall(connection, greeting.encode())
-        claim = Claim.decode(await receive(connection, handshake.CLAIM_BYTES))
+        claim = Claim.decode(await receive(connection, messages.CLAIM_BYTES))
         async with self._verifying:
             # For unlisted keys, too, so that the time tells no stranger which ones are listed; and one in each turn
             # of the event loop, so that a flood of claims leaves joints theirs.
@@ -249,14 +249,14 @@ class Relay:
     async def _serve_callable(self, connection: socket.socket, one: _Key, host: str) -> None:
         await _answer(connection, TAKEN)
         if one.line is not None:
-            one.line.tell(handshake.replaced())
+            one.line.tell(messages.replaced())
             one.line.shut()
         self._say_of(one, f"{one} {'is here again' if one.line else 'is here'}, from {host}")
         line = one.line = _Line(connection)
         pinging = self._begin(self._ping(line))
         try:
             while line.unanswered >= 0:
-                async with asyncio.timeout(handshake.SILENT):
+                async with asyncio.timeout(messages.SILENT):
                     if await receive(connection, 1) != PING:
                         break
                 line.unanswered -= 1
@@ -270,20 +270,20 @@ class Relay:
 
     async def _ping(self, line: _Line) -> None:
         while True:
-            await asyncio.sleep(handshake.PING_EVERY)
+            await asyncio.sleep(messages.PING_EVERY)
             line.unanswered += 1
-            line.tell(handshake.ping())
+            line.tell(messages.ping())
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     async def _serve_caller(self, connection: socket.socket, caller: _Key, other: bytes) -> None:
         called = self._keys.get(other)
         if called is None or called is caller or called.listed.federation != caller.listed.federation:
-            await _answer(connection, handshake.UNKNOWN_OTHER)
+            await _answer(connection, messages.UNKNOWN_OTHER)
         elif called.line is None:
-            await _answer(connection, handshake.ABSENT)
+            await _answer(connection, messages.ABSENT)
         elif self._full(caller, called):
-            await _answer(connection, handshake.TOO_MANY)
+            await _answer(connection, messages.TOO_MANY)
         else:
             await self._call(connection, caller, called, called.line)
 
@@ -294,14 +294,14 @@ class Relay:
         return any(one.joints - again + waiting[one.key] + 1 >= self._most.connections for one in (caller, called))
 
     async def _call(self, connection: socket.socket, caller: _Key, called: _Key, line: _Line) -> None:
-        ticket = secrets.token_bytes(handshake.TICKET_BYTES)
+        ticket = secrets.token_bytes(messages.TICKET_BYTES)
         call = self._calls[ticket] = _Call(caller, called, self._loop.create_future())
         try:
-            line.tell(handshake.call(ticket, caller.key))
-            async with asyncio.timeout(handshake.CALL_WITHIN):
+            line.tell(messages.call(ticket, caller.key))
+            async with asyncio.timeout(messages.CALL_WITHIN):
                 await call.taken
         except TimeoutError:
-            await _answer(connection, handshake.NO_ANSWER)
+            await _answer(connection, messages.NO_ANSWER)
             return
         finally:
             self._calls.pop(ticket, None)
@@ -320,7 +320,7 @@ class Relay:
             if any(self._keys.get(one.key) is not one for one in (caller, called)):
                 return  # not listed any more
             if _is_gone(near):  # it may have called anew meanwhile, and that joint stays
-                await _answer(far, handshake.NO_CALLER)
+                await _answer(far, messages.NO_CALLER)
                 return
             for end in (far, near):
                 await _answer(end, TAKEN)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.relay.handshake import ANSWER_CALL, LISTEN, NEWS_BYTES, PING, REPLACED, SILENT, Call, news
+from dpeer.peer.relay.messages import ANSWER_CALL, LISTEN, NEWS_BYTES, PING, REPLACED, SILENT, Call, news
 from dpeer.peer.transports.proxies import receive
 from dpeer.peer.transports.tunnels import LOOPBACK, RelayRefusedError, Tunnels
 

@@ -1,4 +1,4 @@
-"""Tunnels: what libzmq dials on loopback in place of an address that it cannot dial, behind a relay or a proxy.
+"""Tunnels: loopback ports through which libzmq reaches an address that it cannot dial, behind a relay or a proxy.
 
 libzmq knows no relay and no HTTP proxy. So the connection is made first, and libzmq then connects to a port of loopback
 that is open for this one connection; a joint copies between both. A relay's connection comes about like this:
@@ -7,7 +7,7 @@ that is open for this one connection; a joint copies between both. A relay's con
                                                              relay: joins both
     called peer     ANSWER_CALL, with the call's ticket     /
 
-`dpeer.peer.relay.handshake` has the messages. The bytes are CURVE's, so neither relay nor proxy reads or changes them.
+`dpeer.peer.relay.messages` has the messages. The bytes are CURVE's, so neither relay nor proxy reads or changes them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import PROVE_WITHIN
-from dpeer.peer.relay.handshake import CALL_WITHIN, DIAL, GREETING_BYTES, KEY_BYTES, REFUSALS, TAKEN, Greeting, Prover
 from dpeer.peer.relay.joint import Joint
+from dpeer.peer.relay.messages import CALL_WITHIN, DIAL, GREETING_BYTES, KEY_BYTES, REFUSALS, TAKEN, Greeting, Prover
 from dpeer.peer.transport import RELAY
 from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import endpoint, split

@@ -30,6 +30,8 @@ class Answering:
     there: Situation
     handed: list[SignedEpoch] = field(default_factory=list)
     refuses: str = ""
+    quick: int = 0
+    """How many changes come when the next round has begun."""
 
     def membership(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.there.answer()
@@ -38,6 +40,10 @@ class Answering:
         if self.refuses:
             raise ConfigurationError(self.refuses)
         signed = SignedEpoch.decode(base64.b64decode(request["document"]))
+        if self.quick:
+            self.quick -= 1
+            self.there = replace(self.there, round=self.there.round + 1)
+            raise ConfigurationError(f"epoch 1 begins with round {signed.epoch.begins + 1}: expected a later one")
         check_successor(signed, self.there.epoch)
         self.handed.append(signed)
         return {}
@@ -277,6 +283,26 @@ def test_the_peers_own_refusal_is_printed(dpeer: Run, peer: Answering) -> None:
     ended = dpeer("leave", "run", "--rank", 3, "--operator", "k0/operator.secret")
     assert ended.complaints == ["dpeer: the peer in 'run/rank-2' refuses: epoch 1: the graph cannot be built here"]
     assert ended.code == 2
+
+
+def test_a_change_is_made_anew_where_rounds_are_quicker_than_the_command(dpeer: Run, peer: Answering) -> None:
+    peer.quick = 2
+    ended = dpeer("leave", "run", "--rank", 3, "--operator", "k0/operator.secret")
+    assert ended.code == 0
+    first = peer.handed[0].epoch.begins - 2
+    assert ended.out.splitlines()[-3:] == [
+        f"epoch 1 begins with round {first + 1} of 20",
+        f"epoch 1 begins with round {first + 2} instead: rounds have gone on",
+        f"epoch 1 begins with round {first + 3} instead: rounds have gone on",
+    ]
+    assert len(peer.handed) == 1
+
+
+def test_a_change_whose_begin_is_named_is_not_made_anew(dpeer: Run, peer: Answering) -> None:
+    peer.quick = 1
+    ended = dpeer("leave", "run", "--rank", 3, "--operator", "k0/operator.secret", "--begin", 10)
+    assert ended.code == 2
+    assert not peer.handed
 
 
 def test_a_leave_that_disconnects_is_refused(dpeer: Run, in_tmp_path: Path, keys: list[str]) -> None:

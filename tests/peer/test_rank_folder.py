@@ -6,6 +6,7 @@ import re
 import pytest
 
 from dpeer.exceptions import CheckpointError, TaskError
+from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
@@ -73,6 +74,30 @@ def damage(metrics):
 def tear(metrics):
     with metrics.open("a") as file:
         file.write('{"round": 3, "acc')
+
+
+def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tmp_path):
+    """A returner is quick, whatever its disk: it may sit such rounds out again after a crash."""
+    files = begun(tmp_path, first=0)
+    run(files, 0)
+    for number in (1, 2):
+        files.complete({"round": number, "heard": []}, over=True)
+        files.save()
+    assert checkpoint.completed(tmp_path) == 1
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+    assert begun(tmp_path, resume=True, first=1).last["round"] == 0, "the lines without a checkpoint are dropped"
+    files.save(now=True)
+    assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
+
+
+@pytest.mark.parametrize("before", [[], [0]])
+def test_the_first_round_and_the_last_have_a_checkpoint_in_any_case(before, tmp_path):
+    files = begun(tmp_path)
+    run(files, *before)
+    number = 3 if before else 0
+    files.complete({"round": number, "heard": []}, over=True)
+    files.save()
+    assert checkpoint.completed(tmp_path) == number + 1
 
 
 @pytest.mark.parametrize(

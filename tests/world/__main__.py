@@ -1,4 +1,4 @@
-"""Plays drawn schedules of all families, in order of their seeds: python -m tests.world --schedules 10000."""
+"""Command line of the drawn schedules: plays seeds of all families in parallel, and reports violations."""
 
 import argparse
 import sys

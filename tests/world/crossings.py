@@ -1,4 +1,4 @@
-"""Schedules of other families in which any two neighbors dial each other: all links cross, again and again."""
+"""Schedules of crossed links: scenarios of other families in which both neighbors dial: each link has a twin."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A rank's disk in memory: copies that no code changes any more."""
+"""A rank's disk in memory, in place of `RankFolder`: copies that outlive the rank's processes."""
 
 import copy
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Files:
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
-        self._completed = None
+        self._completed, self.due = None, False
         self.outbox = self.lost = self.incarnations = None
         self.recalled = {}
         self.last = None
@@ -105,8 +105,10 @@ class Files:
     def note_incarnation(self, incarnation):
         self._disk.incarnation = self.incarnation = incarnation
 
-    def complete(self, entry):
+    def complete(self, entry, *, over=False):
         number = entry["round"]
+        every = not over and (number + 1) % self._config.checkpoint_every == 0
+        self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
         frames = self.outbox.frames.get(number)
         self.last = dict(entry)
         self.lines.append(self.last)
@@ -122,9 +124,7 @@ class Files:
         )
 
     def save(self, *, now=False):
-        number = self.completed
-        due = now or number % self._config.checkpoint_every == 0 or number in (1, self._config.rounds)
-        if self._completed is not None and due:
+        if self._completed is not None and (now or self.due):
             self._disk.saved, self._completed = self._completed, None
 
     def conclude(self, status, *rest):

@@ -1,4 +1,4 @@
-"""Federations whose members change: epochs handed to peers while faults happen, and what then holds."""
+"""Schedules of changing members: epochs handed to peers while faults happen; their world, its invariants and player."""
 
 import functools
 import math
@@ -138,7 +138,7 @@ class EpochWorld(World):
         leave = [rank for rank in change.leave if rank in follows.members]
         evict = [rank for rank in change.evict if rank in follows.members]
         rounds = follows.rounds + change.more
-        if begins >= rounds or len(follows.members) - len(leave + evict) + len(join) < 2:
+        if begins >= rounds or begins > follows.rounds or len(follows.members) - len(leave + evict) + len(join) < 2:
             return
         if not (leave or evict or join or change.more):
             return

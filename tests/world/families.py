@@ -1,16 +1,16 @@
-"""The families of drawn schedules, by name, and one schedule after the other of them all."""
+"""Registry of the families of drawn schedules, and the numbers by which one of each follows the other."""
 
 import functools
 from collections.abc import Callable
 
 from tests.world.assemblies import generate_assembly
+from tests.world.checking import report, why
 from tests.world.crossings import generate_crossings
 from tests.world.drains import generate_drains
 from tests.world.epochs import generate_epochs, why_epochs
 from tests.world.islands import generate_islands
 from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario, generate
-from tests.world.shrinking import report, why
 from tests.world.speeds import generate_speeds
 
 SCENARIOS: dict[str, Callable[[int], Scenario]] = {

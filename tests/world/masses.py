@@ -1,4 +1,4 @@
-"""Invariants of mass: what a peer says of its column is what the rows of all peers give, and all columns sum to n."""
+"""Invariants of mass: each recorded mass is the column that the mixes of all peers give."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""A scenario: a federation, its network and its faults. The whole run follows from these values."""
+"""Scenario of a simulated run: federation, network and faults; `generate` draws the family `faults`."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""The start of a federation whose ranks come over a long time: no peer begins too early, and all that are there do."""
+"""Start of a federation whose ranks come over a long time: no peer begins too early, and all that are there begin."""
 
 import math
 
@@ -11,9 +11,9 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from tests.thinning import every
 from tests.world.assemblies import ASSEMBLIES, generate_assembly
+from tests.world.checking import check, why
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24

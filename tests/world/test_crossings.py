@@ -4,10 +4,10 @@ import pytest
 
 from dpeer.peer.core.links import Links
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.crossings import CROSSINGS, generate_crossings
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 16

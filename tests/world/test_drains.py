@@ -8,11 +8,11 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.drains import DRAINS, generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
-from tests.world.world import LIVENESS, World
+from tests.world.world import World
 
 CHUNKS = 12
 
@@ -116,18 +116,6 @@ def mix_without_those_that_leave_too(patch):
     patch.setattr(Core, "enter", forgetful)
 
 
-def mix_without_those_that_have_just_left(patch):
-    """The grace counts for those alone that leave in the round."""
-    enter = Core.enter
-
-    def hasty(self, number, now):
-        effects = enter(self, number, now)
-        self.waiting.begun_at = now + LIVENESS.stop_grace
-        return effects
-
-    patch.setattr(Core, "enter", hasty)
-
-
 def finish_without_one_that_comes_back(patch):
     """It lacks the last body."""
     unfinished = Exchange.unfinished
@@ -147,7 +135,6 @@ MUTATIONS = {
     ignore_the_announcement: 3,
     take_a_returner_for_left_behind: 3,
     mix_without_those_that_leave_too: 1,
-    mix_without_those_that_have_just_left: 154,
     finish_without_one_that_comes_back: 121,
     begin_other_rounds: 0,
 }

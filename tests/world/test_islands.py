@@ -12,10 +12,10 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.faults import Fault
 from tests.world.islands import ISLANDS, generate_islands
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.world import World
 
 CHUNKS = 24

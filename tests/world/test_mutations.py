@@ -1,4 +1,4 @@
-"""Mutations of the protocol's rules: the schedules find each."""
+"""Mutations of the protocol's base rules: drawn schedules of the family `faults`, or a fixed one, find each."""
 
 import asyncio
 
@@ -15,11 +15,11 @@ from dpeer.peer.saver import Saver
 from dpeer.results.records import RoundRecord
 from dpeer.simulation.network import Conditions
 from dpeer.topology import Row
+from tests.world.checking import why
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.scenario import SCHEDULES, Scenario, generate
-from tests.world.shrinking import why
 
 
 def wait_for_no_peer(patch):

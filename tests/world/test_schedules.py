@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.thinning import every
+from tests.world.checking import report, shrink, why
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.scenario import SCHEDULES, Scenario, generate
-from tests.world.shrinking import report, shrink, why
 from tests.world.world import World
 
 CHUNKS = 20

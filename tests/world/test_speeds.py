@@ -1,4 +1,4 @@
-"""Peers at unequal speeds with a budget for each round: the slow ones are mixed in every round, and hold up nobody."""
+"""Peers at unequal speeds with a budget for each round: slow ones are mixed in every round, and hold up none."""
 
 import math
 
@@ -7,10 +7,10 @@ import pytest
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_budget import RoundBudget
 from tests.thinning import every
+from tests.world.checking import check, why
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.shrinking import check, why
 from tests.world.speeds import SPEEDS, generate_speeds
 from tests.world.world import World
 

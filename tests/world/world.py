@@ -44,8 +44,9 @@ class Costs:
         self._owed += seconds
 
     def before(self, job):
-        written = getattr(job, "__func__", None)
-        return self._rng.choice(self._disk) if written in (Files.save, Files.keep_epochs) else 0.0
+        written, files = getattr(job, "__func__", None), getattr(job, "__self__", None)
+        flushed = written is Files.keep_epochs or (written is Files.save and files.due)
+        return self._rng.choice(self._disk) if flushed else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -246,11 +247,12 @@ class World:
     def drain(self, rank, seconds):
         """Have a rank leave in good order, and begin again some time after it has left.
 
-        Who drains one after the other waits until the last one is back.
+        Who drains one after the other waits until the last one is back, and the next one's status shows it so.
         """
         life = self.lives[rank][-1]
         others = [one for one in self.present if one is not life]
         here = all(one.peer is not None and one.peer.core.waiting.began and one.drained is None for one in others)
+        here = here and (life.peer is None or not any(one.away for one in life.peer.core.members.all()))
         if self.scenario.announced and seconds < math.inf and self.drained_once and not here:
             later(1.0, lambda: self.drain(rank, seconds))
             return

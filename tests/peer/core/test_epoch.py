@@ -318,6 +318,9 @@ WRONG = {
     "a twin's successor": (follows(ADDED.epoch), LEFT.epoch, "follows another epoch 1"),
     "begins when the one before does": (follows(begins=0), START, "begins in round 0: expected one after 0"),
     "begins after the last round": (follows(begins=20), START, "begins in round 20: expected one after 0 and before"),
+    "begins after the end that the one before plans": (
+        follows(begins=21, rounds=25), START, "begins in round 21, and the federation has ended after 20",
+    ),
     "fewer rounds": (follows(rounds=19), START, "has 19 rounds, fewer than the 20 so far"),
     "a new member of old": (
         altered(ADDED, members={**ADDED.epoch.members, 3: Member(since=0)}), START,

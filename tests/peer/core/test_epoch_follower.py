@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpeer.exceptions import Refused
+from dpeer.exceptions import Isolated, Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Fail, Keep
+from dpeer.peer.core.effects import Admit, Dial, Fail, Keep, Wake
 from dpeer.peer.core.epoch import EpochSetup, Member, operator_of
 from dpeer.topology import build
 from tests.messages.epochs import ONE, SECRET, TWO, after, first, record, ring, signed
@@ -149,8 +149,8 @@ def test_who_has_been_a_member_for_longer_is_let_in_first():
     assert [*peer.admits[-1]] == [0, 1, 2, 3, 17, 5]
 
 
-def begun(epoch, dials=()):
-    """A peer in the first round of an epoch, which all have accepted; it has dialled one neighbor, or none."""
+def begun(epoch, dials=(), accept=(0, 1, 2, 3)):
+    """A peer in the first round of an epoch, which these have accepted; it has dialled one neighbor, or none."""
     peer = Following()
     peer.meet(*{1, 3} - {*dials})
     for rank in dials:
@@ -163,14 +163,26 @@ def begun(epoch, dials=()):
     accepted = peer.core.round_clock.epochs[:20]  # this peer's own
     for number in range(1, epoch.begins + 1):
         for rank in (1, 3):
-            beat = peer.beat(rank, number, presence=[number] * 4)
+            there = number if rank in accept else number - 1
+            beat = peer.beat(rank, there, presence=[number, number, number, there])
+            epochs = b"".join(accepted if one in accept else bytes(20) for one in range(4))
             link = peer.links[rank] if rank in dials else f"from {rank}"
-            peer.hear(link, beat.model_copy(update={"epochs": 4 * accepted}))
+            peer.hear(link, beat.model_copy(update={"epochs": epochs}))
         peer.do(peer.core.begin(number, peer.now))
         assert not peer.core.waiting.holds(number)
         peer.do(peer.core.enter(number, peer.now))
     assert peer.core.epochs.chain.current == epoch
     return peer
+
+
+@pytest.mark.parametrize(
+    ("number", "paused", "awaited"), [(2, False, True), (3, True, True), (3, False, False), (4, True, False)]
+)
+def test_a_neighbor_is_waited_for_until_it_has_begun_another_epoch(number, paused, awaited):
+    """One that has not accepted the epoch, because its disk is slow, may still begin it."""
+    peer = begun(after(first(), 3, leave=[2]), accept=(0, 1, 2))
+    peer.hear("from 3", peer.beat(3, number, presence=[3, 3, 3, number], paused=paused))
+    assert (3 in peer.core.exchange.awaited(3, peer.now)) is awaited
 
 
 def test_a_leaver_is_let_in_until_a_round_without_it_is_complete():
@@ -222,6 +234,88 @@ def test_a_joiner_does_not_dial_a_rank_of_its_file_that_was_taken_out():
     peer.core.epochs.take_up(record(taken_out))
     peer.core.prepare(0)
     assert sorted(peer.core.epochs.to_dial()) == [0, 1, 2]
+
+
+def test_a_joiner_that_listens_nowhere_dials_its_neighbors_whatever_address_its_epoch_has():
+    """Else its neighbors alone would dial it, in vain, once the links are broken by which it has come."""
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = dict.fromkeys(range(4), "relay://10.0.0.9:7790")
+    joined = after(first(), 9, join={4: Member(address="relay://10.0.0.9:7790")})
+    peer.core.epochs.take_up(record(joined))
+    assert not peer.core.epochs.is_to_dial(0)
+    peer.core.epochs.listens = False
+    assert peer.core.epochs.is_to_dial(0)
+
+
+def test_a_joiner_that_listens_nowhere_hears_of_the_address_that_it_lacks_once():
+    peer = Following(rank=4)
+    peer.core.epochs.addresses = {0: "tcp://10.0.0.1:7700"}
+    peer.core.epochs.listens = False
+    peer.core.prepare(0)
+    peer.core.epochs.to_dial()
+    peer.do(peer.core.dialled(0, "from 0", peer.now))
+    peer.do(peer.core.connected("from 0", peer.now))
+    peer.hear("from 0", peer.hello(0, 3, reply=True))
+    joined = after(first(), 9, join={4: Member(address="relay://10.0.0.9:7790")})
+    for epoch in (joined, after(joined, 12, leave=[2])):
+        peer.told(epoch, rank=0)
+        peer.write()
+    (line,) = peer.events("no-address")
+    assert line.message == (
+        "by its epoch neighbors dial this peer at relay://10.0.0.9:7790, and it listens nowhere: start it again with "
+        "--resume, and with that address as rank.4.address in its federation file; until then it dials them"
+    )
+
+
+def early():
+    """A joiner that enters in round 9, so that it begins with round 8; its neighbors are in round 2."""
+    peer = Following(rank=4, wait=30.0, deadline=10.0)
+    peer.core.epochs.take_up(record(after(first(), 9, join={4: Member()})))
+    peer.core.prepare(8)
+    peer.meet(0, 3, number=2)
+    peer.do(peer.core.begin(8, peer.now))
+    peer.do(peer.core.pause(8, peer.now))
+    return peer
+
+
+def beats(peer, number):
+    for rank in (0, 3):
+        peer.hear(f"from {rank}", peer.beat(rank, number, presence=[number] * 4))
+
+
+def test_a_joiner_that_is_early_waits_for_members_that_are_there_however_long_their_rounds_last():
+    peer = early()
+    peer.wait(300, lambda: beats(peer, 2))
+    assert peer.ended == []
+    lines = peer.events("paused")
+    assert {(one.level, one.message) for one in lines} == {
+        ("info", "waits before round 9: the others are not in round 9 yet, before that of its entry")
+    }
+    assert len(lines) <= 6, "rarer and rarer"
+    beats(peer, 8)
+    assert peer.ended == [Wake()]
+    assert peer.core.waiting.pauses.count == 0, "no line was cut"
+
+
+def test_a_joiner_that_is_early_and_hears_no_member_any_more_ends_after_its_wait():
+    peer = early()
+    peer.wait(60, lambda: None)
+    (end,) = peer.ended
+    assert isinstance(end.error, Isolated)
+
+
+def test_a_joiner_waits_for_the_bodies_of_neighbors_that_come_to_its_round_after_a_deadline():
+    """They are slower than it thinks: it has not trained."""
+    peer = early()
+    beats(peer, 7)
+    assert peer.ended == [Wake()]
+    peer.core.join(8)
+    assert peer.core.waiting.behind(8)
+    peer.do(peer.core.collect(8, peer.now))
+    peer.wait(60, lambda: beats(peer, 7))
+    assert len(peer.ended) == 1
+    assert not any(peer.core.members[rank].overdue for rank in (0, 3))
+    assert not peer.events("waiting"), "neither is slow"
 
 
 def test_a_peer_that_no_epoch_lists_says_hello_every_five_beats():

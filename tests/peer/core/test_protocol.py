@@ -172,3 +172,12 @@ def test_a_second_process_gives_up_once_the_first_has_had_time_to_be_missed(join
             break
         joining.wait(every)
     assert ended == gives_up
+
+
+@pytest.mark.parametrize(("released", "held_up"), [(True, [1, 2]), (False, [])])
+def test_a_round_ends_before_neighbors_have_the_one_before_where_nothing_was_released_in_that(released, held_up):
+    """A returner passes slow neighbors on its way to those who are ahead."""
+    table = ring(rounds=9)
+    if released:
+        table.runs(0)
+    assert table.core.exchange.unsettled(1, table.now) == held_up

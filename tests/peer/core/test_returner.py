@@ -17,15 +17,16 @@ ROUNDS = 200
 
 
 class Away:
-    """Rank 0 of a federation, which was away; a quorum is where the first of its neighbors is."""
+    """Rank 0 of a federation, which was away; a quorum is where the first of its neighbors is, or `ahead`."""
 
     def __init__(self, graphs):
         self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
+        self.ahead = 0
         self.entry = Entry(Schedule(graphs, 0, ROUNDS), self.members, Inbox(lambda rank, number: None), 1, True, 1.0)
 
     @property
     def quorum(self):
-        return max(one.current_round for one in self.members.all())
+        return max(self.ahead, *(one.current_round for one in self.members.all()))
 
     def sits_out(self, number, **there):
         """The round that it announces when it is about to begin round `number`; `there`: where neighbors are."""
@@ -48,20 +49,23 @@ def turns():
     return Away(Changing(4, lambda number: pairs[np.ix_(order, order)] if number % 2 else pairs))
 
 
-def test_while_it_catches_up_it_enters_as_far_ahead_as_rounds_lack_and_then_next(ring):
-    assert ring.sits_out(3, r1=20, r7=19) == 37
-    assert [ring.sits_out(number) for number in range(4, 20)] == [37] * 16
-    assert ring.sits_out(20) == 21, "it is with them"
+def test_it_enters_in_the_first_round_that_no_neighbor_has_reached(ring):
+    assert ring.sits_out(3, r1=20, r7=19) == 21
+    assert [ring.sits_out(number) for number in range(4, 21)] == [21] * 17
     ring.entry.adopt()
     assert not ring.entry.behind(21)
 
 
-def test_neighbors_that_are_there_before_it_has_caught_up_put_it_off_by_what_it_lacks_still(ring):
-    """However often: it is slow now, and with them once it has caught up."""
-    assert ring.sits_out(3, r1=13, r7=13) == 23
-    assert ring.sits_out(15, r1=23, r7=23) == 31
-    assert ring.sits_out(27, r1=31, r7=31) == 35
-    assert ring.sits_out(35, r1=35, r7=35) == 36
+def test_one_that_may_keep_its_own_body_enters_in_the_next_round(turns):
+    """It waits for no body before, so rank 2, which is in that round, waits for its body."""
+    assert turns.sits_out(8, r1=10, r2=9) == 9
+    assert not turns.entry.behind(9)
+
+
+def test_one_that_has_lost_that_round_too_needs_a_body_and_is_not_too_slow_for_one(ring):
+    assert ring.sits_out(3, r1=5, r7=5) == 4
+    assert ring.sits_out(4) == 6
+    assert ring.sits_out(6, r1=6, r7=6) == 7
 
 
 def test_bodies_that_come_too_late_put_it_off_by_twice_as_much_each_time(ring):
@@ -74,24 +78,22 @@ def test_bodies_that_come_too_late_put_it_off_by_twice_as_much_each_time(ring):
 
 
 def test_where_edges_change_a_neighbor_far_ahead_counts_in_the_rounds_that_it_shares(turns):
-    """Rank 2 is in round 14, which it does not share, and has completed the odd ones before that."""
-    assert turns.sits_out(7, r1=10, r2=14) == 13 + 7
-    assert turns.sits_out(12) == 14
+    """Rank 2 is in round 16, which it does not share, and has completed the odd ones before that."""
+    assert turns.sits_out(7, r1=10, r2=16) == 16
 
 
 def test_where_edges_change_a_neighbor_of_a_later_round_puts_it_off_before_that_round(turns):
     """In even rounds it meets rank 1 alone, and would announce a round that rank 2 has completed."""
-    assert turns.sits_out(8, r1=10, r2=9) == 12
+    turns.sits_out(6, r1=10, r2=9)
     assert turns.sits_out(10, r1=10, r2=13) == 14
 
 
-def test_neighbors_that_are_not_heard_do_not_make_it_think_that_it_has_caught_up(turns):
+def test_what_is_known_of_neighbors_that_are_not_heard_does_not_bring_its_entry_forward(turns):
     """What it knows of rank 1 is from before it was cut off."""
     turns.members.greet(1, "link 1", 8, 0.0)
     turns.members.goodbye(turns.members[1], "failed", 0.0)
-    assert turns.sits_out(7, r2=21) == 21 + 14
-    assert [turns.sits_out(number) for number in range(8, 21)] == [35] * 13
-    assert turns.sits_out(21) == 22
+    assert turns.sits_out(7, r2=21) == 22
+    assert [turns.sits_out(number) for number in range(8, 22)] == [22] * 14
 
 
 def test_where_edges_change_one_returner_that_it_hears_in_a_round_does_not_put_it_off(turns):
@@ -106,8 +108,7 @@ def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_no
     pairs = np.kron(np.eye(2), np.ones((2, 2))) / 2
     alone = np.kron(np.diag([0.0, 1.0]), np.ones((2, 2)) / 2) + np.diag([1.0, 1.0, 0.0, 0.0])
     away = Away(Changing(4, lambda number: alone if number % 2 else pairs))
-    enters = away.sits_out(4, r1=10)
-    assert enters == 16
+    assert away.sits_out(4, r1=10) == 11
     if adopted:
         away.entry.adopt()
 
@@ -115,7 +116,18 @@ def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_no
         return away.entry.over_at(number, False, 0.0, 1.0)
 
     assert over_at(9) == 1.0, "the neighbor has completed it"
-    assert over_at(11) == math.inf
-    assert over_at(15) == (1.0 if adopted else math.inf), "it takes part in the next one"
+    assert over_at(11) == (1.0 if adopted else math.inf), "it takes part in the next one"
     away.members.greet(1, "link r1", 12, 0.0)
     assert over_at(11) == 1.0
+
+
+def test_among_returners_alone_it_goes_as_far_as_a_quorum_has_and_no_further(ring):
+    """They wait for bodies like itself: each would wait for the other."""
+    ring.ahead = 12
+    ring.sits_out(8, r1=11, r7=11)
+    for rank in (1, 7):
+        ring.members[rank].hops = 2
+    assert ring.entry.over_at(11, False, 0.0, 1.0) == 1.0
+    assert ring.entry.over_at(12, False, 0.0, 1.0) == math.inf
+    ring.members[7].asked = 11
+    assert ring.entry.over_at(11, False, 0.0, 1.0) == math.inf, "a body that it has asked for may come"

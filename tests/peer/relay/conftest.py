@@ -5,7 +5,8 @@ import contextlib
 
 import pytest
 
-from dpeer.peer.relay.handshake import (
+from dpeer.peer.relay.limits import RelayLimits
+from dpeer.peer.relay.messages import (
     ANSWER_CALL,
     DIAL,
     GREETING_BYTES,
@@ -16,7 +17,6 @@ from dpeer.peer.relay.handshake import (
     Prover,
     news,
 )
-from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import Running, listed
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.relay import handshake, limits
-from dpeer.peer.relay.handshake import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, Prover
+from dpeer.peer.relay import limits, messages
 from dpeer.peer.relay.limits import Pace, RelayLimits
+from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, Prover
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
@@ -85,7 +85,7 @@ async def test_of_a_challenge_passed_on_by_a_false_relay_only_the_same_purpose_i
 
 async def test_what_is_no_claim_ends_the_connection(world):
     one = await world()
-    for words in (b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n".ljust(handshake.CLAIM_BYTES), os.urandom(200)):
+    for words in (b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n".ljust(messages.CLAIM_BYTES), os.urandom(200)):
         client = await one.connect()
         await client.send(b"!" + words)
         await client.ended()
@@ -151,16 +151,16 @@ async def test_a_flood_of_wrong_proofs_keeps_nobody_out(world):
 
 
 async def test_why_a_call_is_refused(world, monkeypatch):
-    monkeypatch.setattr(handshake, "CALL_WITHIN", 0.05)
+    monkeypatch.setattr(messages, "CALL_WITHIN", 0.05)
     one = await world()
-    assert await (await one.dial(1, 0)).answer() == handshake.ABSENT
+    assert await (await one.dial(1, 0)).answer() == messages.ABSENT
     await one.listen(0)
-    assert await (await one.dial(1, 0)).answer() == handshake.NO_ANSWER
-    assert await (await one.dial(0, 0)).answer() == handshake.UNKNOWN_OTHER
+    assert await (await one.dial(1, 0)).answer() == messages.NO_ANSWER
+    assert await (await one.dial(0, 0)).answer() == messages.UNKNOWN_OTHER
     client = await one.connect()
-    assert await client.claim(one.secrets[1], DIAL, public_of(new_secret())) == handshake.UNKNOWN_OTHER
+    assert await client.claim(one.secrets[1], DIAL, public_of(new_secret())) == messages.UNKNOWN_OTHER
     client = await one.connect()
-    assert await client.claim(one.secrets[1], ANSWER_CALL, os.urandom(32)) == handshake.NO_CALLER
+    assert await client.claim(one.secrets[1], ANSWER_CALL, os.urandom(32)) == messages.NO_CALLER
 
 
 async def test_keys_of_two_federations_are_not_joined(world):
@@ -170,7 +170,7 @@ async def test_keys_of_two_federations_are_not_joined(world):
     one.relay.relist({**keys, public_of(other): Listed("two", "two rank 0")})
     line = await one.listen(0)
     client = await one.connect()
-    assert await client.claim(other, DIAL, one.keys[0]) == handshake.UNKNOWN_OTHER
+    assert await client.claim(other, DIAL, one.keys[0]) == messages.UNKNOWN_OTHER
     await one.join(1, 0, line)
 
 
@@ -180,12 +180,12 @@ async def test_only_the_called_key_takes_a_call(world):
     near = await one.dial(1, 0)
     found = await line.news()
     thief = await one.connect()
-    assert await thief.claim(one.secrets[2], ANSWER_CALL, found.ticket) == handshake.NO_CALLER
+    assert await thief.claim(one.secrets[2], ANSWER_CALL, found.ticket) == messages.NO_CALLER
     far = await one.connect()
     assert await far.claim(one.secrets[0], ANSWER_CALL, found.ticket) == b"+"
     assert await near.answer() == b"+"
     late = await one.connect()
-    assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == handshake.NO_CALLER
+    assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == messages.NO_CALLER
 
 
 async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_it(world):
@@ -208,7 +208,7 @@ async def test_a_call_that_is_taken_after_its_caller_has_called_anew_ends_no_joi
     await given_up.writer.wait_closed()
     near, far = await one.join(1, 0, line)
     late = await one.connect()
-    assert await late.claim(one.secrets[0], ANSWER_CALL, ticket) == handshake.NO_CALLER
+    assert await late.claim(one.secrets[0], ANSWER_CALL, ticket) == messages.NO_CALLER
     await echo(near, far)
     assert one.relay.joined == 1
 
@@ -234,7 +234,7 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
     lines = {rank: await one.listen(rank) for rank in (1, 2, 3)}
     first, _ = await one.join(0, 1, lines[1])
     second = await one.join(0, 2, lines[2])
-    assert await (await one.dial(0, 3)).answer() == handshake.TOO_MANY
+    assert await (await one.dial(0, 3)).answer() == messages.TOO_MANY
     near, far = await one.join(0, 1, lines[1])
     await first.ended()
     await echo(near, far)
@@ -245,8 +245,8 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
 async def test_calls_without_end_are_refused_after_some(world):
     one = await world()
     answers = [await (await one.dial(1, 0)).answer() for _ in range(int(limits.CALLS_AT_ONCE) + 20)]
-    assert answers[0] == handshake.ABSENT
-    assert handshake.TOO_MANY in answers
+    assert answers[0] == messages.ABSENT
+    assert messages.TOO_MANY in answers
     await one.listen(0)  # another key has its own
 
 
@@ -300,14 +300,14 @@ async def test_a_joint_on_which_nothing_comes_is_ended(world, monkeypatch):
 
 
 async def test_a_peer_that_answers_no_ping_cannot_be_called_any_more(world, monkeypatch):
-    monkeypatch.setattr(handshake, "PING_EVERY", 0.05)
-    monkeypatch.setattr(handshake, "SILENT", 0.3)
+    monkeypatch.setattr(messages, "PING_EVERY", 0.05)
+    monkeypatch.setattr(messages, "SILENT", 0.3)
     one = await world()
     frozen = await one.listen(0)
     alive = await one.listen(2)
     answering = asyncio.create_task(alive.news())
     await one.log.until("rank 0", "is gone")
-    assert await (await one.dial(1, 0)).answer() == handshake.ABSENT
+    assert await (await one.dial(1, 0)).answer() == messages.ABSENT
     assert not one.log.has("rank 2", "is gone")
     assert not answering.done()
     answering.cancel()

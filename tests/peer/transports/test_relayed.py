@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.relay.handshake import CLAIM_BYTES, TAKEN, Verifier
+from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring, relayed_listener
 from dpeer.peer.transports.curve import new_secret, public_of

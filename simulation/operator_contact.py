@@ -1,4 +1,4 @@
-"""Planned changes of members in a simulated federation: an operator on the virtual clock asks its peers and signs."""
+"""Contact with simulated peers for planned changes: reads their membership, hands them epochs, on the virtual clock."""
 
 from __future__ import annotations
 

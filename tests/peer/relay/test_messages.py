@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.relay.handshake import (
+from dpeer.peer.relay.messages import (
     ANSWER_CALL,
     DIAL,
     LISTEN,

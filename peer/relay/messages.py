@@ -1,4 +1,4 @@
-"""Messages between a peer and a relay, and the proof of a peer's key; no I/O.
+"""Messages between a peer and a relay, from greeting and proof of key to calls and pings; no I/O.
 
     relay  GREETING  the protocol's name, a public key that lasts as long as the relay's process, and a new nonce
     peer   CLAIM     its purpose, its own key, the other end, and the proof

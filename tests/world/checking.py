@@ -1,4 +1,4 @@
-"""Makes a scenario that fails smaller, as long as it fails.
+"""Checks of drawn scenarios: `why` plays one, `check` many, and `shrink` makes one that fails smaller.
 
 Later draws change when a fault is left out, so this tries; it need not end at the smallest.
 """
