@@ -397,10 +397,12 @@ class RankFolder:
     def _due(self, number: int, *, over: bool) -> bool:
         """Whether a checkpoint is due after this round.
 
-        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage.
+        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage. A peer
+        without a ledger has to know all rounds that others remember of it, or it would be taken for one that lost it.
         """
         if self.saved_at is None or number + 1 == self.rounds():
             return True
+        over = over and not self._config.unrecorded
         return not over and (number + 1) % self._config.checkpoint_every == 0
 
     def conclude(

@@ -90,6 +90,17 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
 
 
+def test_a_private_peer_without_a_ledger_has_a_checkpoint_of_every_round(tmp_path):
+    """Others remember the rounds that it sat out: with fewer on disk it would not begin again."""
+    files = RankFolder(PeerConfig(0, 4, None, OURS, out=tmp_path, unrecorded=True), Silent(), Outbox(), {}, {}, print)
+    files.take_up()
+    files.begin()
+    run(files, 0)
+    files.complete({"round": 1, "heard": []}, over=True)
+    files.save()
+    assert checkpoint.completed(tmp_path) == 2
+
+
 @pytest.mark.parametrize("before", [[], [0]])
 def test_the_first_round_and_the_last_have_a_checkpoint_in_any_case(before, tmp_path):
     files = begun(tmp_path)

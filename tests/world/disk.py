@@ -107,7 +107,7 @@ class Files:
 
     def complete(self, entry, *, over=False):
         number = entry["round"]
-        every = not over and (number + 1) % self._config.checkpoint_every == 0
+        every = not (over and not self._config.unrecorded) and (number + 1) % self._config.checkpoint_every == 0
         self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
         frames = self.outbox.frames.get(number)
         self.last = dict(entry)
