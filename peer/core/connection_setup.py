@@ -392,12 +392,13 @@ class ConnectionSetup:
                 self._hello(link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
-        event, text = "neighbor-back", "is back: it is used again once it has caught up; nothing has to be done"
+        rank, number = neighbor.rank, self._members.current_round
         if neighbor.why_away == NOT_APPEARED:
-            event, text = "neighbor-came", "has come: it is used once it has caught up"
-        self._log(
-            "info", event, f"rank {neighbor.rank} {text}", neighbor=neighbor.rank, round=self._members.current_round
-        )
+            text = f"rank {rank} has come: it is used once it has caught up"
+            self._log("info", "neighbor-came", text, neighbor=rank, round=number)
+        else:
+            text = f"rank {rank} is back: it is used again once it has caught up; nothing has to be done"
+            self._log("info", "neighbor-back", text, neighbor=rank, round=number)
 
     # -- two that want the same rank ---------------------------------------------------------------------------
 

@@ -691,11 +691,10 @@ class Core:
     def _on_death(self, dead: Neighbor) -> None:
         then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
         advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
-        level: Literal["info", "warning"] = "warning"
-        if self.epochs is not None and self.epochs.chain.removed:  # it has hung up
-            level, then, advice = "info", "it needs nothing of this peer", "this peer is no member any more"
+        if removed := self.epochs is not None and self.epochs.chain.removed:  # it has hung up
+            then, advice = "it needs nothing of this peer", "this peer is no member any more"
         self._log(
-            level, "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
+            "info" if removed else "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.reassembly.forget(dead.link)
