@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dpeer.cli.status import state
+from dpeer.cli.peers_table import state
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, ask, left, look, ranks_of
 from dpeer.results.files import SUMMARY

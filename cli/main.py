@@ -25,6 +25,7 @@ _COMMANDS = {
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
     "status": "Show where running peers are, and whom they wait for.",
+    "top": "Show running peers, live.",
     "drain": "Have running peers finish their round and leave.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "tune": "Choose learning rates on own validation data, before joining.",

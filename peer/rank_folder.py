@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -43,6 +44,9 @@ from dpeer.results.json_fields import table_or_empty, whole, wholes
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
 from dpeer.results.records import gap
+
+_RECENT = 10
+"""Rounds over which their length is averaged."""
 
 
 @dataclass
@@ -125,6 +129,8 @@ class RankFolder:
         incarnation: How often this peer has returned to a federation that had gone on without it.
         recalled: By rank, the completed rounds that an earlier process has heard of.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
+        mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
+        disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
     def __init__(
@@ -159,6 +165,9 @@ class RankFolder:
         self.incarnation = 0
         self.recalled: Mapping[int, int] = {}
         self.saved_at: float | None = None
+        self.mixed: tuple[int, float] | None = None
+        self.disk_free: int | None = None
+        self._ends: deque[float] = deque(maxlen=_RECENT + 1)
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
@@ -168,6 +177,12 @@ class RankFolder:
     def last(self) -> dict[str, Any] | None:
         """The last completed round's line of metrics.jsonl."""
         return self._metrics.totals.last if self._completed is None else self._completed.entry
+
+    @property
+    def recent_seconds(self) -> float | None:
+        """How long the last rounds took that this process has run, in the mean; None before the second one."""
+        rounds = len(self._ends) - 1
+        return (self._ends[-1] - self._ends[0]) / rounds if rounds > 0 else None
 
     @property
     def kept(self) -> bool:
@@ -225,6 +240,8 @@ class RankFolder:
             if state.released is not None:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
+            if (mixed := state.extra.get("mixed")) is not None:
+                self.mixed = int(mixed[0]), float(mixed[1])
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
@@ -336,6 +353,9 @@ class RankFolder:
         self._completed = None  # first: one copy at a time
         number = entry["round"]
         best = self._learner.best_round == number
+        self._ends.append(time.monotonic())
+        if entry.get("heard") and not entry.get("adopted"):
+            self.mixed = number, time.time()
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
@@ -345,7 +365,7 @@ class RankFolder:
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
-                "totals": asdict(self._metrics.totals.plus(entry, best=best)),
+                "totals": asdict(self._metrics.totals.plus(entry, best=best)), "mixed": self.mixed,
             },
         )  # fmt: skip
         due = self._due(number, over=over)
@@ -366,6 +386,7 @@ class RankFolder:
         if not completed.noted:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
+                self.disk_free = shutil.disk_usage(self._config.out).free
             self._warn_of_change(self._metrics.append(completed.entry, best=completed.best))
             completed.noted = True
         if not (now or completed.due):

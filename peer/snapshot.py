@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dpeer.peer.config import PeerConfig
@@ -34,6 +35,8 @@ class NeighborSnapshot:
         silent_seconds: Since its last message; None before the first one.
         why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
         version: The version of the protocol on its link; None before the first hello.
+        bytes_sent: Bytes of messages to it since the process began.
+        bytes_received: Bytes of its messages.
     """
 
     rank: int
@@ -42,6 +45,8 @@ class NeighborSnapshot:
     silent_seconds: float | None
     why: str = ""
     version: int | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,15 @@ class Snapshot:
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
         neighbors: By rank.
+        mixes: Whether it mixes in rounds to come: it has neighbors.
+        mixed_round: The last round in which it mixed a neighbor's body and released its own; None before one.
+        mixed_seconds: Since that round was complete.
+        round_seconds: How long its last rounds took, in the mean; None before the second round of the process.
+        left_seconds: How long the rounds that are left will take at that pace.
+        dropped: Messages that could not be used, by reason.
+        epsilon: The privacy loss so far; None without privacy.
+        delta: Its delta.
+        disk_free: Bytes that the folder's disk had left when a round was last saved.
     """
 
     rank: int
@@ -108,6 +122,15 @@ class Snapshot:
     missed: tuple[int, ...] = ()
     checkpoint_seconds: float | None = None
     neighbors: tuple[NeighborSnapshot, ...] = ()
+    mixes: bool = True
+    mixed_round: int | None = None
+    mixed_seconds: float | None = None
+    round_seconds: float | None = None
+    left_seconds: float | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    epsilon: float | None = None
+    delta: float | None = None
+    disk_free: int | None = None
 
 
 def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder, *, ended: bool) -> Snapshot:
@@ -122,11 +145,13 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
     """
     wait, last = core.waiting.present(now), files.last or {}
     chain = None if core.epochs is None else core.epochs.chain
+    seconds, rounds = files.recent_seconds, core.schedule.rounds
+    left = None if seconds is None or ended else seconds * max(rounds - files.completed, 0)
     return Snapshot(
         rank=config.rank,
         pid=os.getpid(),
         phase="ended" if ended else "work" if wait is None else wait.kind,
-        rounds=core.schedule.rounds,
+        rounds=rounds,
         completed=files.completed,
         quorum=None if config.quorum == "any" else core.round_clock.quorum,
         waits_for=tuple(Awaited(rank, why) for rank, why in wait.ranks.items()) if wait else (),
@@ -140,6 +165,15 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),
         neighbors=tuple(_neighbor(one, now) for one in core.members.all()),
+        mixes=bool(core.members.all()),
+        mixed_round=None if files.mixed is None else files.mixed[0],
+        mixed_seconds=None if files.mixed is None else max(0.0, time.time() - files.mixed[1]),
+        round_seconds=seconds,
+        left_seconds=left,
+        dropped=dict(core.drops.counts + core.exchange.inbox.dropped),
+        epsilon=last.get("epsilon"),
+        delta=last.get("delta"),
+        disk_free=files.disk_free,
     )
 
 
@@ -152,5 +186,5 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
     why = one.trouble or (one.why_away if one.away else one.overdue) or ("" if met else one.trouble_dialling)
     return NeighborSnapshot(
         one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
-        one.version or None,
+        one.version or None, one.bytes_sent, one.bytes_received,
     )  # fmt: skip

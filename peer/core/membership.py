@@ -60,6 +60,8 @@ class Neighbor:
         expected: Whether it is a neighbor already; else only of rounds to come.
         replaced: How often it has connected anew although its earlier connection was there.
         version: The version of the protocol that both ends of its link speak; 0 before the handshake.
+        bytes_sent: Bytes of messages to it, by this process.
+        bytes_received: Bytes of its messages.
     """
 
     rank: int
@@ -84,6 +86,8 @@ class Neighbor:
     expected: bool = True
     replaced: int = 0
     version: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
     links: Links = field(default_factory=Links)
 
     @property

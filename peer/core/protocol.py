@@ -449,8 +449,9 @@ class Core:
     def taken(self, link: Link) -> None:
         """The link has taken that message."""
         queue = self.send_queues.get(link)
-        if queue is not None:
-            queue.taken()
+        written = 0 if queue is None else queue.taken()
+        if (neighbor := self.members.by_link(link)) is not None:
+            neighbor.bytes_sent += written
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger that does not read, nothing is kept."""
@@ -474,6 +475,8 @@ class Core:
         if neighbor is None and self.drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now)
+        if neighbor is not None:
+            neighbor.bytes_received += wire.size(frames)
         version = None if neighbor is None else neighbor.version
         message = wire.decode(frames, self._limits, version, self._config.protocol)
         match message:

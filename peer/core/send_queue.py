@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import ChunkedBody
 from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
@@ -55,14 +56,16 @@ class SendQueue:
             self._current = self.choose()
         return self._current
 
-    def taken(self) -> None:
-        """Note that the next message has been written."""
+    def taken(self) -> int:
+        """Note that the next message has been written; returns its bytes."""
+        written = 0 if self._current is None else wire.size(self._current)
         self._current = None
         if self._writing is not None:
             number, body = self._writing
             self._writing = None
             if body.over and self.bodies.get(number) is body:
                 del self.bodies[number]
+        return written
 
     def silence(self) -> list[int]:
         """Forget the bodies and the heartbeat, which go elsewhere; returns the bodies' rounds."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.status import state
+from dpeer.cli.peers_table import Rates, state
 from dpeer.federation.folders import held
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
@@ -90,6 +90,58 @@ def test_neighbors_that_are_alike_have_their_reason_in_common(
     with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
         words = " ".join(dpeer("status", tmp_path).out.split())
     assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
+
+
+def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(
+    dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    well = replace(WAITING, mixed_round=6)
+    with running(tmp_path / "rank-2", {"status": lambda request: asdict(well)}):
+        assert dpeer("status", tmp_path, "--check").out == "rank-2: takes part\n"
+        ended(tmp_path / "rank-1", status="isolated", completed_rounds=3, rounds=20)
+        found = dpeer("status", tmp_path, "--check")
+    assert found.code == 1
+    assert found.out == "rank-1: does not take part: does not run: isolated\nrank-2: takes part\n"
+
+
+def test_a_check_goes_as_far_back_as_it_is_asked_to(dpeer: Callable[..., Any], tmp_path: Path) -> None:
+    late = replace(WAITING, mixed_round=2)
+    with running(tmp_path / "rank-2", {"status": lambda request: asdict(late)}):
+        assert dpeer("status", tmp_path, "--check", "--within", 5).code == 0
+        found = dpeer("status", tmp_path, "--check", "--within", 4)
+    assert found.code == 1
+    assert found.out == "rank-2: does not take part: it has mixed in none of the last 4 rounds (since round 3)\n"
+
+
+def test_top_has_rates_privacy_loss_drops_and_the_disk(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    looks: list[int] = []
+
+    def status(request: Any) -> dict[str, Any]:
+        looks.append(len(looks))
+        neighbors = tuple(replace(one, bytes_sent=5_000_000 * len(looks)) for one in WAITING.neighbors)
+        more = {"round_seconds": 30.0, "left_seconds": 390.0, "epsilon": 1.25, "disk_free": 5 * 10**9}
+        return asdict(replace(WAITING, neighbors=neighbors, dropped={"stranger": 2}, **more))
+
+    with running(tmp_path / "rank-2", {"status": status}):
+        found = dpeer("top", tmp_path, "--once", "--every", 0.2)
+    head, row = (line.split() for line in found.out.splitlines() if line.strip()[:1].isalnum())
+    assert head[:5] == ["rank", "rounds", "quorum", "round", "left"]
+    words = " ".join(row)
+    for part in ("30.0 s 6 min 30 s", "1.25", "2 stranger", "5.0 GB", "MB 0 B"):
+        assert part in words, (part, words)
+    assert len(looks) == 2
+
+
+def test_rates_are_of_one_process() -> None:
+    before = Rates(asdict(WAITING), 10.0)
+    assert (before.sent, before.received) == (None, None)
+    more = replace(WAITING, neighbors=(replace(WAITING.neighbors[0], bytes_sent=600, bytes_received=300),))
+    now = Rates(asdict(more), 12.0, before)
+    assert (now.sent, now.received) == (300.0, 150.0)
+    assert Rates(asdict(replace(more, pid=1)), 12.0, before).sent is None, "it was started again, and counts from 0"
 
 
 def test_epochs_have_a_column_where_members_may_change(

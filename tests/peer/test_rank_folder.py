@@ -101,6 +101,29 @@ def test_a_private_peer_without_a_ledger_has_a_checkpoint_of_every_round(tmp_pat
     assert checkpoint.completed(tmp_path) == 2
 
 
+def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
+    """One that has adopted has not taken part."""
+    files = begun(tmp_path)
+    assert files.mixed is None
+    run(files, 0, 1)
+    files.complete({"round": 2, "heard": [1], "adopted": True})
+    files.save()
+    number, at = files.mixed
+    assert number == 1
+    assert begun(tmp_path, resume=True, first=3).mixed == (1, at)
+
+
+def test_rounds_have_a_length_from_the_second_one_on(tmp_path, monkeypatch):
+    clock = iter([0.0, 1.0, *range(3, 60, 2)])
+    monkeypatch.setattr("dpeer.peer.rank_folder.time.monotonic", lambda: next(clock))
+    files = begun(tmp_path)
+    monkeypatch.setattr(RankFolder, "_seconds", lambda self: 0.0)
+    run(files, 0)
+    assert files.recent_seconds is None
+    run(files, 1, 2)
+    assert files.recent_seconds == 2.0
+
+
 @pytest.mark.parametrize("before", [[], [0]])
 def test_the_first_round_and_the_last_have_a_checkpoint_in_any_case(before, tmp_path):
     files = begun(tmp_path)

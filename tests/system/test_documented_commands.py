@@ -273,6 +273,7 @@ FAST = {
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer top dpeer-run": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0 --give-away worth-0.json": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth --combine worth-0.json worth-1.json worth-2.json": Small(data=(given_away,)),
@@ -409,6 +410,7 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 
 NOT_RUN = {
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
+    "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",

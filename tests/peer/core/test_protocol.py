@@ -181,3 +181,19 @@ def test_a_round_ends_before_neighbors_have_the_one_before_where_nothing_was_rel
     if released:
         table.runs(0)
     assert table.core.exchange.unsettled(1, table.now) == held_up
+
+
+def test_bytes_are_counted_by_neighbor():
+    table = ring(rounds=9)
+    before = [(one.bytes_sent, one.bytes_received) for one in table.core.members.all()]
+    table.runs(0)
+    sent = 0
+    while (frames := table.core.outgoing("from 2")) is not None:
+        sent += wire.size(frames)
+        table.core.taken("from 2")
+    body = table.body(2, 0)
+    table.hear("from 2", body)
+    found = [(one.bytes_sent, one.bytes_received) for one in table.core.members.all()]
+    assert found[0] == before[0], "nothing was written to rank 1, or came from it"
+    assert found[1][1] - before[1][1] == wire.size(body)
+    assert 0 < found[1][0] - before[1][0] == sent
