@@ -16,15 +16,12 @@ from dpeer.federation.epoch_graph import LISTED, built_graph, epoch_graph
 from dpeer.federation.epoch_words import in_words
 from dpeer.federation.operators import check_keys
 from dpeer.peer.core.epoch import Edge, Epoch, EpochGraph, Member, SignedEpoch, Void, successor
+from dpeer.peer.core.epoch_follower import AHEAD
 from dpeer.peer.core.limits import HIGHEST_RANK, MOST_MEMBERS
 from dpeer.peer.transport import RELAY
 from dpeer.topology import TimeVaryingTopology, Topology, parts
 from dpeer.topology.settings import fresh_topology
 from dpeer.topology.user_graphs import edges_of, is_function
-
-BEHIND = 3
-"""Rounds after the diameter from which on a change may begin: the round in which its documents leave, that in which new
-edges are dialled, and the first one that has not begun."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Situation:
     @property
     def earliest(self) -> int:
         """The first round in which a change may begin that this peer is handed now."""
-        return max(self.round + self.diameter + BEHIND, self.epoch.begins + 1)
+        return max(self.round + self.diameter + AHEAD, self.epoch.begins + 1)
 
 
 @dataclass(frozen=True)
