@@ -25,6 +25,7 @@ from dpeer.results.files import (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     SUMMARY,
     make_folder,
     rank_folder,
@@ -43,6 +44,7 @@ _OURS = (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     checkpoint.FOLDER,
     FOLDER,
 )

@@ -198,6 +198,10 @@ class Driver:
         """Stay after the last round until no neighbor needs this peer any more."""
         await self._until(self.core.linger)
 
+    def say(self, event: LogEvent) -> None:
+        """Log an event of the round loop."""
+        self._log(event)
+
     def left_out(self, rank: int, reason: str) -> None:
         """Count a body that arrived whole but must not be mixed, and log it once."""
         self._do(self.core.left_out(rank, reason, self.now()))

@@ -53,7 +53,7 @@ def troubles(scenario):
     together = stopped_together(scenario)
     for fault in scenario.faults:
         match fault.what:
-            case "slow":
+            case "slow" | "back up":
                 continue
             case "drain" if fault.seconds < math.inf:
                 continue  # its neighbors wait for it, or are away themselves
@@ -63,8 +63,8 @@ def troubles(scenario):
                 pairs = {pair for pair in found if (pair[0] in fault.ranks) != (pair[1] in fault.ranks)}
             case _:
                 pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
-        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power", "lose"))
-        lost = fault.what in ("vanish", "power", "lose") or (fault.what == "stop" and not together)
+        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power", "lose", "restore"))
+        lost = fault.what in ("vanish", "power", "lose", "restore") or (fault.what == "stop" and not together)
         lost |= fault.what == "drain"
         lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
         for pair in pairs:
