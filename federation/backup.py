@@ -213,7 +213,9 @@ def _opened(folder: Path, opened: ExitStack) -> list[tuple[str, IO[bytes]]]:
     for _ in range(_TRIES):
         with ExitStack() as attempt:
             try:
-                files = [(name, attempt.enter_context((folder / name).open("rb"))) for name in _names(folder)]
+                files: list[tuple[str, IO[bytes]]] = [
+                    (name, attempt.enter_context((folder / name).open("rb"))) for name in _names(folder)
+                ]
             except FileNotFoundError:  # replaced by a newer one
                 continue
             opened.push(attempt.pop_all())
@@ -311,7 +313,7 @@ def _level(ledger: str) -> str | None:
 def restore(
     file: Path, run: Path, ranks: Collection[int] = (), *, rounds: int | None = None, restarts: int | None = None
 ) -> Backup:
-    """Put ranks' folders back from a backup, each whole or not at all; nothing that is there is replaced.
+    """Put ranks' folders back from a backup, each whole or not at all; no file is replaced.
 
     Args:
         file: The backup.

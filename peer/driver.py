@@ -119,6 +119,11 @@ class Driver:
         self._do(self.core.look(self.now()))
         return found
 
+    def withhold(self, number: int, until: int) -> None:
+        """Release nothing up to round `until`; round `number` begins."""
+        self.core.withhold(number, until)
+        self._do(self.core.look(self.now()))
+
     def enter(self, number: int) -> None:
         """Begin round `number`, which nothing holds up."""
         self._do(self.core.enter(number, self.now()))

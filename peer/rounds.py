@@ -166,6 +166,8 @@ class _RoundLoop:
     async def begin(self, number: int) -> _Round:
         """Begin a round: find out whether it is sat out, and forget neighbors that have come back."""
         driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
+        if self.saver.restored is not None:
+            driver.withhold(number, self.saver.last_lost(driver.core.round_clock.ahead))
         graph, behind = schedule.at(number), driver.behind(number)
         last = number == schedule.rounds - 1
         evaluates = (number + 1) % self.evaluate_every == 0 or last
@@ -193,7 +195,7 @@ class _RoundLoop:
             CheckpointError: The others have begun again, so that they cannot know.
         """
         driver, saver = self.driver, self.saver
-        if not behind and number > saver.last_lost(driver.core.round_clock.ahead):
+        if not behind and number >= driver.core.entry.earliest:
             await self.worker.write(saver.note_restored, None)
             driver.say(LogEvent("info", "restored", f"takes part again from round {number + 1} on: all rounds that may "
                                 "have been released since the backup are counted", {"round": number}))  # fmt: skip

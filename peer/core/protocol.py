@@ -294,6 +294,13 @@ class Core:
                 self.entry.come_back(max(turn.before.begins, turn.now.begins))
         return self.look(now)
 
+    def withhold(self, number: int, until: int) -> None:
+        """Release nothing up to round `until`; round `number` begins."""
+        announced = self.entry.enters
+        self.entry.withhold(number, until)
+        if self.entry.enters != announced:
+            self.exchange.send_heartbeats(one.rank for one in self.members.all())
+
     @property
     def furthest(self) -> int | None:
         """The round of the neighbor that is furthest, of those that were heard; None if none was."""

@@ -35,6 +35,7 @@ class Disk:
         ledger: Round and incarnation of every release that was charged.
         epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
+        number: How many disks the rank has lost before.
         restored: What is known of a copy that was put back; None where the disk is the one that was written last.
     """
 
@@ -45,6 +46,7 @@ class Disk:
     ledger: list[tuple[int, int]] = field(default_factory=list)
     epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
+    number: int = 0
     restored: Restored | None = None
 
 

@@ -45,7 +45,7 @@ class Fault:
     | power | the same, but their connections do not break: no other peer learns of it |
     | lose | the same, but with empty disks, as on new machines |
     | back up | the ranks' disks are copied |
-    | restore | as lose, but with the last copy of the disk, or an empty one where none was made |
+    | restore | as lose, but with the last copy of the disk |
 
     Attributes:
         what: One of these kinds.
@@ -185,7 +185,7 @@ class Director:
                 self._stage.back_up(rank)
             case "restore":
                 self._stage.kill(rank, notice=False)
-                self._end(fault, partial(self._stage.restore, rank))
+                self._end(fault, partial(self._stage.put_back, rank))
             case "lose":
                 self._stage.kill(rank, notice=False)
                 self._end(fault, partial(self._stage.begin_anew, rank))

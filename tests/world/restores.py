@@ -59,7 +59,7 @@ def is_restored(world, rank):
 
 def releases(world, life, number):
     """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent."""
-    if not is_restored(world, life.rank) or life.rank not in world.backups:
+    if not is_restored(world, life.rank):
         return
     charged = {one for one, _ in world.disks[life.rank].ledger}
     lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in charged)
@@ -67,9 +67,13 @@ def releases(world, life, number):
 
 
 def sends(world, rank, number):
-    """A rank whose disk was restored never sends two bodies for a round, in whatever incarnation."""
-    if not is_restored(world, rank) or rank not in world.backups:
+    """A rank whose disk was restored never sends a body other than that which it had sent before, on another disk.
+
+    From one disk it may: here a round that is run again after a crash is mixed with other bodies.
+    """
+    if not is_restored(world, rank):
         return
     _, body = world.made[rank, number]
-    before = world.sent_bodies.setdefault((rank, number), body)
-    world.check(before == body, f"rank {rank} sends a second, different body of round {number}, which it had sent")
+    disk, before = world.sent_bodies.setdefault((rank, number), (world.disks[rank].number, body))
+    other = disk != world.disks[rank].number and before != body
+    world.check(not other, f"rank {rank} sends a second, different body of round {number}, which it had sent")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.restored import Restored
-from dpeer.peer.rounds import _RoundLoop
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.disk import Files
@@ -88,13 +88,13 @@ def it_charges_none_that_others_remember(patch):
 
 
 def it_forgets_after_a_crash_that_it_was_restored(patch):
-    is_lost = _RoundLoop._is_lost
+    take_up = Files.take_up
 
-    async def hasty(self, number, active, behind, restored):
-        self.saver._files._disk.restored = None
-        return await is_lost(self, number, active, behind, restored)
+    def hasty(self):
+        start, self._disk.restored = take_up(self), None
+        return start
 
-    patch.setattr(_RoundLoop, "_is_lost", hasty)
+    patch.setattr(Files, "take_up", hasty)
 
 
 def the_next_round_is_thought_to_be_new(patch):
@@ -106,19 +106,42 @@ def what_others_remember_is_not_heard(patch):
     patch.setattr(RoundClock, "remind", lambda self, rounds: None)
 
 
+def it_announces_no_entry(patch):
+    """Two side by side that release nothing yet wait for each other's bodies."""
+    patch.setattr(Core, "withhold", lambda self, number, until: setattr(self.entry, "earliest", until + 1))
+
+
+_KILLED_AT_ONCE = Scenario(1, "ring", 5, 40, wait=300.0, faults=(
+    Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, 3.0), Fault("power", (3,), 15.001, 1.0),
+))  # fmt: skip
+"""Before it has charged anything."""
+
+_ALL = Scenario(1, "full", 3, 12, wait=300.0, faults=tuple(
+    fault for rank in range(3) for fault in (Fault("back up", (rank,), 0.0), Fault("restore", (rank,), 4.0, 2.0))
+))  # fmt: skip
+"""All go on with copies of empty disks, of which none is a returner."""
+
 MUTATIONS = {
     it_goes_on_from_its_backup: 0,
     it_charges_no_round_that_it_sits_out: 0,
-    it_charges_none_that_others_remember: 0,
-    it_forgets_after_a_crash_that_it_was_restored: 0,
-    the_next_round_is_thought_to_be_new: 0,
-    what_others_remember_is_not_heard: 0,
+    it_charges_none_that_others_remember: 1,
+    it_forgets_after_a_crash_that_it_was_restored: _KILLED_AT_ONCE,
+    the_next_round_is_thought_to_be_new: 1,
+    what_others_remember_is_not_heard: 1,
+    it_announces_no_entry: _ALL,
 }
-"""Mutations, and the seed that found each when this was written, which is played first."""
+"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
-    assert any(why(generate_restores(seed)) for seed in (MUTATIONS[mutation], *range(RESTORES)))
+    first = MUTATIONS[mutation]
+    scenario = first if isinstance(first, Scenario) else generate_restores(first)
+    assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
+
+
+@pytest.mark.parametrize("scenario", [_KILLED_AT_ONCE, _ALL])
+def test_a_schedule_that_is_made_for_a_mutation_ends_well_without_it(scenario):
+    assert why(scenario) is None

@@ -87,7 +87,7 @@ class World:
         self.director = Director(self, scenario.faults)
         self.disks = [Disk() for _ in range(self.size)]
         self.backups: dict[int, Disk] = {}
-        self.sent_bodies: dict[tuple[int, int], tuple[float, ...]] = {}
+        self.sent_bodies: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
         self.from_base: dict[tuple[int, int, object], object] = {}
@@ -296,13 +296,17 @@ class World:
         """Copy a rank's disk; in use or not."""
         self.backups[rank] = copy.deepcopy(self.disks[rank])
 
-    def restore(self, rank):
+    def put_back(self, rank):
         """Begin again with the last copy of the disk."""
-        if rank not in self.backups or self.backups[rank].saved is None:
-            self.begin_anew(rank)
-        elif self.lives[rank][-1].process.dead:
-            self.disks[rank] = copy.deepcopy(self.backups[rank])
-            self.disks[rank].restored = Restored(0.0, self.disks[rank].saved.next_round)
+        if self.lives[rank][-1].process.dead:
+            number = self.disks[rank].number + 1
+            disk = self.disks[rank] = copy.deepcopy(self.backups[rank])
+            disk.number = number
+            completed = 0 if disk.saved is None else disk.saved.next_round
+            known = None
+            if all(restores.is_restored(self, one) for one in range(self.size)):  # the operators know, and no peer
+                known = max((number for _, number in self.began), default=0)
+            disk.restored = Restored(0.0, completed, known is None and completed > 0, known)
             self._begin(rank, resume=True)
 
     def _go_on(self, life):
@@ -392,7 +396,8 @@ class World:
 
     def sits_out(self, life, number):
         if returns.is_out(self, life, number):
-            invariants.left_behind(self, life, number)
+            if life.peer.saver.restored is None:  # such a peer is away until a neighbor has gone on
+                invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
         self.mixtures.setdefault((life.rank, number), []).append(([], False))
 
