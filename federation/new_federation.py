@@ -41,19 +41,14 @@ class Plan:
         settings: The same, validated, with the address of each rank.
         sites: The ranks, with whom each dials.
         schema: The schema of the tables, of which a copy goes beside the federation file; None for none.
+        apart: Whether ranks are on several hosts.
     """
 
     values: Mapping[str, Any]
     settings: Settings
     sites: tuple[Site, ...]
     schema: Path | None
-
-    @property
-    def apart(self) -> bool:
-        """Whether any rank has an address beyond this host."""
-        return any(one.address is not None for one in self.sites) and not all_on_this_host(
-            self.settings, len(self.sites)
-        )
+    apart: bool
 
 
 def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *, operator: bool) -> Plan:
@@ -77,24 +72,23 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
         values.setdefault("name", f"run-{secrets.token_hex(4)}")
     places = {rank: {"address": one.address} for rank, one in enumerate(hosts or ()) if one.address is not None}
     settings = from_flags({**values, "rank": places})
-    if places and not all_on_this_host(settings, settings.size):
-        values.setdefault("wait", _WAIT)
     if not operator:
         operators.check_operators(settings)
     # The sites have their keys later, perhaps; with any keys what needs them can be checked now.
     rings = enumerate(keyrings(settings.size))
     keyed = {rank: {**places.get(rank, {}), "key": ring.public.hex()} for rank, ring in rings}
     checked = from_flags({**values, "rank": keyed})
-    everyone = addresses(checked, checked.size) if places else {}
+    everyone = addresses(checked, checked.size)
     public_keys(checked, checked.size)
     graph = build_graph(checked)
     neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]
-    to_dial = [
-        dialled(rank, others, everyone or addresses(checked, checked.size)) for rank, others in enumerate(neighbors)
-    ]
+    to_dial = [dialled(rank, others, everyone) for rank, others in enumerate(neighbors)]
+    apart = bool(places) and not all_on_this_host(checked, checked.size)
+    if apart:
+        values.setdefault("wait", _WAIT)
     sites = tuple(
         Site(
-            rank, hosts[rank].site if hosts else "", everyone.get(rank), to_dial[rank],
+            rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"), to_dial[rank],
             tuple(other for other in neighbors[rank] if rank in to_dial[other]),
         )
         for rank in range(checked.size)
@@ -106,7 +100,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     for name in BESIDE_FILE:
         if name != "schema" and values.get(name) is not None:
             values[name] = os.path.relpath(values[name], folder)
-    return Plan(values, settings, sites, None if schema is None else Path(schema))
+    return Plan(values, settings, sites, None if schema is None else Path(schema), apart)
 
 
 def _check_twice(hosts: Sequence[Host]) -> None:

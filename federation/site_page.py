@@ -172,7 +172,8 @@ def _firewall(one: Site, *, apart: bool) -> str:
         whom = _ranks(one.dialled_by)
         lines.append(f"- in: TCP to `{own.removeprefix('tcp://')}` on this host, from {whom}")
     if own is not None and own.startswith(RELAY):
-        lines.append(f"- out: TCP to the relay `{own.removeprefix(RELAY)}`, from where {_ranks(one.dialled_by)} call")
+        call = f", through which {_ranks(one.dialled_by)} reach this peer" if one.dialled_by else ""
+        lines.append(f"- out: TCP to the relay `{own.removeprefix(RELAY)}`{call}")
     for rank, address in one.dials.items():
         lines.append(f"- out: TCP to `{address.partition('://')[2]}` (rank {rank})")
     lines.append("\nNothing else: no server, no discovery, no download. `--proxy` dials out through a proxy.")
