@@ -14,6 +14,7 @@ from rich.text import Text
 from dpeer.cli.peers_table import Rates, peers_table
 from dpeer.cli.tables import print_table
 from dpeer.federation.control_client import Place, look
+from dpeer.federation.snapshot_words import in_sum
 
 
 @click.command(short_help="Show running peers, live.")
@@ -58,16 +59,6 @@ def _look(run: Path, before: Mapping[str, Rates]) -> tuple[list[Place], dict[str
 
 
 def _view(found: Sequence[Place], rates: Mapping[str, Rates]) -> Group:
-    return Group(peers_table(found, rates), Text(), Text(_sum(found), style="dim"))
-
-
-def _sum(found: Sequence[Place]) -> str:
-    """All peers in a line: "8 of 8 peers run, in rounds 12 to 13 of 20; Ctrl-C ends this view, not the run"."""
     answers = [one.answer for one in found if one.answer is not None]
-    words = f"{len(answers)} of {len(found)} peers run"
-    rounds = [one["completed"] + 1 for one in answers if one["rounds"] is not None and one["phase"] != "ended"]
-    if rounds:
-        most = max(one["rounds"] for one in answers if one["rounds"] is not None)
-        low, high = min(rounds), max(rounds)
-        words += f", in round {low} of {most}" if low == high else f", in rounds {low} to {high} of {most}"
-    return f"{words}; Ctrl-C ends this view, not the run"
+    line = f"{in_sum(answers, len(found))}; Ctrl-C ends this view, not the run"
+    return Group(peers_table(found, rates), Text(), Text(line, style="dim"))

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.peers_table import Rates, state
+from dpeer.cli.peers_table import Rates
 from dpeer.federation.folders import held
+from dpeer.federation.snapshot_words import state
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
 
