@@ -22,6 +22,7 @@ from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
+from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports.proxies import proxies
@@ -110,7 +111,11 @@ def start(
 
         hold.enter_context(folders.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
-            from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once
+            from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once
+                ServeStatus,
+                Stopper,
+                serve,
+            )
 
         bar = Bar(terminal, own.rounds)
 
@@ -129,6 +134,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
+                status=None if own.serve is None else ServeStatus(read_serve(own.serve)),
             )  # fmt: skip
 
         with ended_at_once(), bar:
