@@ -92,12 +92,12 @@ class Forecast:
         """
         ranks = ", ".join(map(str, self.neighbors))
         many = "" if len(self.neighbors) == 1 else "s"
+        train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
         found = {
             "neighbors": f"rank{many} {ranks}" if self.neighbors else "none: nothing is sent",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
-            "a round": f"about {duration(self.round_seconds)} on this host: {duration(self.train_seconds)} of training "
-            f"({self.steps:,} minibatches, {self.timed_steps:,} of them timed), {duration(self.evaluate_seconds)} of "
-            "evaluation; the slowest neighbor sets the pace",
+            "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
+            f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation",
             "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
         }
         if self.neighbors:
@@ -105,10 +105,10 @@ class Forecast:
             rates = _SHOWN if line_rate is None else (line_rate,)
             times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in rates)
             found["bytes"] = (
-                f"sends {size(self.sent_bytes)} and receives {size(self.received_bytes)} a round, "
-                f"{size(self.payload_bytes)} a body: {times}{'' if line_rate else ' (--line RATE for yours)'}; "
-                f"{size(self.rounds * self.sent_bytes)} out and {size(self.rounds * self.received_bytes)} in, in all"
+                f"{size(self.sent_bytes)} out and {size(self.received_bytes)} in a round ({size(self.payload_bytes)} a "
+                f"body), {size(self.rounds * self.sent_bytes)} and {size(self.rounds * self.received_bytes)} in all"
             )
+            found["line"] = f"a round's bodies take {times}{'' if line_rate else ' (--line RATE for yours)'}"
         found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
         return found
 

@@ -26,8 +26,8 @@ _BOTH = (
 """What to look at where no connection comes."""
 
 _STRANGE = {
-    "unlisted-key": "their key is not listed here: is it a neighbor whose new key this federation file lacks?",
-    "no-key": "they proved no key: another program, or a peer that lists another key for this rank",
+    "unlisted-key": "showed a key that is not listed here: is it a neighbor's, which this federation file lacks?",
+    "no-key": "proved no key: another program, or a peer that lists another key for this rank",
 }
 """What connections may be that were turned away, by the transport's reason."""
 
@@ -45,6 +45,7 @@ class Seen:
     Attributes:
         opened: By rank, after how many seconds its connection was there, keys proved.
         reasons: Why the others cannot be reached at present, as the transport states it.
+        unproved: The ranks at whose address a listener is, and a key is not proved: waiting does not help.
         came: The ranks that have dialled in and proved their keys.
         strangers: How many connections came without a listed key, by reason and host.
         relay: Why this peer's relay cannot be used at present; None if it can, or it has none.
@@ -52,6 +53,7 @@ class Seen:
 
     opened: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
+    unproved: set[int] = field(default_factory=set)
     came: set[int] = field(default_factory=set)
     strangers: Counter[tuple[str, str]] = field(default_factory=Counter)
     relay: str | None = None
@@ -79,10 +81,20 @@ async def check_lines(findings: Findings, starting: Starting, *, within: float) 
             await _judge(findings, starting, rank, address, seen, within)
         for rank in sorted(expected):
             _judge_inward(findings, starting, rank, seen, within)
-        for (reason, place), times in seen.strangers.items():
-            findings.warn("strangers", f"{times} connections{f' from {place}' if place else ''}: {_STRANGE[reason]}")
+        _judge_strangers(findings, seen.strangers)
     finally:
         await transport.close(0)
+
+
+def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) -> None:
+    """Note connections that were turned away; those without a key only where no key was shown at all."""
+    for reason, words in _STRANGE.items():
+        if places := {place for (why, place) in strangers if why == reason}:
+            times = sum(count for (why, _), count in strangers.items() if why == reason)
+            where = f" from {', '.join(sorted(places))}" if any(places) else ""
+            count = "a connection" if times == 1 else f"{times} connections"
+            findings.warn("strangers", f"{count}{where} {words}")
+            return
 
 
 async def check_port(findings: Findings, starting: Starting) -> None:
@@ -138,7 +150,7 @@ async def _watch(transport: Transport, starting: Starting, expected: set[int], w
                 receiving = asyncio.create_task(transport.receive())
             if keyed and isinstance(transport, ZeroMQTransport):
                 seen.came |= {one for one in transport.proved if isinstance(one, int)}
-            if len(seen.opened) == len(starting.to_dial) and expected <= seen.came:
+            if seen.opened.keys() | seen.unproved == starting.to_dial.keys() and expected <= seen.came:
                 break
     finally:
         receiving.cancel()
@@ -151,6 +163,8 @@ def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> N
         seen.opened.setdefault(links[event.link], now)
     elif isinstance(event, Unreachable) and event.link in links:
         seen.reasons[links[event.link]] = event.reason
+        if event.unproved:
+            seen.unproved.add(links[event.link])
     elif isinstance(event, Arrival) and event.identity is not None:
         seen.came.add(event.identity)
     elif isinstance(event, TurnedAway):
@@ -170,7 +184,7 @@ async def _judge(findings: Findings, starting: Starting, rank: int, address: str
     if place is None:  # a path, or a transport of other code
         findings.warn(check, f"{address}: nothing answers within {duration(within)}: start it, or its dpeer check")
         return
-    tcp = await _tcp(starting, place)
+    tcp = None if rank in seen.unproved else await _tcp(starting, place)
     if tcp is not None:
         findings.warn(
             check, f"{address}: no TCP connection: {tcp}. {_BOTH}"

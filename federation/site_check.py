@@ -30,6 +30,7 @@ from dpeer.federation.host_checks import (
 from dpeer.federation.line_check import check_lines, check_port
 from dpeer.federation.operators import changes
 from dpeer.federation.scheduler_rank import own_rank
+from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import as_run
 from dpeer.federation.starting import Starting
 from dpeer.peer import epoch_folder
@@ -92,13 +93,15 @@ def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: 
     keyed = _check_key(findings, starting)
     _check_members(findings, starting, folder, resume=asked.resume)
     is_left = _check_output(findings, starting, folder, asked)
-    reachable = _check_addresses(findings, starting)
+    reachable = _check_addresses(findings, starting, keyed=keyed)
     if keyed and reachable and is_left:
         if asked.connect:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
             asyncio.run(check_lines(findings, starting, within=asked.within))
         else:
             asyncio.run(check_port(findings, starting))
+    if is_left:
+        _check_serve(findings, starting)
     check_clock(findings, [Path(__file__), *([] if file is None else [file])])
     check_shared_memory(findings, own_code=":" in starting.own.task)
     return _check_training(findings, starting, folder, asked, free_memory, doing)
@@ -158,25 +161,41 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
     return is_left
 
 
-def _check_addresses(findings: Findings, starting: Starting) -> bool:
+def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> bool:
     """Whether the peer has an address to listen at, a proxy to dial through, and a way to each neighbor."""
-    before = len(findings.all)
+    before, proxied = len(findings.all), False
     with findings.of("proxy"):
         proxy = starting.through.proxy
         findings.passed("proxy", "none: it dials directly" if proxy is None else f"it dials through {proxy}")
+        proxied = True
     with findings.of("address"):
-        where, _ = starting.listen, starting.bulk
+        where, _ = (starting.listen, starting.bulk) if keyed else (None, None)  # what may be listened at needs the key
         dialled, inward = starting.to_dial, sorted({*starting.neighbors} - {*starting.to_dial})
-        if hosts := starting.unresolvable():
-            for rank, host in hosts.items():
-                findings.warn(
-                    "address", f"rank.{rank}.address: host {host!r} cannot be resolved: see the name, and DNS"
-                )
-        parts = [f"dials rank {rank} at {address}" for rank, address in dialled.items()]
-        parts += [f"is dialled by rank {rank}" for rank in inward]
+        hosts = starting.unresolvable() if proxied else {}
+        for rank, host in hosts.items():
+            findings.warn("address", f"rank.{rank}.address: host {host!r} cannot be resolved: look at it, and at DNS")
         apart = "" if from_file(starting.settings) else " (no addresses in the file: all peers on this host)"
-        findings.passed("address", f"{where or 'dials out only'}{apart}; {', '.join(parts) or 'no neighbor'}")
+        parts = [f"{where or 'dials out only'}{apart}"] if keyed else []
+        parts += [f"dials rank {rank} at {address}" for rank, address in dialled.items()]
+        parts += [f"is dialled by rank {rank}" for rank in inward]
+        findings.passed("address", ", ".join(parts))
     return not any(one.level is Level.FAIL for one in findings.all[before:])
+
+
+def _check_serve(findings: Findings, starting: Starting) -> None:
+    """Whether status can be served where it is asked for, and whether others can read it there."""
+    if starting.own.serve is None:
+        return
+    from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
+
+    with findings.of("serve"):
+        address = read_serve(starting.own.serve)
+        with StatusServer(address, dict):
+            pass
+        if address.loopback:
+            findings.passed("serve", f"status at {address}, for programs of this host")
+        else:
+            findings.warn("serve", f"status at {address}: every host that reaches it can read it")
 
 
 def _check_training(
@@ -194,8 +213,9 @@ def _check_training(
         torch.set_num_threads(own.threads)
     found, parts, resolved = None, None, None
     with findings.of("device"):
-        resolved = config.resolve(own, rank)
-        _check_device(findings, compute_of(resolved).device, torch)
+        made = config.resolve(own, rank)
+        _check_device(findings, compute_of(made).device, torch)
+        resolved = made
     if resolved is None:
         return None
     with tempfile.TemporaryDirectory(prefix="dpeer-check-") as scratch, _copied(folder, Path(scratch) / "run") as out:
