@@ -207,6 +207,13 @@ def hosts(folder: Path) -> None:
     (folder / "visits.toml").write_text(content)
 
 
+def hosts_file(folder: Path) -> None:
+    """The hosts file that docs/running.md prints."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (content,) = re.findall(r"```\n(10\.8\.0\.10 .*?)```", page, flags=re.DOTALL)
+    (folder / "hosts.txt").write_text(content)
+
+
 # How the commands that train or measure are run. -------------------------------------------------------------------
 
 
@@ -270,6 +277,7 @@ FAST = {
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer keygen --operator --out keys": Small(),
+    "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
