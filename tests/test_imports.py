@@ -42,7 +42,7 @@ WITHOUT_TORCH = {
     "import dpeer; assert 'open_run' in dir(dpeer)": (set(), {"numpy", "pydantic", "click", "zmq"}),
     "import dpeer.topology": ({"numpy"}, {"zmq", "click"}),
     "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan": (set(), {"zmq", "dp_accounting"}),
-    "import dpeer.peer; dpeer.peer.ZeroMQTransport": ({"zmq"}, {"click"}),  # structlog brings rich where it is installed
+    "import dpeer.peer; dpeer.peer.ZeroMQTransport": ({"zmq"}, {"click"}),
     "import dpeer.training.state.file_names, dpeer.federation.run": (set(), set()),
     "import dpeer; dpeer.load_model": (set(), set()),
     "import dpeer.training.models": (set(), {"transformers"}),
