@@ -15,6 +15,7 @@ from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
+    "init": "Write a federation file, keys, and a page for each site.",
     "keygen": "Make a peer's keys, by which the others know it, or an operator's.",
     "join": "Let a new member into a running federation.",
     "leave": "Let members of a running federation go.",

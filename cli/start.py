@@ -17,11 +17,12 @@ from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged, Isolated
-from dpeer.federation import addresses, config, folders, keys
+from dpeer.federation import addresses, config, folders, keys, rank_lock
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
+from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports.proxies import proxies
@@ -108,9 +109,13 @@ def start(
             if through.proxy is None and (host := addresses.unresolvable(address)):
                 terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
-        hold.enter_context(folders.held(rank_folder(own.out, number), starts=True))
+        hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
-            from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once
+            from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once
+                ServeStatus,
+                Stopper,
+                serve,
+            )
 
         bar = Bar(terminal, own.rounds)
 
@@ -129,6 +134,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
+                status=None if own.serve is None else ServeStatus(read_serve(own.serve)),
             )  # fmt: skip
 
         with ended_at_once(), bar:

@@ -207,6 +207,13 @@ def hosts(folder: Path) -> None:
     (folder / "visits.toml").write_text(content)
 
 
+def hosts_file(folder: Path) -> None:
+    """The hosts file that docs/running.md prints."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (content,) = re.findall(r"```\n(10\.8\.0\.10 .*?)```", page, flags=re.DOTALL)
+    (folder / "hosts.txt").write_text(content)
+
+
 # How the commands that train or measure are run. -------------------------------------------------------------------
 
 
@@ -270,6 +277,7 @@ FAST = {
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer keygen --operator --out keys": Small(),
+    "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
@@ -329,6 +337,7 @@ SLOW = {
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
+    "dpeer start --rank 0 --serve 7780": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS} --serve 0"),
     "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
         f"{TRAINS} --size 4 {WITHOUT_OTHERS}", (visits,), put=("/data/", "")
     ),
@@ -417,6 +426,8 @@ NOT_RUN = {
     ),
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
+    "dpeer status site-1.example:7780 site-2.example:7780": "Peers on other hosts",
+    "dpeer status --federation dpeer.toml": "Peers on other hosts",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",
