@@ -16,7 +16,7 @@ from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell
 from dpeer.experiments.launchers.launcher import Ended
 from dpeer.experiments.launchers.worker import run_anew, run_one
-from dpeer.federation.folders import held
+from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS
 from dpeer.results.files import SUMMARY, rank_folder

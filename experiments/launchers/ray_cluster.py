@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -44,7 +45,7 @@ def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLaun
         import ray
 
         with _connected(asked["address"]):
-            nodes = ray.nodes()
+            nodes = ray.nodes()  # type: ignore[no-untyped-call]
             for needs in {tuple(_needs(cell, asked).items()) for cell in cells}:
                 if not any(_fits(needs, node) for node in nodes):
                     words = ", ".join(f"{name} {value:g}" for name, value in needs if value)
@@ -72,7 +73,7 @@ def _connected(address: str) -> Iterator[None]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         _reach(address)
-        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigurationError(
             f"--launcher ray: no Ray cluster at {address!r}: begin one with `ray start --head`, or name another by "

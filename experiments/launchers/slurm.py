@@ -20,7 +20,7 @@ from dpeer.experiments.launchers.options import SIZE, Kind, read_options, whole_
 from dpeer.optional_libraries import check_libraries
 
 if TYPE_CHECKING:
-    from submitit import SlurmJob
+    from submitit import Job
 
 OPTIONS: Mapping[str, Kind] = {
     "cpus": whole_number(1, 1), "gpus": whole_number(0, None), "memory": SIZE, "minutes": whole_number(1, 60),
@@ -76,7 +76,7 @@ class _Slurm:
             self._executor = submitit.SlurmExecutor(folder=folder)
         except OSError as error:
             raise OutputError(f"--out: {str(folder)!r} cannot be written: {error.strerror}") from error
-        self._running: list[tuple[SlurmJob[Ended], Cell]] = []
+        self._running: list[tuple[Job[Ended], Cell]] = []
         self._over: dict[str, float] = {}
         """By job: since when Slurm has it as ended."""
         self._looked = time.monotonic()
@@ -138,7 +138,7 @@ class _Slurm:
                     path.unlink(missing_ok=True)
         return [(cell, outcome) for _, cell, outcome in found]
 
-    def _outcome(self, job: SlurmJob[Ended]) -> Ended | None:
+    def _outcome(self, job: Job[Ended]) -> Ended | None:
         """How a job has ended; None while it has not."""
         if job.paths.result_pickle.exists():
             try:

@@ -19,7 +19,7 @@ from dpeer.experiments.launchers.host import Order, order, run_order, seen
 from dpeer.experiments.launchers.launcher import Ended
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.variants import parse_variant
-from dpeer.federation.folders import held
+from dpeer.federation.rank_lock import held
 from dpeer.results.files import write_json
 
 LOST = Ended("lost", "its worker is lost", 1)

@@ -40,7 +40,7 @@ def task(rank, size, seed):
 '''
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     yield started
