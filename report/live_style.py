@@ -155,8 +155,12 @@ SCRIPT = """
       part.querySelectorAll(".wide").forEach((one, number) => { one.scrollLeft = far[number] || 0; });
       if (focus) document.getElementById(focus)?.focus({preventScroll: true});
     }
-    const words = main.querySelector("[data-news]")?.dataset.news || "";
-    if (news.textContent !== words) news.textContent = words;
+    say(main.querySelector("[data-news]")?.dataset.news || "");
+  }
+
+  function say(words) {
+    if (news.textContent === words) return;
+    news.textContent = words;
     document.title = words ? `${words} - ${title}` : title;
   }
 
@@ -173,6 +177,7 @@ SCRIPT = """
       } catch (error) {
         document.body.classList.add("stale");
         clock.textContent = heard ? `no answer since ${heard}` : "no answer";
+        say("no answer");
       }
     } else if (reading) clock.textContent = `as of ${heard}: held while text is selected`;
     setTimeout(look, 1000);
