@@ -206,7 +206,7 @@ def _times(peers: Sequence[LivePeer], colors: Mapping[str, int]) -> Markup:
     drawn = {peer: [(number, value / unit) for number, value in points] for peer, points in lines.items()}
     return _lines(f"Round time, {name}", drawn, colors, lambda value: words.duration(value * unit), zero=True,
                   empty=_no_history(peers, "No round has been timed yet."),
-                  note="From the end of one round to that of the next.")  # fmt: skip
+                  note="Training, exchange and mixing.")  # fmt: skip
 
 
 def _missed(peers: Sequence[LivePeer]) -> Markup:
