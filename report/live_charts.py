@@ -223,14 +223,18 @@ def _value_axis(scale: Scale, left: float, tall: float) -> Markup:
 
 
 def _round_axis(first: int, last: int, place: Callable[[int], float]) -> Markup:
-    """Labels at whole rounds, the last one among them."""
+    """Labels at whole rounds, the first and the last one among them, where they have room."""
     step = max(1, round(_nice(max(last - first, 1) / 4)))
-    numbers = [number for number in range(first - first % step, last + 1, step) if number >= first]
-    if first not in numbers and (not numbers or numbers[0] - first >= 0.7 * step):
-        numbers.insert(0, first)
-    if numbers[-1] != last:
-        numbers = [*(number for number in numbers if last - number >= 0.7 * step), last]
-    texts = [element("text", str(number), x=place(number), y=_HEIGHT - 5, class_="round") for number in numbers]
+    room = _DIGIT * len(str(last)) + 12.0
+    numbers = [last]
+    for number in reversed(range(first - first % step, last, step)):
+        if number > first and place(numbers[-1]) - place(number) >= room:
+            numbers.append(number)
+    if first != last:
+        if place(numbers[-1]) - place(first) < room and len(numbers) > 1:
+            numbers.pop()
+        numbers.append(first)
+    texts = [element("text", str(number), x=place(number), y=_HEIGHT - 5, class_="round") for number in numbers[::-1]]
     return element("g", *texts, class_="axis")
 
 

@@ -117,6 +117,7 @@ footer { color: var(--soft); font-size: 0.8rem; margin-top: 1rem; }
   .charts { grid-template-columns: minmax(0, 1fr); grid-auto-rows: auto; }
   .facts { gap: 0.5rem; }
   .facts div { max-width: none; }
+  .axis text, .end { font-size: 11.5px; }
   .wide { overflow: visible; }
   table, tbody { display: block; }
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
