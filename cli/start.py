@@ -17,7 +17,7 @@ from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged, Isolated
-from dpeer.federation import addresses, config, folders, keys
+from dpeer.federation import addresses, config, folders, keys, rank_lock
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -110,7 +110,7 @@ def start(
             if through.proxy is None and (host := addresses.unresolvable(address)):
                 terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
-        hold.enter_context(folders.held(rank_folder(own.out, number), starts=True))
+        hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
             from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once
                 ServeStatus,

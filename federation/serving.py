@@ -23,8 +23,9 @@ from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.folders import held, naming, started, working_folder_kept
+from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
+from dpeer.federation.rank_lock import held, started
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
@@ -149,7 +150,7 @@ async def serve(
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
-        hold: Holds the rank's folder already (`folders.held`), and lets it go at its exit; None to hold it here.
+        hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
         status: Where the peer's status is served over HTTP; None for nowhere.
 
     Raises:
