@@ -8,7 +8,7 @@ import click
 
 from dpeer.cli.dashboard import dashboard_option
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import GroupedCommand, baseline_option, json_summary_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, baseline_option, json_summary_option, run_options
 from dpeer.federation.run_settings import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
@@ -20,7 +20,7 @@ from dpeer.federation.settings import option_names
     "deadline",
     "rejoin_after",
 )
-@dashboard_option("--dashboard", "Serve a page of all peers while they run")
+@dashboard_option("--dashboard", "Serve a page of all peers while they run", cls=GroupedOption, group="The run")
 @baseline_option
 @json_summary_option
 def cluster(**given: Any) -> int:

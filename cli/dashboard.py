@@ -7,13 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import click
-from dpeer.federation.status_client import as_document
 from pydantic_core import PydanticCustomError
 
-from dpeer.cli.options import GroupedOption
 from dpeer.federation.control_client import Place
 from dpeer.federation.serve_address import ServeAddress, read_serve
-from dpeer.federation.status_document import Document
+from dpeer.federation.status_client import as_document
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,12 +31,18 @@ class _Address(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(f"{value!r}: {error.message()}; without an address, write the option last", param, ctx)
 
 
-def dashboard_option(name: str, text: str) -> Callable[[F], F]:
-    """The option that opens the page, at a free port of loopback where it is given without an address."""
+def dashboard_option(name: str, text: str, **more: Any) -> Callable[[F], F]:
+    """The option that opens the page, at a free port of loopback where it is given without an address.
+
+    Args:
+        name: As it is typed.
+        text: What it does, for the help.
+        more: Further arguments of `click.option`.
+    """
     return click.option(
-        name, "dashboard", is_flag=False, flag_value="0", type=_Address(), metavar="[ADDRESS]", cls=GroupedOption,
-        group="The run", help=f"{text}: at a free port, at PORT of loopback, or at HOST:PORT, where all who reach it "
-        "can read it.",
+        name, "dashboard", is_flag=False, flag_value="0", type=_Address(), metavar="[ADDRESS]",
+        help=f"{text}: at a free port, at PORT of loopback, or at HOST:PORT, where all who reach it can read it.",
+        **more,
     )  # fmt: skip
 
 
@@ -62,10 +66,8 @@ def open_dashboard(
     from dpeer.federation.status_server import Latest, StatusServer
     from dpeer.report import live_page
 
-    def source() -> Document:
-        return as_document(look())
-
-    server = StatusServer(address, Latest(source, every), live_page, title=title, option=option)
+    source = Latest(lambda: as_document(look()), every)
+    server = StatusServer(address, source, live_page, title=title, option=option)
     say(f"dpeer: a page of all peers is at {server.url}")
     if not address.loopback:
         say(f"WARNING: the page at {server.address} has no password: all who reach it can read it (docs/security.md)")

@@ -9,12 +9,12 @@ from typing import Any
 
 import dpeer
 from dpeer.federation import snapshot_words as words
-from dpeer.federation.epoch_words import in_words
 from dpeer.report.live_charts import FEW, Points, bar_chart, is_wide, line_chart, line_name, values_of
 from dpeer.report.live_graph import LABELLED, live_graph, peer_mark
 from dpeer.report.live_peers import LivePeer, read_peers
 from dpeer.report.live_style import SCRIPT, STYLE
 from dpeer.report.markup import Markup, element, joined
+from dpeer.results.units import in_short
 
 _UNITS = ((0.5, 1e-3, "ms"), (180.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 """Of a chart of times: below which median, in which unit, with which name."""
@@ -167,7 +167,7 @@ def _named(peers: Sequence[LivePeer]) -> Markup:
     if len(ranks) <= _LINKED:
         found += [part for rank in ranks for part in (", ", element("a", str(rank), href=f"#rank-{rank}"))][1:]
     else:
-        found.append(in_words(ranks))
+        found.append(in_short(ranks))
     if others:
         found += [", " if ranks else "", words.listed(others)]
     return element("b", *found)
