@@ -258,13 +258,14 @@ class _Answers:
         """Status code, content type, content and further headers of the answer."""
         if path == "/":
             return 200, _HTML, self._whole, self._policy
-        make = {
+        routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
             "/status.json": lambda found: (200, _JSON, json.dumps(finite(found), allow_nan=False) + "\n"),
             "/view": lambda found: (200, _HTML, self._page.view(found)),
-        }.get(path)
+        }
+        make = routes.get(path)
         if make is None:
             return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
         try:

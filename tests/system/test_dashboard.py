@@ -27,9 +27,9 @@ def get(url: str, path: str) -> str:
 def page_of(url: str) -> tuple[dict[str, str], dict[str, str], str]:
     """By ends, the kinds of links; by rank, the standings of peers; and the words on those that take no part."""
     found: Node = tree(get(url, "view"))
-    links = {one.attributes["data-link"]: (one.classes - {"link"}).pop() for one in found.all("g", "link")
+    links = {one.attributes["data-link"] or "": (one.classes - {"link"}).pop() for one in found.all("g", "link")
              if "data-link" in one.attributes}  # fmt: skip
-    peers = {one.attributes["data-rank"]: (one.classes - {"peer"}).pop() for one in found.all("g", "peer")}
+    peers = {one.attributes["data-rank"] or "": (one.classes - {"peer"}).pop() for one in found.all("g", "peer")}
     trouble = "".join(one.text for one in found.all("section", id="trouble"))
     return links, peers, trouble
 
