@@ -19,6 +19,7 @@ from dpeer.federation.status_client import as_document, asked_at, look_at, look_
 from dpeer.federation.status_document import running_peer
 from dpeer.federation.status_server import StatusServer
 from dpeer.peer.snapshot import Snapshot
+from dpeer.report import live_page
 from tests.federation.statuses import WELL, entry
 
 
@@ -28,7 +29,7 @@ def serve():
     servers = []
 
     def start(source):
-        servers.append(StatusServer(read_serve("0"), source).start())
+        servers.append(StatusServer(read_serve("0"), source, live_page).start())
         return servers[-1].address
 
     yield start
