@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from dpeer.cli.tables import plain_table
 from dpeer.federation import snapshot_words as words
@@ -23,7 +24,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
 
     Args:
         found: The peers, by rank.
-        earlier: By name of a rank's folder, its bytes a second; None for the short table.
+        earlier: By key of a place, its bytes a second; None for the short table.
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
     names = ["rank", "rounds", "quorum"]
@@ -37,13 +38,13 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["epsilon"] if any(one.get("epsilon") is not None for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
-    table = plain_table()
+    table = plain_table(gap=1)
     for name in names:
         table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS)
     for one in found:
-        rates = (earlier or {}).get(one.folder.name)
+        rates = (earlier or {}).get(one.key)
         cells = _cells(one, rates)
-        table.add_row(*(cells.get(name, "") for name in names))
+        table.add_row(*(Text(cells.get(name, "")) for name in names))  # as text: words of others are no markup
     return table
 
 
@@ -72,7 +73,7 @@ class Rates:
 
 def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
     """What a peer's row has, by column."""
-    found, rank = place.answer, place.folder.name.removeprefix("rank-")
+    found, rank = place.answer, place.name.removeprefix("rank-")
     if found is None or found["rounds"] is None:
         return {
             "rank": rank, "rounds": words.rounds(place.completed, place.rounds), "quorum": words.NONE,

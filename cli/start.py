@@ -16,7 +16,7 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged, Isolated
-from dpeer.federation import addresses, config, folders, keys
+from dpeer.federation import addresses, config, folders, keys, rank_lock
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import changes
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -24,6 +24,7 @@ from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.federation.starting import Starting
+from dpeer.report import live_page
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
@@ -90,7 +91,7 @@ def start(
         for neighbor, host in starting.unresolvable().items():
             terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
-        hold.enter_context(folders.held(rank_folder(own.out, number), starts=True))
+        hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
             from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once
                 ServeStatus,
@@ -115,7 +116,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve)),
+                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
             )  # fmt: skip
 
         with ended_at_once(), bar:

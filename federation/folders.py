@@ -1,10 +1,9 @@
-"""Run folders at start and resume: overwrite and size checks, locks, ranks left behind, and disk errors."""
+"""Run folders at start and resume: overwrite and size checks, ranks left behind, and disk errors."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -46,9 +45,6 @@ _OURS = (
     checkpoint.FOLDER,
     FOLDER,
 )
-
-LOCK = ".lock"
-"""In a rank's folder: held by its peer while that runs."""
 
 
 def check(
@@ -129,51 +125,6 @@ def _check_size(folders: list[Path], size: int) -> None:
             )
 
 
-_STARTS = "starts"
-"""What stands in the lock of a peer that has read nothing yet."""
-
-
-@contextmanager
-def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
-    """Hold a rank's folder for as long as its peer runs.
-
-    Args:
-        folder: The rank's.
-        starts: Whether the peer only begins to start, so that `starts` has it until `started` is called.
-
-    Raises:
-        OutputError: another running peer holds it.
-    """
-    make_folder(folder)
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
-            ) from error
-        lock.truncate(0)
-        if starts:
-            with contextlib.suppress(OSError):  # a full disk
-                lock.write(_STARTS)
-                lock.flush()
-        yield
-
-
-def started(folder: Path) -> None:
-    """Note that the peer that holds a rank's folder answers on its control socket."""
-    with contextlib.suppress(OSError):
-        os.truncate(folder / LOCK, 0)
-
-
-def starts(folder: Path) -> bool:
-    """Whether the peer that holds a rank's folder begins to start; of a folder that no peer holds it says nothing."""
-    try:
-        return (folder / LOCK).read_text() == _STARTS
-    except (OSError, ValueError):
-        return False
-
-
 def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
     """Which peers of a federation that is resumed need a body that its sender has no more, a line for each.
 
@@ -227,7 +178,12 @@ def _holds_run(folder: Path) -> bool:
 
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
-    return checkpoint.completed(rank_folder(out, 0)) > 0
+    return completed_rounds(out) > 0
+
+
+def completed_rounds(out: Path) -> int:
+    """How many rounds the newest checkpoint of rank 0 has completed; 0 without one."""
+    return checkpoint.completed(rank_folder(out, 0))
 
 
 def forget_releases(out: Path) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
-from dpeer.federation import plain_page
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
@@ -25,8 +24,9 @@ from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.folders import held, naming, started, working_folder_kept
+from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
+from dpeer.federation.rank_lock import held, started
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
@@ -63,7 +63,7 @@ class ServeStatus:
     """Where a peer answers HTTP requests for its status, and what draws the page."""
 
     address: ServeAddress
-    page: Page = plain_page
+    page: Page
 
 
 class Stopper:
@@ -148,7 +148,7 @@ async def serve(
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
-        hold: Holds the rank's folder already (`folders.held`), and lets it go at its exit; None to hold it here.
+        hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
         status: Where the peer's status is served over HTTP; None for nowhere.
 
     Raises:

@@ -15,7 +15,6 @@ from typing import Any
 from dpeer.federation import config, keys
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
-from dpeer.federation.epoch_words import in_words
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.folders import refuse_faults, refuse_used
 from dpeer.federation.forecast import Forecast, forecast
@@ -36,6 +35,7 @@ from dpeer.federation.starting import Starting
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
+from dpeer.results.units import in_short
 from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
@@ -138,7 +138,7 @@ def _check_members(findings: Findings, starting: Starting, folder: Path, *, resu
             return
         epochs = [SignedEpoch.decode(document).epoch for document in record.documents]
         now = next(one for one in epochs if one.digest == record.line[-1])
-        words = f"epoch {now.number}, the last that is known here: {in_words(now.members)}"
+        words = f"epoch {now.number}, the last that is known here: {in_short(now.members)}"
         if starting.rank in now.members:
             findings.passed(check, words)
         else:
@@ -190,7 +190,7 @@ def _check_serve(findings: Findings, starting: Starting) -> None:
 
     with findings.of("serve"):
         address = read_serve(starting.own.serve)
-        with StatusServer(address, dict):
+        with StatusServer(address, dict, lambda document: ""):
             pass
         if address.loopback:
             findings.passed("serve", f"status at {address}, for programs of this host")

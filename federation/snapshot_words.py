@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpeer.federation.epoch_words import in_words
 from dpeer.results import units
 
 NONE = "-"
@@ -77,10 +76,10 @@ def rounds(completed: int | None, of: int | None) -> str:
 def epoch(found: Mapping[str, Any]) -> str:
     """The present epoch and its members, and the next one: "1: 0..8; 2 from round 12 on: 0, 2..8"."""
     now, following = found.get("epoch"), found.get("next_epoch")
-    parts = [f"{now['number']}: {in_words(now['members'])}"] if now else [NONE]
+    parts = [f"{now['number']}: {units.in_short(now['members'])}"] if now else [NONE]
     if following:
         begins = following["begins"] + 1
-        parts.append(f"{following['number']} from round {begins} on: {in_words(following['members'])}")
+        parts.append(f"{following['number']} from round {begins} on: {units.in_short(following['members'])}")
     return "; ".join(parts)
 
 

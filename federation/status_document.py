@@ -42,15 +42,15 @@ def running_peer(
 
 
 def why_unready(peer: Mapping[str, Any], within: int = WITHIN) -> str | None:
-    """Why a peer of the document takes no part in the federation; None if it does (`readiness.unready`)."""
-    if not peer["running"]:
+    """Why a peer takes no part in the federation, of the document or by its snapshot alone; None if it does."""
+    if not peer.get("running", True):
         return str(peer["state"])
     return blocked(peer) or unready(peer, within)
 
 
 def blocked(peer: Mapping[str, Any]) -> str | None:
     """The words for a peer whose event loop is blocked; None for one that runs, or whose process has ended."""
-    if not peer["running"] or peer["age_seconds"] <= STALE:
+    if not peer.get("running", True) or peer.get("age_seconds", 0.0) <= STALE:
         return None
     return f"its event loop is blocked: its last sign is {peer['age_seconds']:.0f} s old"
 

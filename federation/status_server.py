@@ -18,7 +18,6 @@ from typing import Any, Protocol, Self
 from urllib.parse import parse_qs
 
 from dpeer.exceptions import AddressError, DpeerError
-from dpeer.federation import plain_page
 from dpeer.federation.prometheus_metrics import expose
 from dpeer.federation.readiness import WITHIN
 from dpeer.federation.serve_address import ServeAddress
@@ -65,6 +64,7 @@ class StatusServer:
         page: Draws the page.
         title: The page's.
         process: Whether the document is of this process.
+        option: By which the address was given, for the error.
 
     Attributes:
         address: Where it listens, with the port that the system has given.
@@ -77,12 +77,13 @@ class StatusServer:
         self,
         address: ServeAddress,
         source: Source,
-        page: Page = plain_page,
+        page: Page,
         *,
         title: str = "dpeer",
         process: bool = False,
+        option: str = "--serve",
     ) -> None:
-        self._server = _bound(address)
+        self._server = _bound(address, option)
         self._server.answers = _Answers(source, page, title, process=process)
         self._server.name = address.host
         self.address = ServeAddress(address.host, self._server.server_address[1])
@@ -123,7 +124,7 @@ class StatusServer:
         self._server.server_close()
 
 
-def _bound(address: ServeAddress) -> _Server:
+def _bound(address: ServeAddress, option: str) -> _Server:
     host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
     try:
         found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -132,7 +133,7 @@ def _bound(address: ServeAddress) -> _Server:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise AddressError(
-            f"--serve {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
+            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
         ) from error
 
 
@@ -257,13 +258,14 @@ class _Answers:
         """Status code, content type, content and further headers of the answer."""
         if path == "/":
             return 200, _HTML, self._whole, self._policy
-        make = {
+        routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
             "/status.json": lambda found: (200, _JSON, json.dumps(finite(found), allow_nan=False) + "\n"),
             "/view": lambda found: (200, _HTML, self._page.view(found)),
-        }.get(path)
+        }
+        make = routes.get(path)
         if make is None:
             return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
         try:

@@ -17,8 +17,8 @@ from dpeer.federation import addresses, host_checks, keys, operators, site_check
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
-from dpeer.federation.folders import held
 from dpeer.federation.forecast import Forecast
+from dpeer.federation.rank_lock import held
 from dpeer.federation.same_rows import registered
 from dpeer.federation.settings import as_run
 from dpeer.federation.site_check import Asked, check_site

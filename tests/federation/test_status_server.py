@@ -16,6 +16,7 @@ from dpeer.federation.serve_address import read_serve
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.status_document import history_line, running_peer
 from dpeer.federation.status_server import AT_ONCE, Latest, StatusServer
+from dpeer.report import live_page
 from tests.federation.statuses import WELL, entry
 
 
@@ -31,7 +32,7 @@ def serve():
 
     def start(found=None, address="0", **more):
         source = found if callable(found) else lambda: document() if found is None else found
-        servers.append(StatusServer(read_serve(address), source, **more).start())
+        servers.append(StatusServer(read_serve(address), source, **{"page": live_page, **more}).start())
         return servers[-1]
 
     yield start
@@ -139,11 +140,15 @@ def test_the_page_runs_its_own_scripts_alone(serve):
     assert get(server, "/view")[:2] == (200, "<p>1000.0</p>")
 
 
-def test_the_plain_page_escapes_what_peers_say(serve):
+def test_the_live_page_runs_its_one_script_and_escapes_what_peers_say(serve):
     peer = {"folder": "rank-1", "running": False, "state": "<script>x</script>", "unready": "a & b"}
-    text = get(serve({"time": 1.0, "peers": [peer]}), "/view")[1]
-    assert "&lt;script&gt;x&lt;/script&gt;" in text
-    assert "a &amp; b" in text
+    server = serve({"time": 1.0, "peers": [peer]}, title="rank <1>")
+    code, text, headers = get(server, "/")
+    assert (code, text.count("<h1>rank &lt;1&gt;</h1>"), text.count("<script>")) == (200, 1, 1)
+    assert headers["Content-Security-Policy"].count("'sha256-") == 1
+    view = get(server, "/view")[1]
+    assert "&lt;script&gt;x&lt;/script&gt;" in view
+    assert "<script" not in view
 
 
 def test_head_has_no_content_and_nothing_else_is_answered(serve):
