@@ -117,6 +117,11 @@ def start(
                 serve,
             )
 
+        status = None
+        if own.serve is not None:
+            from dpeer.report import live_page
+
+            status = ServeStatus(read_serve(own.serve), live_page)
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -134,7 +139,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve)),
+                status=status,
             )  # fmt: skip
 
         with ended_at_once(), bar:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
-from dpeer.federation import plain_page
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
@@ -66,7 +65,7 @@ class ServeStatus:
     """Where a peer answers HTTP requests for its status, and what draws the page."""
 
     address: ServeAddress
-    page: Page = plain_page
+    page: Page
 
 
 class Stopper:

@@ -18,7 +18,6 @@ from typing import Any, Protocol, Self
 from urllib.parse import parse_qs
 
 from dpeer.exceptions import AddressError, DpeerError
-from dpeer.federation import plain_page
 from dpeer.federation.prometheus_metrics import expose
 from dpeer.federation.readiness import WITHIN
 from dpeer.federation.serve_address import ServeAddress
@@ -44,10 +43,10 @@ Source = Callable[[], Document]
 
 
 class Page(Protocol):
-    """The live page: a module or object with these two functions."""
+    """The live page: a module or object with these two functions (`dpeer.report.live_page`)."""
 
-    def page(self, title: str) -> str:
-        """The whole page, which fetches `/view` and shows it."""
+    def page(self, title: str, content: str = "") -> str:
+        """The whole page with its first content, whose one inline script fetches `/view` and shows it."""
 
     def view(self, document: Document) -> str:
         """The part of the page that changes, as HTML."""
@@ -77,7 +76,7 @@ class StatusServer:
         self,
         address: ServeAddress,
         source: Source,
-        page: Page = plain_page,
+        page: Page,
         *,
         title: str = "dpeer",
         process: bool = False,
@@ -250,14 +249,14 @@ class _Answers:
 
     def __init__(self, source: Source, page: Page, title: str, *, process: bool) -> None:
         self._source, self._page, self._process = source, page, process
-        self._whole = page.page(title)
-        self._policy = {"Content-Security-Policy": _policy(self._whole)}
+        self._title = title
+        self._policy = {"Content-Security-Policy": _policy(page.page(title))}
 
     def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
         """Status code, content type, content and further headers of the answer."""
-        if path == "/":
-            return 200, _HTML, self._whole, self._policy
+        more = self._policy if path == "/" else {}
         make = {
+            "/": lambda found: (200, _HTML, self._page.page(self._title, self._page.view(found))),
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
@@ -270,7 +269,7 @@ class _Answers:
             code, kind, content = make(self._source())
         except DpeerError as error:
             return 503, _TEXT, f"{error}\n", {}
-        return code, kind, content, {}
+        return code, kind, content, more
 
     def _metrics(self, found: Document, accept: str) -> tuple[int, str, str | bytes]:
         content, kind = expose(found, accept, process=self._process)

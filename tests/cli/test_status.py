@@ -19,6 +19,7 @@ from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.status_server import StatusServer
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
+from dpeer.report import live_page
 
 WAITING = Snapshot(
     2, 4711, "collect", 20, 7, 6, (Awaited(0, "in round 7"),), 12.0, mixed=(0, 3), missed=(1,), checkpoint_seconds=3.0,
@@ -155,7 +156,7 @@ def served(*snapshots: Snapshot) -> Iterator[list[str]]:
         found = []
         for one in snapshots:
             board = StatusBoard(f"rank-{one.rank}", lambda one=one: one, private=False)
-            found.append(str(stack.enter_context(StatusServer(read_serve("0"), board.read)).address))
+            found.append(str(stack.enter_context(StatusServer(read_serve("0"), board.read, live_page)).address))
         yield found
 
 

@@ -30,7 +30,7 @@ def test_the_document_has_the_snapshot_and_what_follows_from_it(clock):
     found = only(StatusBoard("rank-2", lambda: WELL, private=False))
     assert {name: found[name] for name in asdict(WELL)} == asdict(WELL)
     assert (found["folder"], found["running"], found["age_seconds"]) == ("rank-2", True, 0.0)
-    assert (found["unready"], found["disagreement"], found["history"]) == (None, None, [])
+    assert (found["unready"], found["disagreement"], found["history"]) == (None, 0.125, [])
 
 
 def test_a_reader_gets_what_the_loop_has_left_and_how_old_it_is(clock):

@@ -19,6 +19,7 @@ from dpeer.federation.status_client import as_document, asked_at, look_at, look_
 from dpeer.federation.status_document import running_peer
 from dpeer.federation.status_server import StatusServer
 from dpeer.peer.snapshot import Snapshot
+from dpeer.report import live_page
 from tests.federation.statuses import WELL, entry
 
 
@@ -28,7 +29,7 @@ def serve():
     servers = []
 
     def start(source):
-        servers.append(StatusServer(read_serve("0"), source).start())
+        servers.append(StatusServer(read_serve("0"), source, live_page).start())
         return servers[-1].address
 
     yield start
@@ -192,7 +193,7 @@ def test_what_a_newer_version_adds_is_left_out_and_what_an_older_one_lacks_has_a
 def test_the_check_knows_every_field_of_a_snapshot():
     found = check_peer(running_peer("rank-2", plain(WELL), []), history=True)
     assert {one.name for one in dataclasses.fields(Snapshot)} <= {*found}
-    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"disagreement", "age_seconds", "history"}
+    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"age_seconds", "history"}
     known = {*running_peer("rank-2", plain(WELL), [])}
     assert known - {*found} == {"folder", "running", "unready"}
 

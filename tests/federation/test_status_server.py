@@ -16,6 +16,7 @@ from dpeer.federation.serve_address import read_serve
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.status_document import history_line, running_peer
 from dpeer.federation.status_server import AT_ONCE, Latest, StatusServer
+from dpeer.report import live_page
 from tests.federation.statuses import WELL, entry
 
 
@@ -31,7 +32,7 @@ def serve():
 
     def start(found=None, address="0", **more):
         source = found if callable(found) else lambda: document() if found is None else found
-        servers.append(StatusServer(read_serve(address), source, **more).start())
+        servers.append(StatusServer(read_serve(address), source, **{"page": live_page, **more}).start())
         return servers[-1]
 
     yield start
@@ -129,21 +130,21 @@ def test_metrics_come_in_the_format_that_is_asked_for(serve):
 
 def test_the_page_runs_its_own_scripts_alone(serve):
     page = SimpleNamespace(
-        page=lambda title: f"<h1>{title}</h1><script>alert(1)</script>", view=lambda found: f"<p>{found['time']}</p>"
+        page=lambda title, content="": f"<h1>{title}</h1>{content}<script>alert(1)</script>",
+        view=lambda found: f"<p>{found['time']}</p>",
     )
     server = serve(page=page, title="rank 2")
     code, text, headers = get(server, "/")
-    assert (code, text) == (200, "<h1>rank 2</h1><script>alert(1)</script>")
+    assert (code, text) == (200, "<h1>rank 2</h1><p>1000.0</p><script>alert(1)</script>")
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'; script-src 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI=';" in policy
     assert get(server, "/view")[:2] == (200, "<p>1000.0</p>")
 
 
-def test_the_plain_page_escapes_what_peers_say(serve):
-    peer = {"folder": "rank-1", "running": False, "state": "<script>x</script>", "unready": "a & b"}
-    text = get(serve({"time": 1.0, "peers": [peer]}), "/view")[1]
-    assert "&lt;script&gt;x&lt;/script&gt;" in text
-    assert "a &amp; b" in text
+def test_the_live_page_of_a_peer_has_one_script_which_may_run(serve):
+    code, text, headers = get(serve(), "/")
+    assert (code, text.count("<script>"), headers["Content-Security-Policy"].count("sha256-")) == (200, 1, 1)
+    assert "rank 1 (in round 9)" in text
 
 
 def test_head_has_no_content_and_nothing_else_is_answered(serve):
@@ -191,7 +192,7 @@ def test_what_cannot_be_looked_at_is_an_error_of_the_service(serve):
         raise ConfigurationError("no folder 'dpeer-run' exists")
 
     assert get(serve(fail), "/healthz")[:2] == (503, "no folder 'dpeer-run' exists\n")
-    assert get(serve(fail), "/")[0] == 200
+    assert get(serve(fail), "/")[0] == 503
 
 
 def test_so_many_connections_at_once_and_no_more(serve):

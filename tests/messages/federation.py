@@ -25,6 +25,7 @@ from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.status_client import asked_at
 from dpeer.federation.status_server import StatusServer
 from dpeer.peer.transports.proxies import proxies
+from dpeer.report import live_page
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm
 from dpeer.training.algorithms.base import Facts
@@ -261,7 +262,7 @@ MESSAGES = {
         "serve in {folder}/federation.toml = 'http://10.0.0.3': expected PORT or HOST:PORT, for example 7780 or "
         "10.0.0.3:7780", "serve = 'http://10.0.0.3'"),
     "a status port at another host": Message(
-        lambda folder: StatusServer(ServeAddress("192.0.2.1", 7780), dict), AddressError,
+        lambda folder: StatusServer(ServeAddress("192.0.2.1", 7780), dict, live_page), AddressError,
         "--serve 192.0.2.1:7780: this host cannot listen there: Cannot assign requested address; choose an address of "
         "its own and a free port"),
     "a federation that is asked and serves no status": Message(
