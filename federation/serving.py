@@ -39,6 +39,7 @@ from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.training import forget
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
@@ -295,6 +296,9 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
+    if resume:
+        completed = peer.snapshot().completed
+        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)

@@ -155,6 +155,14 @@ class _Server(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; where the process has no file descriptor left, not at once again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_LOOKS_EVERY)
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             busy = len(self._open) >= AT_ONCE

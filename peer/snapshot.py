@@ -74,7 +74,7 @@ class EpochSnapshot:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One peer at one moment. It holds rounds, times and liveness alone: never a loss, a figure or a number of rows.
+    """One peer at one moment: rounds, times, liveness, and what follows from releases; no loss, accuracy or row count.
 
     Attributes:
         rank: The peer.

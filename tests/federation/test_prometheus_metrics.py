@@ -1,5 +1,6 @@
 """Metrics of a status document, as the parsers of Prometheus' own client read them."""
 
+import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -10,6 +11,7 @@ from dpeer.federation.prometheus_metrics import expose
 from dpeer.federation.status_document import history_line, running_peer
 from dpeer.peer.snapshot import Snapshot
 from tests.federation.statuses import WELL, entry
+from tests.test_layers import ROOT
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 
@@ -93,3 +95,9 @@ def test_with_privacy_no_figure_of_the_data_is_among_them():
 def test_the_process_is_among_them_where_it_is_the_peers():
     names = {name for name, *_ in samples(document(WELL), process=True)}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total"} <= names
+
+
+def test_the_documents_list_every_metric_and_no_other():
+    section = (ROOT / "docs/files.md").read_text().partition("## Metrics")[2].partition("\n## ")[0]
+    exposed = {name for name, *_ in samples(document(WELL, history=[entry(7)]))}
+    assert {*re.findall(r"`(dpeer_\w+)`", section)} == exposed

@@ -63,6 +63,24 @@ def test_the_history_has_the_last_rounds():
     }  # fmt: skip
 
 
+def test_after_a_restart_the_history_goes_on():
+    board = StatusBoard("rank-2", lambda: WELL, private=True)
+    board.recall([entry(number) for number in range(300)])
+    board.add_round(entry(300))
+    history = only(board)["history"]
+    assert [line["round"] for line in history] == list(range(301 - KEPT, 301))
+    assert "accuracy" not in history[0]
+
+
+def test_a_damaged_line_is_a_round_of_which_little_is_known():
+    board = StatusBoard("rank-2", lambda: WELL, private=False)
+    board.recall([{"round": 3, "train_seconds": "long", "heard": {"0": 1}, "accuracy": None}])
+    assert only(board)["history"] == [{
+        "round": 3, "round_seconds": None, "accuracy": None, "test_loss": None, "train_loss": None,
+        "disagreement": None, "heard": [], "missed": [],
+    }]  # fmt: skip
+
+
 def test_where_data_are_protected_no_figure_of_them_is_shown():
     board = StatusBoard("rank-2", lambda: WELL, private=True)
     board.add_round(entry(0, training_accuracy=0.75, metrics={"accuracy": 0.5}, privacy={"clipped": 0.25}))
