@@ -39,7 +39,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
-    table = plain_table()
+    table = plain_table(gap=1)
     for name in names:
         table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS)
     for one in found:

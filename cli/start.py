@@ -26,6 +26,7 @@ from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports.proxies import proxies
+from dpeer.report import live_page
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
@@ -117,11 +118,6 @@ def start(
                 serve,
             )
 
-        status = None
-        if own.serve is not None:
-            from dpeer.report import live_page
-
-            status = ServeStatus(read_serve(own.serve), live_page)
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -139,7 +135,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=status,
+                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
             )  # fmt: skip
 
         with ended_at_once(), bar:

@@ -26,12 +26,13 @@ def targets_argument(command: F) -> F:
     return click.argument("targets", nargs=-1, metavar="[RUN|HOST:PORT]...")(command)
 
 
-def looker(targets: Sequence[str], federation: Path | None) -> Callable[[], list[Place]]:
+def looker(targets: Sequence[str], federation: Path | None, *, history: bool = False) -> Callable[[], list[Place]]:
     """Looks at the peers that the arguments name.
 
     Args:
         targets: Folders and addresses; none for the folder of a run that names no other.
         federation: The federation file in place of them.
+        history: Whether answers have the peers' last rounds, too.
 
     Raises:
         ConfigurationError: Both are given.
@@ -40,7 +41,7 @@ def looker(targets: Sequence[str], federation: Path | None) -> Callable[[], list
 
     if federation is None:
         found = [read_target(text) for text in targets or [DEFAULT]]
-        return lambda: look_at(found)
+        return lambda: look_at(found, history=history)
     if targets:
         raise ConfigurationError(f"--federation {federation} and {targets[0]!r}: give one of them")
-    return lambda: look_in_file(federation)
+    return lambda: look_in_file(federation, history=history)

@@ -11,30 +11,44 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from dpeer.cli.dashboard import dashboard_option, open_dashboard
+from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.status_targets import looker, targets_argument
+from dpeer.cli.status_targets import DEFAULT, looker, targets_argument
 from dpeer.cli.tables import print_table
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place
-from dpeer.federation.snapshot_words import in_sum
+from dpeer.federation.serve_address import ServeAddress
+from dpeer.federation.snapshot_words import in_sum, listed
 
 
 @click.command(short_help="Show running peers, live.")
 @targets_argument
 @click.option("--every", type=click.FloatRange(0.2, 3600), default=1.0, metavar="SECONDS", help="Time between looks.")
 @click.option("--once", is_flag=True, help="Print one table, with the rates of that time, and end.")
-def top(targets: Sequence[str], federation: Path | None, every: float, once: bool) -> int:
+@dashboard_option("--web", "Serve a page of them in place of the table")
+def top(
+    targets: Sequence[str], federation: Path | None, every: float, once: bool, dashboard: ServeAddress | None
+) -> int:
     """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
     second, privacy loss, disagreement, dropped messages, and what the disk has left. Where stdout is no terminal, it
     prints one table.
 
+    --web serves a page in place of the table, with the graph and its links, curves by round and each peer's state.
+
     \b
     Examples:
       dpeer top dpeer-run
       dpeer top dpeer-run/rank-3 --every 5
-      dpeer top --federation dpeer.toml
+      dpeer top dpeer-run --web
+      dpeer top --federation dpeer.toml --web 7790
     """  # noqa: D301 - \b is click's
+    if dashboard is not None:
+        if once:
+            raise ConfigurationError("--web and --once: give one of them")
+        return _serve(looker(targets, federation, history=True), dashboard, _named(targets, federation), every)
     console = Console(highlight=False)
     look = looker(targets, federation)
     found, rates = _look(look, {})
@@ -51,6 +65,19 @@ def top(targets: Sequence[str], federation: Path | None, every: float, once: boo
                 live.update(_view(found, rates), refresh=True)
     except KeyboardInterrupt:
         return 0
+
+
+def _serve(look: Callable[[], list[Place]], address: ServeAddress, named: str, every: float) -> int:
+    """Serve the page until the command is asked to stop."""
+    look()  # a mistake shows now, and not on the page
+    with asked_to_stop() as asked, open_dashboard(address, "--web", look, f"dpeer: {named}", click.echo, every=every):
+        click.echo("dpeer: Ctrl-C ends the page, not the run")
+        asked.wait()
+    return 0
+
+
+def _named(targets: Sequence[str], federation: Path | None) -> str:
+    return str(federation) if federation is not None else listed(targets or [DEFAULT])
 
 
 def _look(look: Callable[[], list[Place]], before: Mapping[str, Rates]) -> tuple[list[Place], dict[str, Rates]]:

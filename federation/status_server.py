@@ -64,6 +64,7 @@ class StatusServer:
         page: Draws the page.
         title: The page's.
         process: Whether the document is of this process.
+        option: By which the address was given, for the error.
 
     Attributes:
         address: Where it listens, with the port that the system has given.
@@ -80,8 +81,9 @@ class StatusServer:
         *,
         title: str = "dpeer",
         process: bool = False,
+        option: str = "--serve",
     ) -> None:
-        self._server = _bound(address)
+        self._server = _bound(address, option)
         self._server.answers = _Answers(source, page, title, process=process)
         self._server.name = address.host
         self.address = ServeAddress(address.host, self._server.server_address[1])
@@ -122,7 +124,7 @@ class StatusServer:
         self._server.server_close()
 
 
-def _bound(address: ServeAddress) -> _Server:
+def _bound(address: ServeAddress, option: str) -> _Server:
     host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
     try:
         found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -131,7 +133,7 @@ def _bound(address: ServeAddress) -> _Server:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise AddressError(
-            f"--serve {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
+            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
         ) from error
 
 
@@ -263,19 +265,22 @@ class _Answers:
     def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
         """Status code, content type, content and further headers of the answer."""
         more = self._policy if path == "/" else {}
-        make = {
+        routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
             "/": lambda found: (200, _HTML, self._page.page(self._title, self._page.view(found))),
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
             "/status.json": lambda found: (200, _JSON, json.dumps(finite(found), allow_nan=False) + "\n"),
             "/view": lambda found: (200, _HTML, self._page.view(found)),
-        }.get(path)
+        }
+        make = routes.get(path)
         if make is None:
             return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
         try:
             code, kind, content = make(self._source())
         except DpeerError as error:
+            if path == "/":  # its script tries again
+                return 200, _HTML, self._page.page(self._title), more
             return 503, _TEXT, f"{error}\n", {}
         return code, kind, content, more
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import median
 
 from dpeer.report.live_peers import LivePeer
@@ -21,8 +22,9 @@ FEW = 8
 _MANY = 30
 """The number of peers from which on their lines are fainter still."""
 
-_BUCKETS = 60
-"""Of many peers, a line shows least and most of so many parts of the rounds: no more than pixels show."""
+_POINTS = 120
+"""The most points of a line where peers are many, and half as many where their lines are fainter still: least and most
+of parts of the rounds."""
 
 _WIDE = 30.0
 """Times the least value from which on values are drawn on a logarithmic axis."""
@@ -99,17 +101,18 @@ def line_chart(
         x = left + wide * ((number - first) / (last - first) if last > first else 0.5)
         return x, _TOP + tall * (1.0 - scale.height(value))
 
+    few, many = len(lines) <= FEW, len(lines) > _MANY
+    faint = "line faint many" if many else "line faint"
+    shown = lines if few else {name: _thinned(points, _POINTS // (1 + many)) for name, points in lines.items()}
     drawn = {
         name: [place(number, value) for number, value in points if value > 0 or not scale.log]
-        for name, points in lines.items()
+        for name, points in shown.items()
     }
     drawn = {name: points for name, points in drawn.items() if points}
-    few = len(lines) <= FEW
-    faint = "line faint many" if len(lines) > _MANY else "line faint"
     ends = {name: points[-1] for name, points in drawn.items()}
     body = [
         element("g", element("title", f"rank {name}: {words(lines[name][-1][1])} in round {lines[name][-1][0]}"),
-                _path(points if few else _thinned(points)),
+                _path(points),
                 element("circle", cx=points[-1][0], cy=points[-1][1], r=2.5) if few else None,
                 class_=f"line s{colors[name]}" if few else faint, data_rank=name)
         for name, points in drawn.items()
@@ -223,14 +226,18 @@ def _value_axis(scale: Scale, left: float, tall: float) -> Markup:
 
 
 def _round_axis(first: int, last: int, place: Callable[[int], float]) -> Markup:
-    """Labels at whole rounds, the last one among them."""
+    """Labels at whole rounds, the first and the last one among them, where they have room."""
     step = max(1, round(_nice(max(last - first, 1) / 4)))
-    numbers = [number for number in range(first - first % step, last + 1, step) if number >= first]
-    if first not in numbers and (not numbers or numbers[0] - first >= 0.7 * step):
-        numbers.insert(0, first)
-    if numbers[-1] != last:
-        numbers = [*(number for number in numbers if last - number >= 0.7 * step), last]
-    texts = [element("text", str(number), x=place(number), y=_HEIGHT - 5, class_="round") for number in numbers]
+    room = _DIGIT * len(str(last)) + 12.0
+    numbers = [last]
+    for number in reversed(range(first - first % step, last, step)):
+        if number > first and place(numbers[-1]) - place(number) >= room:
+            numbers.append(number)
+    if first != last:
+        if place(numbers[-1]) - place(first) < room and len(numbers) > 1:
+            numbers.pop()
+        numbers.append(first)
+    texts = [element("text", str(number), x=place(number), y=_HEIGHT - 5, class_="round") for number in numbers[::-1]]
     return element("g", *texts, class_="axis")
 
 
@@ -238,15 +245,16 @@ def _path(points: Sequence[tuple[float, float]]) -> Markup:
     return element("path", d=Markup("M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)))
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+def _thinned(points: Points, most: int) -> Points:
     """The highest and the lowest point of each part of the rounds, in order, and the last one."""
-    if len(points) <= 2 * _BUCKETS:
+    if len(points) <= most:
         return points
-    found: list[tuple[float, float]] = []
-    for part in range(_BUCKETS):
-        some = points[part * len(points) // _BUCKETS : (part + 1) * len(points) // _BUCKETS]
-        found += sorted({min(some, key=lambda point: point[1]), max(some, key=lambda point: point[1])})
-    return [*found, points[-1]]
+    found: list[tuple[int, float]] = []
+    parts = most // 2
+    for part in range(parts):
+        some = points[part * len(points) // parts : (part + 1) * len(points) // parts]
+        found += sorted({min(some, key=itemgetter(1)), max(some, key=itemgetter(1))})
+    return found if found[-1] == points[-1] else [*found, points[-1]]
 
 
 def _medians(lines: Mapping[str, Points]) -> Points:

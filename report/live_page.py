@@ -11,7 +11,7 @@ import dpeer
 from dpeer.federation import snapshot_words as words
 from dpeer.report.live_charts import FEW, Points, bar_chart, is_wide, line_chart, line_name, values_of
 from dpeer.report.live_graph import LABELLED, live_graph, peer_mark
-from dpeer.report.live_peers import LivePeer, read_peers
+from dpeer.report.live_peers import LivePeer, Standing, read_peers
 from dpeer.report.live_style import SCRIPT, STYLE
 from dpeer.report.markup import Markup, element, joined
 from dpeer.results.units import in_short
@@ -122,7 +122,7 @@ def _facts(peers: Sequence[LivePeer]) -> Markup:
                    id="facts", data_news=_news(standings, count))  # fmt: skip
 
 
-def _news(standings: Mapping[str, int], count: int) -> str:
+def _news(standings: Mapping[Standing, int], count: int) -> str:
     """What a screen reader and the page's tab say; it changes only when a peer's standing does."""
     if standings["ended"] == count:
         return "the run has ended"
@@ -206,7 +206,7 @@ def _times(peers: Sequence[LivePeer], colors: Mapping[str, int]) -> Markup:
     drawn = {peer: [(number, value / unit) for number, value in points] for peer, points in lines.items()}
     return _lines(f"Round time, {name}", drawn, colors, lambda value: words.duration(value * unit), zero=True,
                   empty=_no_history(peers, "No round has been timed yet."),
-                  note="From the end of one round to that of the next.")  # fmt: skip
+                  note="Training, exchange and mixing.")  # fmt: skip
 
 
 def _missed(peers: Sequence[LivePeer]) -> Markup:
@@ -258,7 +258,7 @@ def _panel(title: str, now: str, content: Markup, note: str) -> Markup:
 
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[LivePeer], str]]] = {
-    "rounds": ("number", lambda one: words.rounds(one.found["completed"], one.found["rounds"])),
+    "rounds": ("number", lambda one: words.rounds(_completed(one), one.found["rounds"])),
     "epoch": ("words", lambda one: words.epoch(one.found)),
     "state": ("words state", lambda one: one.state),
     "neighbors": ("words", lambda one: words.neighbors(one.found["neighbors"]) or words.NONE),
@@ -307,6 +307,12 @@ def _table(peers: Sequence[LivePeer]) -> Markup:
 def _cell(name: str, text: str) -> Markup:
     kind = f"{_COLUMNS[name][0]}{' none' if text == words.NONE else ''}"
     return element("td", text, class_=kind, data_label=name, role="cell")
+
+
+def _completed(peer: LivePeer) -> int | None:
+    """Its completed rounds; None for one that does not answer and has left none."""
+    completed: int = peer.found["completed"]
+    return completed if peer.runs or completed else None
 
 
 def _figure(value: float) -> str:

@@ -117,6 +117,7 @@ footer { color: var(--soft); font-size: 0.8rem; margin-top: 1rem; }
   .charts { grid-template-columns: minmax(0, 1fr); grid-auto-rows: auto; }
   .facts { gap: 0.5rem; }
   .facts div { max-width: none; }
+  .axis text, .end { font-size: 11.5px; }
   .wide { overflow: visible; }
   table, tbody { display: block; }
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
@@ -155,8 +156,12 @@ SCRIPT = """
       part.querySelectorAll(".wide").forEach((one, number) => { one.scrollLeft = far[number] || 0; });
       if (focus) document.getElementById(focus)?.focus({preventScroll: true});
     }
-    const words = main.querySelector("[data-news]")?.dataset.news || "";
-    if (news.textContent !== words) news.textContent = words;
+    say(main.querySelector("[data-news]")?.dataset.news || "");
+  }
+
+  function say(words) {
+    if (news.textContent === words) return;
+    news.textContent = words;
     document.title = words ? `${words} - ${title}` : title;
   }
 
@@ -173,6 +178,7 @@ SCRIPT = """
       } catch (error) {
         document.body.classList.add("stale");
         clock.textContent = heard ? `no answer since ${heard}` : "no answer";
+        say("no answer");
       }
     } else if (reading) clock.textContent = `as of ${heard}: held while text is selected`;
     setTimeout(look, 1000);

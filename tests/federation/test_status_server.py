@@ -147,6 +147,17 @@ def test_the_live_page_of_a_peer_has_one_script_which_may_run(serve):
     assert "rank 1 (in round 9)" in text
 
 
+def test_the_live_page_runs_its_one_script_and_escapes_what_peers_say(serve):
+    peer = {"folder": "rank-1", "running": False, "state": "<script>x</script>", "unready": "a & b"}
+    server = serve({"time": 1.0, "peers": [peer]}, title="rank <1>")
+    code, text, headers = get(server, "/")
+    assert (code, text.count("<h1>rank &lt;1&gt;</h1>"), text.count("<script>")) == (200, 1, 1)
+    assert headers["Content-Security-Policy"].count("'sha256-") == 1
+    view = get(server, "/view")[1]
+    assert "&lt;script&gt;x&lt;/script&gt;" in view
+    assert "<script" not in view
+
+
 def test_head_has_no_content_and_nothing_else_is_answered(serve):
     server = serve()
     code, text, headers = get(server, "/status.json", "HEAD")
@@ -192,7 +203,7 @@ def test_what_cannot_be_looked_at_is_an_error_of_the_service(serve):
         raise ConfigurationError("no folder 'dpeer-run' exists")
 
     assert get(serve(fail), "/healthz")[:2] == (503, "no folder 'dpeer-run' exists\n")
-    assert get(serve(fail), "/")[0] == 503
+    assert get(serve(fail), "/")[0] == 200, "the page is there, and tries again"
 
 
 def test_so_many_connections_at_once_and_no_more(serve):

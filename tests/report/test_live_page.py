@@ -123,6 +123,11 @@ def test_the_neighbors_of_a_single_peer_are_drawn_around_it() -> None:
     assert Counter((one.classes - {"peer"}).pop() for one in found.all("g", "peer")) == {"part": 1, "unasked": 4}
 
 
+def test_a_peer_that_cannot_be_asked_has_no_count_of_rounds() -> None:
+    unknown = {"folder": "rank-1", "running": False, "state": "cannot be asked", "completed": None, "rounds": None}
+    assert [row["rounds"] for row in rows(shown(running(0, 2), unknown, stopped(2)))] == ["12/20", "-", "7/20"]
+
+
 def test_a_run_that_has_ended_says_so() -> None:
     found = shown(*(stopped(rank, "does not run: done", 20) for rank in range(3)))
     assert facts(found)["peers"] == "all 3 ended"

@@ -363,6 +363,7 @@ SLOW = {
     PREDICTED: Small(),
     REPORTED: Small(),
     "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS, PREDICTED, REPORTED)),
+    "dpeer cluster --dashboard": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
@@ -418,10 +419,18 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray --launcher-option cpus=2": (
+        "makes each run a task of a running"
+    ),
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher slurm --launcher-option partition=short": (
+        "submitted where `sbatch` is"
+    ),
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer status site-1.example:7780 site-2.example:7780": "Peers on other hosts",
     "dpeer status --federation dpeer.toml": "Peers on other hosts",
+    "dpeer top dpeer-run --web": "until Ctrl-C",
+    "dpeer top --federation dpeer.toml --web 7790": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",
