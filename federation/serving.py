@@ -39,6 +39,7 @@ from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.results.files import LOG, rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.training import forget
 
 if TYPE_CHECKING:
@@ -293,6 +294,9 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
+    if resume:
+        completed = peer.snapshot().completed
+        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
