@@ -11,6 +11,8 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from dpeer.sections import in_words
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_A_RUN = " (default"
@@ -67,11 +69,6 @@ def _stated(field: FieldInfo, name: str, *, planned: bool = False, **more: Any) 
     text = text.partition(_OF_A_RUN)[0].removesuffix(".") + "." if planned else text
     given = {"type": click_type(without_none(field.annotation)), "default": field.default, "help": text}
     return click.option(flag(name), name, **{**given, **more})
-
-
-def in_words(field: FieldInfo) -> str:
-    """The words of a setting as a sentence."""
-    return f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
 
 
 def flag(name: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from dpeer.cli.peers_table import state
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, ask, left, look, ranks_of
+from dpeer.federation.snapshot_words import state
 from dpeer.results.files import SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object

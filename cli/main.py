@@ -14,6 +14,8 @@ import dpeer
 from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
+    "init": "Write a federation file, keys, and a page for each site.",
+    "check": "Say whether a rank can start on this host, and what a round will take.",
     "start": "Run one peer of a federation on this host.",
     "keygen": "Make a peer's keys, by which the others know it, or an operator's.",
     "join": "Let a new member into a running federation.",

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from dpeer.cli.click_from_setting import F, Time, click_type, flag, in_words, without_none
+from dpeer.cli.click_from_setting import F, Time, click_type, flag, without_none
 from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
-from dpeer.sections import meaning_of
+from dpeer.sections import in_words, meaning_of
 
 MOST_USED = "Most used"
 _OTHERS = "Other options"

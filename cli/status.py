@@ -9,25 +9,28 @@ from pathlib import Path
 import click
 
 from dpeer.cli.peers_table import peers_table
+from dpeer.cli.status_targets import looker, targets_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import Place, look
-from dpeer.federation.readiness import WITHIN, unready
+from dpeer.federation.control_client import Place
+from dpeer.federation.readiness import WITHIN
+from dpeer.federation.status_document import why_unready
 
 
 @click.command(short_help="Show where running peers are, and whom they wait for.")
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@targets_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an object for each rank's folder.")
 @click.option("--check", is_flag=True, help="Say whether each peer takes part, and exit with 1 if one does not.")
 @click.option(
     "--within", type=click.IntRange(1), metavar="K", show_default=str(WITHIN),
     help="Rounds within which a peer that takes part has mixed, for --check.",
 )  # fmt: skip
-def status(run: Path, as_json: bool, check: bool, within: int | None) -> int:
-    """Show where the peers of a run folder are, or the one of a rank's folder.
+def status(targets: Sequence[str], federation: Path | None, as_json: bool, check: bool, within: int | None) -> int:
+    """Show where the peers of a run folder are, or the one of a rank's folder; by default those in dpeer-run.
 
-    A running peer is asked on this host, by its control socket; the others are shown as their summary has them. It
-    holds rounds, times and liveness, and no result of the training.
+    In a folder a running peer is asked on this host, by its control socket; the others are shown as their summary has
+    them. At HOST:PORT a peer is asked that serves its status (dpeer start --serve), on whatever host. It holds rounds,
+    times and liveness, and no result of the training.
 
     --check is for probes of containers and for scripts: 0 if all peers run, are in their rounds, and have mixed with a
     neighbor within the last K of them.
@@ -37,12 +40,14 @@ def status(run: Path, as_json: bool, check: bool, within: int | None) -> int:
       dpeer status dpeer-run
       dpeer status dpeer-run/rank-0 --json
       dpeer status dpeer-run/rank-0 --check --within 5
+      dpeer status site-1.example:7780 site-2.example:7780
+      dpeer status --federation dpeer.toml
     """  # noqa: D301 - \b is click's
     if check and as_json:
         raise ConfigurationError("--check and --json: give one of them; the exit code is what --check is for")
     if within is not None and not check:
         raise ConfigurationError(f"--within {within}: it is for --check")
-    found = look(run)
+    found = looker(targets, federation)()
     if check:
         return _check(found, within or WITHIN)
     if as_json:
@@ -56,7 +61,7 @@ def _check(found: Sequence[Place], within: int) -> int:
     """Print whether each peer takes part; returns the exit code."""
     code = 0
     for one in found:
-        why = one.state if one.answer is None else unready(one.answer, within)
-        click.echo(f"{one.folder.name}: {'takes part' if why is None else f'does not take part: {why}'}")
+        why = one.state if one.answer is None else why_unready(one.answer, within)
+        click.echo(f"{one.name}: {'takes part' if why is None else f'does not take part: {why}'}")
         code |= why is not None
     return int(code)

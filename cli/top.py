@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,63 +11,82 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from dpeer.cli.dashboard import dashboard_option, open_dashboard
+from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
+from dpeer.cli.status_targets import DEFAULT, looker, targets_argument
 from dpeer.cli.tables import print_table
-from dpeer.federation.control_client import Place, look
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.control_client import Place
+from dpeer.federation.serve_address import ServeAddress
+from dpeer.federation.snapshot_words import in_sum, listed
 
 
 @click.command(short_help="Show running peers, live.")
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@targets_argument
 @click.option("--every", type=click.FloatRange(0.2, 3600), default=1.0, metavar="SECONDS", help="Time between looks.")
 @click.option("--once", is_flag=True, help="Print one table, with the rates of that time, and end.")
-def top(run: Path, every: float, once: bool) -> int:
-    """Show the peers of a run folder, or the one of a rank's folder, until Ctrl-C.
+@dashboard_option("--web", "Serve a page of them in place of the table")
+def top(
+    targets: Sequence[str], federation: Path | None, every: float, once: bool, dashboard: ServeAddress | None
+) -> int:
+    """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
-    second, privacy loss, dropped messages, and what the disk has left. Where stdout is no terminal, it prints one
-    table.
+    second, privacy loss, disagreement, dropped messages, and what the disk has left. Where stdout is no terminal, it
+    prints one table.
+
+    --web serves a page in place of the table, with the graph and its links, curves by round and each peer's state.
 
     \b
     Examples:
       dpeer top dpeer-run
       dpeer top dpeer-run/rank-3 --every 5
+      dpeer top dpeer-run --web
+      dpeer top --federation dpeer.toml --web 7790
     """  # noqa: D301 - \b is click's
+    if dashboard is not None:
+        if once:
+            raise ConfigurationError("--web and --once: give one of them")
+        return _serve(looker(targets, federation, history=True), dashboard, _named(targets, federation), every)
     console = Console(highlight=False)
-    found, rates = _look(run, {})
+    look = looker(targets, federation)
+    found, rates = _look(look, {})
     try:
         if once or not console.is_terminal:
             time.sleep(every)
-            found, rates = _look(run, rates)
+            found, rates = _look(look, rates)
             print_table(peers_table(found, rates))
             return 0
         with Live(_view(found, rates), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                found, rates = _look(run, rates)
+                found, rates = _look(look, rates)
                 live.update(_view(found, rates), refresh=True)
     except KeyboardInterrupt:
         return 0
 
 
-def _look(run: Path, before: Mapping[str, Rates]) -> tuple[list[Place], dict[str, Rates]]:
+def _serve(look: Callable[[], list[Place]], address: ServeAddress, named: str, every: float) -> int:
+    """Serve the page until the command is asked to stop."""
+    look()  # a mistake shows now, and not on the page
+    with asked_to_stop() as asked, open_dashboard(address, "--web", look, f"dpeer: {named}", click.echo, every=every):
+        click.echo("dpeer: Ctrl-C ends the page, not the run")
+        asked.wait()
+    return 0
+
+
+def _named(targets: Sequence[str], federation: Path | None) -> str:
+    return str(federation) if federation is not None else listed(targets or [DEFAULT])
+
+
+def _look(look: Callable[[], list[Place]], before: Mapping[str, Rates]) -> tuple[list[Place], dict[str, Rates]]:
     """The peers, and their bytes a second since the look before."""
-    found, now = look(run), time.monotonic()
-    return found, {
-        one.folder.name: Rates(one.answer, now, before.get(one.folder.name)) for one in found if one.answer is not None
-    }
+    found, now = look(), time.monotonic()
+    return found, {one.key: Rates(one.answer, now, before.get(one.key)) for one in found if one.answer is not None}
 
 
 def _view(found: Sequence[Place], rates: Mapping[str, Rates]) -> Group:
-    return Group(peers_table(found, rates), Text(), Text(_sum(found), style="dim"))
-
-
-def _sum(found: Sequence[Place]) -> str:
-    """All peers in a line: "8 of 8 peers run, in rounds 12 to 13 of 20; Ctrl-C ends this view, not the run"."""
     answers = [one.answer for one in found if one.answer is not None]
-    words = f"{len(answers)} of {len(found)} peers run"
-    rounds = [one["completed"] + 1 for one in answers if one["rounds"] is not None and one["phase"] != "ended"]
-    if rounds:
-        most = max(one["rounds"] for one in answers if one["rounds"] is not None)
-        low, high = min(rounds), max(rounds)
-        words += f", in round {low} of {most}" if low == high else f", in rounds {low} to {high} of {most}"
-    return f"{words}; Ctrl-C ends this view, not the run"
+    line = f"{in_sum(answers, len(found))}; Ctrl-C ends this view, not the run"
+    return Group(peers_table(found, rates), Text(), Text(line, style="dim"))

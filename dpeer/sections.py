@@ -92,6 +92,11 @@ def meaning_of(field: FieldInfo) -> Meaning:
     return meaning
 
 
+def in_words(field: FieldInfo) -> str:
+    """The words of a setting as a sentence."""
+    return f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+
+
 def marked(section: type[BaseModel], *marks: Mark) -> tuple[str, ...]:
     """The names of a section's settings with one of these marks, in their order."""
     return tuple(name for name, field in section.model_fields.items() if meaning_of(field).mark in marks)

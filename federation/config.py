@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dpeer.training import Algorithm, Hyperparameters
 
 DEFAULT_FILE = Path("dpeer.toml")
+BESIDE_FILE = ("schema", "faults", "grow", "secret", "init_from", "steps_from")
+"""Settings that are paths, which a federation file counts from its own folder."""
 _RATES = ("body_lr", "head_lr")
 _OF_ADAMW = 0.001
 """PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
@@ -73,14 +75,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
             common = values.get(key, {})
             given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}
     for table in (values, *_tables(values.get("rank"))):
-        for name in (
-            "schema",
-            "faults",
-            "grow",
-            "secret",
-            "init_from",
-            "steps_from",
-        ):  # beside the file that names them
+        for name in BESIDE_FILE:
             if path is not None and isinstance(table.get(name), str):
                 table[name] = str(path.parent / Path(table[name]).expanduser())
     for own in _tables(values.get("rank")):

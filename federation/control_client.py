@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.folders import LOCK, starts
+from dpeer.federation.rank_lock import LOCK, starts
 from dpeer.peer import checkpoint, control
 from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
@@ -84,15 +85,16 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
 
 @dataclass(frozen=True)
 class Place:
-    """A rank's folder, and the peer that runs there or has run there.
+    """A rank's folder, and the peer that runs there or has run there; or a peer that is asked at an address.
 
     Attributes:
-        folder: The rank's.
+        folder: The rank's; of a peer at an address its name alone, or the address where no rank is known.
         answer: The running peer's snapshot (`dpeer.peer.snapshot.Snapshot` as JSON); None where none answers.
         state: Why none does, and how the last run ended; empty for a running peer.
         completed: Rounds that are on disk; None if no round is.
         rounds: How many rounds the run has; None if it left no summary.
         saved_seconds: Age of the last checkpoint; None without one.
+        address: Where the peer was asked over HTTP; None for a folder of this host.
     """
 
     folder: Path
@@ -101,10 +103,22 @@ class Place:
     completed: int | None = None
     rounds: int | None = None
     saved_seconds: float | None = None
+    address: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the rank's folder, such as "rank-3"; the address where no rank is known."""
+        return self.folder.name
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other place."""
+        return f"{self.address or ''} {self.folder}"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: the snapshot, or the folder's state."""
         here = {"folder": str(self.folder), "running": self.answer is not None}
+        here |= {} if self.address is None else {"address": self.address}
         if self.answer is not None:
             return here | dict(self.answer)
         return here | {
@@ -113,20 +127,24 @@ class Place:
         }  # fmt: skip
 
 
-def look(folder: Path) -> list[Place]:
+def look(folder: Path, *, history: bool = False) -> list[Place]:
     """The peers of a run folder, or the one of a rank's folder, by rank.
+
+    Args:
+        folder: The run's, or the rank's.
+        history: Whether an answer has the peer's last rounds, too, as "history".
 
     Raises:
         ConfigurationError: The folder holds no run.
     """
     found = ranks_of(folder)
     with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as threads:  # one that hangs holds up no other
-        return list(threads.map(_place, found))
+        return list(threads.map(partial(_place, history=history), found))
 
 
-def _place(folder: Path) -> Place:
+def _place(folder: Path, *, history: bool) -> Place:
     try:
-        return Place(folder, ask(folder, {"ask": "status"}))
+        return Place(folder, ask(folder, {"ask": "status", "history": history}))
     except NoAnswer:
         state = f"runs, and does not answer within {TIMEOUT:g} s"
     except NotRunning:

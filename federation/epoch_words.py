@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.epoch_graph import FUNCTION, LISTED, built_graph
 from dpeer.peer.core.epoch import Epoch, Member, operator_lines
+from dpeer.results.units import in_short
 from dpeer.topology import spectral_gap
 
 
@@ -16,7 +15,7 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
     lines = [f"joins: rank {rank}{_at(after.members[rank])}" for rank in joined]
     lines += [f"leaves: rank {rank}" for rank in left]
     lines += [f"is evicted: rank {rank}" for rank in evicted]
-    lines.append(f"members: {in_words(after.ranks)} ({len(after.members)}, before {len(before.members)})")
+    lines.append(f"members: {in_short(after.ranks)} ({len(after.members)}, before {len(before.members)})")
     lines.append(f"graph: {graph_line(after)}; before: {graph_line(before)}")
     if after.rounds != before.rounds:
         lines.append(f"rounds: {after.rounds}, before {before.rounds}")
@@ -35,7 +34,7 @@ def change_line(before: Epoch, after: Epoch) -> str:
     parts += [_do(left, "leave")] if left else []
     parts += [f"{_ranks(evicted)} {'is' if len(evicted) == 1 else 'are'} evicted"] if evicted else []
     parts += [f"{after.rounds} rounds instead of {before.rounds}"] if after.rounds != before.rounds else []
-    parts.append(f"members {in_words(after.ranks)}")
+    parts.append(f"members {in_short(after.ranks)}")
     parts.append(f"{graph_line(after)} (before: {graph_line(before)})")
     return f"epoch {after.number}, from round {after.begins + 1} on: {', '.join(parts)}"
 
@@ -44,7 +43,7 @@ def described(epoch: Epoch) -> list[str]:
     """An epoch in lines."""
     lines = [
         f"epoch {epoch.number} ({epoch.digest[:16]}) of the federation {epoch.genesis[:16]}",
-        f"members: {in_words(epoch.ranks)} ({len(epoch.members)})",
+        f"members: {in_short(epoch.ranks)} ({len(epoch.members)})",
     ]
     lines += [
         f"rank {rank}: since round {member.since + 1}{_at(member)}"
@@ -52,9 +51,9 @@ def described(epoch: Epoch) -> list[str]:
         if member.since or member.address or member.keys
     ]
     if epoch.former:
-        lines.append(f"former members: {in_words(epoch.former)}")
+        lines.append(f"former members: {in_short(epoch.former)}")
     if epoch.evicted:
-        lines.append(f"evicted: {in_words(epoch.evicted)}")
+        lines.append(f"evicted: {in_short(epoch.evicted)}")
     lines.append(f"graph: {graph_line(epoch)}")
     lines.append(
         f"operators: {len(epoch.operators)}, of whom {epoch.signers} must sign the next change: "
@@ -84,20 +83,6 @@ def gap_of(epoch: Epoch) -> float | None:
         return None
 
 
-def in_words(ranks: Iterable[int]) -> str:
-    """Ranks as text, runs of them shortened: 0..3, 7."""
-    found: list[list[int]] = []
-    for rank in sorted(ranks):
-        if found and found[-1][1] == rank - 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
-    return ", ".join(
-        f"{first}" if first == last else f"{first}, {last}" if last == first + 1 else f"{first}..{last}"
-        for first, last in found
-    )
-
-
 def _moves(before: Epoch, after: Epoch) -> tuple[list[int], list[int], list[int]]:
     """The ranks that join, that leave, and that are evicted."""
     gone, evicted = set(after.former) - set(before.former), set(after.evicted) - set(before.evicted)
@@ -109,7 +94,7 @@ def _do(ranks: list[int], what: str) -> str:
 
 
 def _ranks(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {in_words(ranks)}"
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {in_short(ranks)}"
 
 
 def _at(member: Member) -> str:

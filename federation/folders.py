@@ -1,10 +1,9 @@
-"""Run folders at start and resume: overwrite and size checks, locks, ranks left behind, and disk errors."""
+"""Run folders at start and resume: overwrite and size checks, ranks left behind, and disk errors."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -49,9 +48,6 @@ _OURS = (
     FOLDER,
 )
 
-LOCK = ".lock"
-"""In a rank's folder: held by its peer while that runs."""
-
 
 def check(
     out: Path,
@@ -64,6 +60,32 @@ def check(
 ) -> None:
     """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
 
+    Arguments are as those of `refuse_used`.
+
+    Raises:
+        OutputError: an earlier run is in the way, or the folder cannot be written.
+        CheckpointError: Nothing can be resumed.
+    """
+    refuse_used(out, ranks, resume=resume, overwrite=overwrite, new_data=new_data, size=size)
+    try:
+        for rank in ranks:
+            make_folder(rank_folder(out, rank))
+    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
+
+
+def refuse_used(
+    out: Path,
+    ranks: range | list[int],
+    *,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool = False,
+    size: int | None = None,
+) -> None:
+    """Refuse folders of ranks that a run may not use; nothing is written.
+
     Args:
         out: The run folder.
         ranks: The peers that are to run here.
@@ -73,7 +95,7 @@ def check(
         size: The federation's size, which must be that of a run that is resumed; None if it was compared elsewhere.
 
     Raises:
-        OutputError: an earlier run is in the way, or the folder cannot be written.
+        OutputError: an earlier run is in the way.
         CheckpointError: Nothing can be resumed.
     """
     if resume and overwrite:
@@ -91,12 +113,6 @@ def check(
         _check_size(folders, size)
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
-    try:
-        for folder in folders:
-            make_folder(folder)
-    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
-        why = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
 
 
 def _check_size(folders: list[Path], size: int) -> None:
@@ -109,51 +125,6 @@ def _check_size(folders: list[Path], size: int) -> None:
                 f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: it is that "
                 "of the start; use the same size, or start over with --overwrite"
             )
-
-
-_STARTS = "starts"
-"""What stands in the lock of a peer that has read nothing yet."""
-
-
-@contextmanager
-def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
-    """Hold a rank's folder for as long as its peer runs.
-
-    Args:
-        folder: The rank's.
-        starts: Whether the peer only begins to start, so that `starts` has it until `started` is called.
-
-    Raises:
-        OutputError: another running peer holds it.
-    """
-    make_folder(folder)
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
-            ) from error
-        lock.truncate(0)
-        if starts:
-            with contextlib.suppress(OSError):  # a full disk
-                lock.write(_STARTS)
-                lock.flush()
-        yield
-
-
-def started(folder: Path) -> None:
-    """Note that the peer that holds a rank's folder answers on its control socket."""
-    with contextlib.suppress(OSError):
-        os.truncate(folder / LOCK, 0)
-
-
-def starts(folder: Path) -> bool:
-    """Whether the peer that holds a rank's folder begins to start; of a folder that no peer holds it says nothing."""
-    try:
-        return (folder / LOCK).read_text() == _STARTS
-    except (OSError, ValueError):
-        return False
 
 
 def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
@@ -209,7 +180,12 @@ def _holds_run(folder: Path) -> bool:
 
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
-    return checkpoint.completed(rank_folder(out, 0)) > 0
+    return completed_rounds(out) > 0
+
+
+def completed_rounds(out: Path) -> int:
+    """How many rounds the newest checkpoint of rank 0 has completed; 0 without one."""
+    return checkpoint.completed(rank_folder(out, 0))
 
 
 def forget_releases(out: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.folders import held, naming
+from dpeer.federation.folders import naming
+from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of

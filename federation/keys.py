@@ -209,6 +209,11 @@ def _accepted(path: Path) -> str | None:
     )
 
 
+def secret_file(rank: int) -> str:
+    """The name of the file with a rank's secret key."""
+    return f"rank-{rank}.secret"
+
+
 def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
     """Make a secret key for a rank; returns its file and its public key.
 
@@ -220,7 +225,7 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
         f"The secret key of rank {rank} of a dpeer federation. Whoever has it can take part as rank {rank}:\n"
         "# keep it on the host that runs this rank, and never send it."
     )
-    return write_key(folder / f"rank-{rank}.secret", words, secret), public_of(secret)
+    return write_key(folder / secret_file(rank), words, secret), public_of(secret)
 
 
 def write_key(path: Path, words: str, secret: bytes) -> Path:

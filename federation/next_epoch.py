@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from dpeer.exceptions import ConfigurationError, DpeerError, ProtocolError
 from dpeer.federation.addresses import check_member_address
 from dpeer.federation.epoch_graph import LISTED, built_graph, epoch_graph
-from dpeer.federation.epoch_words import in_words
 from dpeer.federation.operators import check_keys
 from dpeer.peer.core.epoch import Edge, Epoch, EpochGraph, Member, SignedEpoch, Void, successor
 from dpeer.peer.core.epoch_follower import AHEAD
 from dpeer.peer.core.limits import HIGHEST_RANK, MOST_MEMBERS
 from dpeer.peer.transport import RELAY
+from dpeer.results.units import in_short
 from dpeer.topology import TimeVaryingTopology, Topology, parts
 from dpeer.topology.settings import fresh_topology
 from dpeer.topology.user_graphs import edges_of, is_function
@@ -208,10 +208,10 @@ def _check_free(address: str, there: Situation, joins: int) -> None:
 def _check_leave(before: Epoch, change: Change) -> None:
     for rank in change.gone:
         if rank not in before.members:
-            raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_words(before.ranks)}")
+            raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_short(before.ranks)}")
     if len(before.members) - len({*change.gone}) + len(change.join) < 2:
         raise ConfigurationError(
-            f"--rank {in_words(change.gone)}: fewer than 2 members would be left: stop the peers instead"
+            f"--rank {in_short(change.gone)}: fewer than 2 members would be left: stop the peers instead"
         )
 
 
@@ -251,10 +251,10 @@ def _check_edges(change: Change, ranks: list[int], edges: list[Edge]) -> None:
     """Refuse edges that do not join the members, with the ranks that they leave apart."""
     strange = sorted({rank for edge in edges for rank in edge} - {*ranks})
     if strange:
-        raise ConfigurationError(f"an edge joins rank {strange[0]}, which is no member: members are {in_words(ranks)}")
+        raise ConfigurationError(f"an edge joins rank {strange[0]}, which is no member: members are {in_short(ranks)}")
     groups = parts(ranks, edges)
     if len(groups) > 1:
-        apart = " and ".join(f"rank{'s' if len(group) > 1 else ''} {in_words(group)}" for group in groups)
+        apart = " and ".join(f"rank{'s' if len(group) > 1 else ''} {in_short(group)}" for group in groups)
         raise ConfigurationError(
             f"this {change.word} would disconnect the graph: {apart} would never agree: add edges with --edge A:B, or "
             "name another graph with --topology"

@@ -15,12 +15,13 @@ from dpeer import training
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.config import read_toml
 from dpeer.federation.epoch_submission import Running, hand, running
-from dpeer.federation.epoch_words import change_line, in_words
+from dpeer.federation.epoch_words import change_line
 from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.federation.run_settings import MembershipSettings
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.epoch import Edge, Member, SignedEpoch, operator_of
 from dpeer.peer.core.limits import HIGHEST_RANK
+from dpeer.results.units import in_short
 from dpeer.sections import Section
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ def check_changes(changes: list[PlannedChange], path: Path, size: int, rounds: i
             for rank in getattr(change, key):
                 if rank not in members:
                     raise ConfigurationError(
-                        f"{path}: {key} = {rank}: no member in round {change.round}; members are {in_words(members)}"
+                        f"{path}: {key} = {rank}: no member in round {change.round}; members are {in_short(members)}"
                     )
         members = (members | {*change.join}) - {*change.leave, *change.evict}
         rounds = change.extend or rounds

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.serve_address import as_text, checked
 from dpeer.results.units import read_duration, read_size
 from dpeer.sections import Mark, Section, setting
 
@@ -41,6 +42,7 @@ DURATION = BeforeValidator(_seconds)
 Duration = Annotated[float, DURATION, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
+ServeAt = Annotated[str, BeforeValidator(as_text), AfterValidator(checked)]
 RunName = Annotated[str, AfterValidator(_name)]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
@@ -261,6 +263,13 @@ class NetworkSettings(Section):
         None,
         "proxy to dial out through, but for hosts in no_proxy: http://HOST:PORT, socks5://HOST:PORT, or environment "
         "(https_proxy or all_proxy; a password belongs there)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
+    serve: ServeAt | None = setting(
+        None,
+        "answer /metrics, /healthz, /readyz, /status.json and a page over HTTP: at PORT of loopback, or at HOST:PORT, "
+        "where all who reach it can read it; 0 for a free port",
         mark=Mark.ASIDE,
         group=_HOST,
     )

@@ -6,27 +6,31 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
+from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
+from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.folders import held, naming, started, working_folder_kept
+from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
+from dpeer.federation.rank_lock import held, started
 from dpeer.federation.same_rows import Registry, registered
+from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
+from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
@@ -34,11 +38,12 @@ from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
-from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.training import forget
-from dpeer.training.algorithms.plugins import is_built_in
-from dpeer.training.codecs import find_codec
+
+if TYPE_CHECKING:
+    from dpeer.federation.status_server import Page
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
@@ -52,6 +57,14 @@ STARTS = "it still starts (reads its data, builds its model): try again when `dp
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
+
+
+@dataclass(frozen=True)
+class ServeStatus:
+    """Where a peer answers HTTP requests for its status, and what draws the page."""
+
+    address: ServeAddress
+    page: Page
 
 
 class Stopper:
@@ -121,6 +134,7 @@ async def serve(
     sink: Sink | None = None,
     report: Report = lambda event: None,
     hold: AbstractContextManager[Any] | None = None,
+    status: ServeStatus | None = None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
 
@@ -135,10 +149,12 @@ async def serve(
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
-        hold: Holds the rank's folder already (`folders.held`), and lets it go at its exit; None to hold it here.
+        hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
+        status: Where the peer's status is served over HTTP; None for nowhere.
 
     Raises:
         Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
+        AddressError: The status cannot be served there.
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank).absolute()
@@ -164,17 +180,22 @@ async def serve(
                 """Refuse a question about members before data and chain are read."""
                 raise ConfigurationError(STARTS)
 
+            starting = Snapshot(rank, os.getpid(), "starting")
+            board = StatusBoard(out.name, lambda: starting, private=settings.privacy != "none")
             requests: dict[str, Handler] = {
-                "status": lambda request: vars(Snapshot(rank, os.getpid(), "starting")),
+                "status": board.answer,
                 "drain": leave,
                 "membership": not_yet,
                 "epoch": not_yet,
             }
-            async with ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)):
+            async with (
+                ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)),
+                _served(board, status, rank, worker, log),
+            ):
                 started(out)
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
-                    config, out, home, log, worker, leaving, requests, listen=listen, meet=meet,
+                    config, out, home, log, worker, leaving, requests, board, listen=listen, meet=meet,
                     stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
                 )  # fmt: skip
             stopper.ended()
@@ -198,6 +219,7 @@ async def _serve(
     worker: Worker,
     leaving: ExitStack,
     requests: dict[str, Handler],
+    board: StatusBoard,
     *,
     listen: str | None,
     meet: Meet,
@@ -208,7 +230,7 @@ async def _serve(
     report: Report,
 ) -> Outcome | None:
     rank, network = config.rank, config.network
-    await worker.run(_check_plugins, config)
+    await worker.run(check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
@@ -224,6 +246,14 @@ async def _serve(
         report({"kind": "connected"})
         if registry is not None:  # those of its neighbors that are on this host have left their digests by now
             looking.append(asyncio.create_task(_look(registry, log)))
+
+    def recorded(entry: dict[str, Any]) -> None:
+        board.add_round(entry)
+        report({"kind": "record", "entry": entry})
+
+    def waits(neighbors: Sequence[int]) -> None:
+        board.fill()
+        report({"kind": "waiting", "neighbors": list(neighbors)})
 
     async def compare(outcome: Outcome) -> None:
         if parts.baseline is not None:
@@ -248,9 +278,9 @@ async def _serve(
         replace(parts.peer, listen=listen, authenticated=keyring is not None),
         parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
-        on_record=lambda entry: report({"kind": "record", "entry": entry}),
+        on_record=recorded,
         on_connected=connected,
-        on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
+        on_waiting=waits,
         on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
         watch=parts.watch,
         background=parts.baseline,
@@ -264,6 +294,9 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
+    if resume:
+        completed = peer.snapshot().completed
+        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
@@ -271,7 +304,9 @@ async def _serve(
         await transport.close(0)
         return None
     leave = requests["drain"]
-    requests |= answers(peer.requests, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
+    board.follow(peer.snapshot)
+    known = {**peer.requests, "status": board.answer}
+    requests |= answers(known, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
     outcome = await peer.serve(addresses)
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
@@ -284,17 +319,39 @@ async def _serve(
     return outcome
 
 
+@asynccontextmanager
+async def _served(
+    board: StatusBoard, status: ServeStatus | None, rank: int, worker: Worker, log: PeerLog
+) -> AsyncIterator[None]:
+    """Context in which the board is kept filled and served, where that was asked for."""
+    if status is None:
+        yield
+        return
+    from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
+
+    server = await worker.run(
+        lambda: StatusServer(status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True)
+    )
+    server.start()
+    log.info("serving", message=f"status at {server.url}", address=str(server.address))
+    if not status.address.loopback:
+        log.warning(
+            "serving-openly",
+            message=f"status at {server.address} has no password: all who reach it can read it (docs/security.md)",
+            address=str(server.address),
+        )
+    filling = asyncio.create_task(board.keep_filled())
+    try:
+        yield
+    finally:
+        filling.cancel()
+        server.close()
+
+
 async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
-
-
-def _check_plugins(config: RunConfig) -> None:
-    if not is_built_in(config.algorithm):
-        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
-    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
-        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -17,12 +17,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Buffer, SaveCopy
 from dpeer.results.files import flush, make_folder
+
+if TYPE_CHECKING:
+    from dpeer.peer.core.wire import Frames
 
 FOLDER = "checkpoint"
 """In a rank's folder: its checkpoints."""

@@ -243,7 +243,7 @@ class Driver:
                 return self.core.disconnected(link, now)
             case Writable(link):
                 return [Write(link)]
-            case Unreachable(link, reason, unlisted):
+            case Unreachable(link, reason, unlisted, _):
                 return self.core.unreachable(link, reason, now, unlisted=unlisted)
             case Slower(link, reason):
                 return self.core.slower(link, reason, now)

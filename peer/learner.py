@@ -89,6 +89,10 @@ class Learner(Protocol):
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
 
     @property
+    def disagreement(self) -> float | None:
+        """Relative distance of the own released body to the last mix; None where it was not measured, or is secret."""
+
+    @property
     def pushes(self) -> bool:
         """Whether `push_to` is to be called before each release."""
 

@@ -310,6 +310,7 @@ class _RoundLoop:
                 steps_asked=one.steps_asked,
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
+                disagreement=learner.disagreement if one.payload is not None and one.heard else None,
                 mass_error=mass and mass.error,
                 mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,

@@ -20,8 +20,9 @@ from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.folders import current_folder, held, naming
+from dpeer.federation.folders import current_folder, naming
 from dpeer.federation.memory_tuning import keep_heap
+from dpeer.federation.rank_lock import held
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger

@@ -480,6 +480,16 @@ class TorchLearner:
         return self.gossip.linear
 
     @property
+    def disagreement(self) -> float | None:
+        """Relative distance of the own released body to the last mix; None where it was not measured.
+
+        It is a function of releases, so it costs no privacy; but a promise against those who see averages alone
+        (``dp_adversary="aggregate"``) says nothing of a single release.
+        """
+        hidden = isinstance(self.session, ClientSession) and self.session.guarantee.adversary == "aggregate"
+        return None if hidden else self.gossip.disagreement
+
+    @property
     def pushes(self) -> bool:
         """Whether `push_to` is to be called before each release."""
         return self.gossip.pushes

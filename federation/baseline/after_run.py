@@ -16,8 +16,9 @@ from dpeer.federation.baseline.training import STOPPED, BaselineTraining, baseli
 from dpeer.federation.build import content_of, learner_by_itself, task_of
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import partition_of
-from dpeer.federation.folders import held, naming
+from dpeer.federation.folders import naming
 from dpeer.federation.load_model import load_model
+from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dpeer.peer.core.schedule import Schedule
+if TYPE_CHECKING:
+    from dpeer.peer.core.schedule import Schedule
 
 _SAME = 1e-9
 """How far a sum of weights may be from one and count as one."""

@@ -80,8 +80,8 @@ def test_help_uses_the_width_that_there_is(
     ("command", "lacks"),
     [
         ("start", {"workers", "faults", "encrypt", "grow"}),
-        ("cluster", {"workers", "faults", "wait", "threads", "base_port", "insecure", "secret", "proxy"}),
-        ("simulate", {"wait", "threads", "base_port", "insecure", "secret", "encrypt", "grow", "proxy"}),
+        ("cluster", {"workers", "faults", "wait", "threads", "base_port", "insecure", "secret", "proxy", "serve"}),
+        ("simulate", {"wait", "threads", "base_port", "insecure", "secret", "encrypt", "grow", "proxy", "serve"}),
     ],
 )
 def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:

@@ -58,7 +58,7 @@ SAMPLE = "privacy epsilon --privacy sample --sampling-rate 0.05 --steps 20 --rou
 
 REFUSED = {
     # The command line as a whole.
-    "clutser": "unknown command 'clutser': did you mean 'cluster'? valid: start, keygen, …",
+    "clutser": "unknown command 'clutser': did you mean 'cluster'? valid: init, check, start, …",
     "--verison": "No such option '--verison'. Did you mean '--version'?",
     "simulate --topolgy ring": "No such option '--topolgy'. Did you mean '--topology'?",
     "simulate surplus=1": "Got unexpected extra argument (surplus=1); each KEY=VALUE needs a --task-option of its own",
@@ -161,6 +161,17 @@ REFUSED = {
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",
     "report dpeer-run gone --label one": "--label: 1 for 2 folders; give one for each, or none",
     "report gone": "'gone' is no folder: name the --out of a run, or a folder of such",
+    # Pages.
+    "top --web dpeer-run": (
+        "Invalid value for '--web': 'dpeer-run': expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780; …"
+    ),
+    "top dpeer-run --web --once": "--web and --once: give one of them",
+    "top gone --web": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
+    "top dpeer-run --web 192.0.2.1:7780": "--web 192.0.2.1:7780: this host cannot listen there: …",
+    f"{RUN.replace('simulate', 'cluster')} --overwrite --dashboard 192.0.2.1:7780": (
+        "--dashboard 192.0.2.1:7780: this host cannot listen there: …"
+    ),
+    "simulate --dashboard": "No such option '--dashboard'.…",
     # Other commands.
     "keygen --rank -1": "--rank -1: expected a rank, from 0",
     "keygen": "keygen: give either --rank R or --operator",

@@ -11,7 +11,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
-from dpeer.federation.folders import held, started
+from dpeer.federation.rank_lock import held, started
 from dpeer.peer.control import SOCKET, ControlSocket
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.epoch_graph import epoch_graph
-from dpeer.federation.epoch_words import described, differences, gap_of, in_words
+from dpeer.federation.epoch_words import described, differences, gap_of
 from dpeer.federation.next_epoch import Change, Situation, next_epoch
 from dpeer.peer.core.epoch import Epoch, Member, SignedEpoch, Void, check_successor, first_epoch, operator_of
 from dpeer.topology import build, spectral_gap
@@ -183,10 +183,3 @@ def test_each_operator_that_is_added_or_removed_and_each_joiners_key_are_printed
 def test_the_gap_of_a_functions_graph_is_unknown_here() -> None:
     graph = start().graph.model_copy(update={"settings": {"topology": "function"}})
     assert gap_of(start().model_copy(update={"graph": graph})) is None
-
-
-@pytest.mark.parametrize(("ranks", "words"), [
-    ([], ""), ([3], "3"), ([0, 1], "0, 1"), ([0, 1, 2], "0..2"), ([5, 0, 1, 2, 7, 8], "0..2, 5, 7, 8"),
-])  # fmt: skip
-def test_ranks_in_words(ranks: list[int], words: str) -> None:
-    assert in_words(ranks) == words

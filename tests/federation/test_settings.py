@@ -24,7 +24,7 @@ AVERAGED: dict[str, Any] = {
 }  # fmt: skip
 
 OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
-    "proxy": ("socks5://127.0.0.1:1080", {}),
+    "proxy": ("socks5://127.0.0.1:1080", {}), "serve": ("9100", {}),
     "topology": ("full", {}), "size": (5, {}), "weights": ("uniform", {}), "grid_shape": ("1x4", {"topology": "grid"}),
     "degree": (2, {"topology": "random-regular", "size": 6}), "rewire": (0.9, {"topology": "small-world", "size": 9}),
     "edge_probability": (0.9, {"topology": "erdos-renyi", "size": 6}), "fresh_neighbors": ("2", {}),

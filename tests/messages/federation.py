@@ -20,8 +20,12 @@ from dpeer.federation.privacy import privacy_config
 from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
+from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings, revalidated
+from dpeer.federation.status_client import asked_at
+from dpeer.federation.status_server import StatusServer
 from dpeer.peer.transports.proxies import proxies
+from dpeer.report import live_page
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm
 from dpeer.training.algorithms.base import Facts
@@ -254,6 +258,17 @@ MESSAGES = {
         "keygen)"),
     "a relay's key of another type": Message(file("odd.toml", "rank.0.key = 7", lambda path: listed_keys([path])),
         ConfigurationError, "rank.0.key = 7: expected 64 hexadecimal digits, as `dpeer keygen` prints them"),
+    "a status port that states no port": written(
+        "serve in {folder}/federation.toml = 'http://10.0.0.3': expected PORT or HOST:PORT, for example 7780 or "
+        "10.0.0.3:7780", "serve = 'http://10.0.0.3'"),
+    "a status port at another host": Message(
+        lambda folder: StatusServer(ServeAddress("192.0.2.1", 7780), dict, live_page), AddressError,
+        "--serve 192.0.2.1:7780: this host cannot listen there: Cannot assign requested address; choose an address of "
+        "its own and a free port"),
+    "a federation that is asked and serves no status": Message(
+        file("dpeer.toml", "size = 2\n[rank.1]\nserve = 0", asked_at), ConfigurationError,
+        "no rank of '{folder}/dpeer.toml' serves its status where it can be asked: add serve = \"HOST:PORT\" to "
+        "[rank.N] there, and start its peer with it"),
     "a proxy of another kind": Message(lambda folder: proxies("https://web.test:443"), AddressError,
         "proxy = 'https://web.test:443': expected http://HOST:PORT or socks5://HOST:PORT"),
     "a proxy with a password": Message(lambda folder: proxies("http://me:secret@web.test:80"), AddressError,
@@ -342,11 +357,11 @@ MESSAGES = {
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
         "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
         "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_max, round_seconds, device, "
-        "amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy",
+        "amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, serve",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
-        "…, secret, proxy", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "…, secret, proxy, serve", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(

@@ -232,15 +232,16 @@ async def test_who_is_resumed_after_a_change_that_it_missed_gets_it_from_its_nei
     assert numbers(ours, [2]) == [0]
     back = asyncio.create_task(ours.peers[2].serve(ours.addresses))
     near = [ours.peers[rank].core.members[2] for rank in (0, 3)]
-    # It adopts before rank 3 goes on, or needs a body of that round, and has announced the next one.
-    await until(lambda: ours.learners[2].adopted or all(one.enters for one in near))
+    # It adopts before rank 3 goes on, or needs a body of that round, and has announced a later one.
+    # Where the disk is slow, its entry may lie behind the end: it adopts in the last round then.
+    await until(lambda: ours.learners[2].adopted or all(one.enters > BEGINS + 1 for one in near))
     ours.learners[3].go.set()
     found = {**await task, 2: await back}
     assert found.pop(1).status == "left"
     done(found)
     assert numbers(ours, (0, 2, 3)) == [1] * 3
     last = lines(tmp_path, 2)[-1]
-    assert (last["active"], last["heard"]) == (True, [0, 3])
+    assert (last["active"] or last["adopted"], last["heard"]) == (True, [0, 3])
     assert (tmp_path / "rank-2" / "epochs" / "chain.json").exists()
 
 

@@ -207,6 +207,13 @@ def hosts(folder: Path) -> None:
     (folder / "visits.toml").write_text(content)
 
 
+def hosts_file(folder: Path) -> None:
+    """The hosts file that docs/running.md prints."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (content,) = re.findall(r"```\n(10\.8\.0\.10 .*?)```", page, flags=re.DOTALL)
+    (folder / "hosts.txt").write_text(content)
+
+
 # How the commands that train or measure are run. -------------------------------------------------------------------
 
 
@@ -270,6 +277,7 @@ FAST = {
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer keygen --operator --out keys": Small(),
+    "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
@@ -330,7 +338,11 @@ SLOW = {
     "dpeer restore dpeer-backup.zip new-run": Small(after=(FIRST_RUN, "dpeer backup dpeer-run dpeer-backup.zip")),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
+    "dpeer start --rank 3": Small(f"{TRAINS} --size 4 {WITHOUT_OTHERS}"),
+    "dpeer check --rank 3": Small(f"{TRAINS} --size 4 --base-port PORT"),
+    "dpeer check --rank 3 --connect": Small(f"{TRAINS} --size 4 --base-port PORT --within 0.1s"),
     START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
+    "dpeer start --rank 0 --serve 7780": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS} --serve 0"),
     "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
         f"{TRAINS} --size 4 {WITHOUT_OTHERS}", (visits,), put=("/data/", "")
     ),
@@ -356,6 +368,7 @@ SLOW = {
     PREDICTED: Small(),
     REPORTED: Small(),
     "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS, PREDICTED, REPORTED)),
+    "dpeer cluster --dashboard": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
@@ -411,8 +424,18 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray --launcher-option cpus=2": (
+        "makes each run a task of a running"
+    ),
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher slurm --launcher-option partition=short": (
+        "submitted where `sbatch` is"
+    ),
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
+    "dpeer status site-1.example:7780 site-2.example:7780": "Peers on other hosts",
+    "dpeer status --federation dpeer.toml": "Peers on other hosts",
+    "dpeer top dpeer-run --web": "until Ctrl-C",
+    "dpeer top --federation dpeer.toml --web 7790": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",

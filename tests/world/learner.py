@@ -45,7 +45,7 @@ class WorldLearner:
     kept_point = "mixed"
     finite = linear = True
     pushes = False
-    privacy = None
+    disagreement = privacy = None
     digest = "same"
     gradients = 0
     unfinished = None

@@ -9,7 +9,7 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.baseline.after_run import compare_after_run, give_away, rank_folders
-from dpeer.federation.folders import held
+from dpeer.federation.rank_lock import held
 from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent

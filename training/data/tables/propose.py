@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.toml_text import comment, key_text, value_text
 from dpeer.training.data.tables.decode import as_time
 from dpeer.training.data.tables.numerals import ambiguous, as_number, is_code, spelled
 from dpeer.training.data.tables.schema import MISSING
@@ -353,36 +352,15 @@ def as_toml(proposed: Proposed) -> str:
         _ABOUT.format(rare=RARE),
         "format = 1",
         "# Words that stand for a gap in any column; an empty cell always does.",
-        f"missing = {_toml(list(MISSING))}",
+        f"missing = {value_text(list(MISSING))}",
         "",
         "[target]",
         *_keys(proposed.target),
     ]
     for name, found in proposed.columns.items():
-        lines += ["", f"[columns.{_key(name)}]", *_keys(found)]
+        lines += ["", f"[columns.{key_text(name)}]", *_keys(found)]
     return "\n".join(lines) + "\n"
 
 
 def _keys(found: Guess) -> list[str]:
-    remark = textwrap.wrap(_plain(found.remark), 116, initial_indent="# ", subsequent_indent="# ")
-    return [*remark, *(f"{key} = {_toml(value)}" for key, value in found.keys.items())]
-
-
-def _plain(text: str) -> str:
-    """A comment's text: TOML allows no control characters in it."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        # JSON's strings are TOML's, but for one sign that JSON leaves as it is.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return f"[{', '.join(map(_toml, value))}]"
+    return [*comment(found.remark), *(f"{key} = {value_text(value)}" for key, value in found.keys.items())]

@@ -1,0 +1,72 @@
+"""`dpeer init`: a new federation's file, keys, and a page for each site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
+from dpeer.federation.config import DEFAULT_FILE
+from dpeer.federation.hosts_file import read_hosts
+from dpeer.federation.new_federation import KEYS, OVERVIEW, PAGES, plan, write
+from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings, SpeedSettings
+from dpeer.federation.settings import default_of, option_names
+
+_LEFT_OUT = (*SpeedSettings.model_fields, "secret", "insecure", "rank")
+_SETTINGS = tuple(
+    name for name in option_names(SimulationSettings, LauncherSettings, FaultSettings) if name not in _LEFT_OUT
+)
+
+
+@click.command(cls=GroupedCommand, short_help="Write a federation file, keys, and a page for each site.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="[FOLDER]")
+@click.option(
+    "--hosts", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, first=True, metavar="FILE",
+    help="A line for each rank: HOST, HOST:PORT, a whole address, or - for one that only dials out; then the name of "
+    "its site. Without it all peers run on one host.",
+)  # fmt: skip
+@click.option(
+    "--keys", is_flag=True, cls=GroupedOption, first=True,
+    help="Make the keys of all ranks here. Without it each site makes its own, which is safer.",
+)  # fmt: skip
+@click.option(
+    "--operator", is_flag=True, cls=GroupedOption, first=True,
+    help="Make the key of an operator, who lets members join and leave while the federation trains.",
+)  # fmt: skip
+@setting_options(*_SETTINGS)
+def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, **flags: Any) -> None:
+    """Write a commented federation file to FOLDER, and for each site a page with what it installs, opens and types.
+
+    Settings that are given go into the file. They are checked as `dpeer start` checks them, and what is written starts
+    as it is. Nothing is overwritten.
+
+    \b
+    Examples:
+      dpeer init trial --size 3
+      dpeer init ward-study --hosts hosts.txt --operator --name ward-study-1
+      dpeer init ward-study --hosts hosts.txt --keys --task csv --task-option path=visits.csv --schema schema.toml
+    """  # noqa: D301 - \b is click's
+    port = flags.get("base_port") or default_of("base_port")
+    planned = plan(flags, None if hosts is None else read_hosts(hosts, port), folder, operator=operator)
+    made = write(planned, folder, keys=keys, operator=operator)
+    size, file = len(planned.sites), made[0]
+    click.echo(f"{file}: {size} peers, {planned.settings.topology}{', with the keys of all' if keys else ''}")
+    click.echo(f"{folder / PAGES / 'rank-0.md'} to rank-{size - 1}.md: what each site installs, opens and types")
+    if keys:
+        click.echo(f"{folder / KEYS / 'rank-0.secret'} to rank-{size - 1}.secret: each for the host of its rank alone")
+    if operator:
+        click.echo(f"{folder / KEYS / 'operator.secret'}: signs changes of members; keep it off the hosts that train")
+    click.echo(f"{folder / PAGES / OVERVIEW}: for you: which file goes to whom, and in which order")
+    click.echo("")
+    if planned.apart:
+        click.echo(
+            f"Read {file} and {folder / PAGES / OVERVIEW} next. Each site then types, in its copy of this folder:"
+        )
+    else:
+        click.echo("To try it on this host, type in a terminal for each rank R:")
+    named = "" if folder == Path() else f" --federation {folder / DEFAULT_FILE}"
+    named = "" if planned.apart else named
+    click.echo(f"    dpeer check{named} --rank {'R' if not planned.apart else 'ITS RANK'}")
+    click.echo(f"    dpeer start{named} --rank {'R' if not planned.apart else 'ITS RANK'}")

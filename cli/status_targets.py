@@ -1,0 +1,47 @@
+"""Arguments of `dpeer status` and `dpeer top` that name the peers: folders, addresses, or a federation file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.control_client import Place
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT = "dpeer-run"
+"""The folder of a run that names no other."""
+
+
+def targets_argument(command: F) -> F:
+    """The arguments, and `--federation`."""
+    command = click.option(
+        "--federation", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        help="Ask each rank where this federation file says that its status is served (serve).",
+    )(command)  # fmt: skip
+    return click.argument("targets", nargs=-1, metavar="[RUN|HOST:PORT]...")(command)
+
+
+def looker(targets: Sequence[str], federation: Path | None, *, history: bool = False) -> Callable[[], list[Place]]:
+    """Looks at the peers that the arguments name.
+
+    Args:
+        targets: Folders and addresses; none for the folder of a run that names no other.
+        federation: The federation file in place of them.
+        history: Whether answers have the peers' last rounds, too.
+
+    Raises:
+        ConfigurationError: Both are given.
+    """
+    from dpeer.federation.status_client import look_at, look_in_file, read_target
+
+    if federation is None:
+        found = [read_target(text) for text in targets or [DEFAULT]]
+        return lambda: look_at(found, history=history)
+    if targets:
+        raise ConfigurationError(f"--federation {federation} and {targets[0]!r}: give one of them")
+    return lambda: look_in_file(federation, history=history)

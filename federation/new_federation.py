@@ -1,0 +1,179 @@
+"""A new federation for `dpeer init`: its settings checked as a start checks them, then files, keys and pages."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.encoding import read_text
+from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.federation import operators
+from dpeer.federation.addresses import addresses, all_on_this_host
+from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags
+from dpeer.federation.federation_file import federation_file
+from dpeer.federation.hosts_file import Host
+from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secret
+from dpeer.federation.settings import Settings
+from dpeer.federation.site_page import Site, overview, site_page
+from dpeer.peer.peer import dialled
+from dpeer.topology.settings import build_graph
+from dpeer.training.data.tables.schema import read_schema
+
+KEYS, PAGES, OVERVIEW = "keys", "sites", "README.md"
+"""Folders of secrets and of pages, and the page for the keeper of the federation file, below the federation's."""
+
+_WAIT = "7d"
+"""How long peers on several hosts wait for each other, unless the user states it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be written.
+
+    Attributes:
+        values: The settings that the federation file states, plain; paths count from its folder.
+        settings: The same, validated, with the address of each rank.
+        sites: The ranks, with whom each dials.
+        schema: The schema of the tables, of which a copy goes beside the federation file; None for none.
+        apart: Whether ranks are on several hosts.
+    """
+
+    values: Mapping[str, Any]
+    settings: Settings
+    sites: tuple[Site, ...]
+    schema: Path | None
+    apart: bool
+
+
+def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *, operator: bool) -> Plan:
+    """Check the settings of a new federation.
+
+    Args:
+        flags: The settings that were given, by name; None means not given.
+        hosts: Where the ranks are; None for all on this host.
+        folder: Where the federation file will be.
+        operator: Whether an operator's key will be made.
+
+    Raises:
+        ConfigurationError: No peer could be started with them; names the setting.
+    """
+    values = {name: value for name, value in flags.items() if value is not None and value != {}}
+    if hosts is not None:
+        if values.setdefault("size", len(hosts)) != len(hosts):
+            raise ConfigurationError(f"--size {values['size']}: --hosts has {len(hosts)} ranks: leave --size out")
+        _check_twice(hosts)
+    if operator:
+        values.setdefault("name", f"run-{secrets.token_hex(4)}")
+    places = {rank: {"address": one.address} for rank, one in enumerate(hosts or ()) if one.address is not None}
+    settings = from_flags({**values, "rank": places})
+    if not operator:
+        operators.check_operators(settings)
+    # The sites have their keys later, perhaps; with any keys what needs them can be checked now.
+    rings = enumerate(keyrings(settings.size))
+    keyed = {rank: {**places.get(rank, {}), "key": ring.public.hex()} for rank, ring in rings}
+    checked = from_flags({**values, "rank": keyed})
+    everyone = addresses(checked, checked.size)
+    public_keys(checked, checked.size)
+    graph = build_graph(checked)
+    neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]
+    to_dial = [dialled(rank, others, everyone) for rank, others in enumerate(neighbors)]
+    apart = bool(places) and not all_on_this_host(checked, checked.size)
+    if apart:
+        values.setdefault("wait", _WAIT)
+    sites = tuple(
+        Site(
+            rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"), to_dial[rank],
+            tuple(other for other in neighbors[rank] if rank in to_dial[other]),
+        )
+        for rank in range(checked.size)
+    )  # fmt: skip
+    schema = values.get("schema")
+    if schema is not None:
+        read_schema(schema)
+        values["schema"] = Path(schema).name
+    for name in BESIDE_FILE:
+        if name != "schema" and values.get(name) is not None:
+            values[name] = os.path.relpath(values[name], folder)
+    return Plan(values, settings, sites, None if schema is None else Path(schema), apart)
+
+
+def _check_twice(hosts: Sequence[Host]) -> None:
+    names = [one.site for one in hosts if one.site]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigurationError(f"--hosts: two ranks are of the site {doubled!r}: give each line a name of its own")
+
+
+def write(planned: Plan, folder: Path, *, keys: bool, operator: bool) -> list[Path]:
+    """Write all files of a new federation; returns them.
+
+    Nothing is overwritten, and if one cannot be written, those that this call has made are removed again.
+
+    Args:
+        planned: What is to be written.
+        folder: Where to; made where it is missing.
+        keys: Whether the keys of all ranks are made here, and not by each site.
+        operator: Whether an operator's key is made.
+
+    Raises:
+        OutputError: A file exists, or cannot be written.
+    """
+    sites, file = planned.sites, folder / DEFAULT_FILE
+    pages = [folder / PAGES / f"rank-{one.rank}.md" for one in sites]
+    secret_files = [folder / KEYS / secret_file(one.rank) for one in sites] if keys else []
+    of_operator = [folder / KEYS / operators.FILE] if operator else []
+    schema = planned.schema
+    copied = schema is not None and schema.resolve().parent != folder.resolve()
+    copies = {folder / schema.name: read_text(schema)} if schema is not None and copied else {}
+    made = [file, *copies, *pages, folder / PAGES / OVERVIEW, *secret_files, *of_operator]
+    if found := [path for path in made if os.path.lexists(path)]:
+        raise OutputError(f"{str(found[0])!r} exists, and nothing is overwritten: name another folder")
+    with _undone(folder) as done:
+        listed = dict(planned.values)
+        public = {}
+        if keys:
+            for one in sites:
+                path, key = write_secret(one.rank, folder / KEYS)
+                done.append(path)
+                public[one.rank] = key.hex()
+        if given := planned.settings.operators or []:
+            listed["operators"] = given
+        if operator:
+            path, key_of_operator = operators.write_operator(folder / KEYS)
+            done.append(path)
+            listed["operators"] = [*given, key_of_operator]
+        texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart)}
+        for one, path in zip(sites, pages, strict=True):
+            texts[path] = site_page(one, planned.settings, listed, file.name, KEYS, made=keys, apart=planned.apart)
+        texts[folder / PAGES / OVERVIEW] = overview(
+            sites, listed, file.name, KEYS, made=keys, operator=operator, apart=planned.apart
+        )
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as opened:
+                done.append(path)
+                opened.write(text)
+    return made
+
+
+@contextmanager
+def _undone(folder: Path) -> Iterator[list[Path]]:
+    """Make the folders; if the block ends early, remove the files that it has listed, and folders that are new."""
+    new = [one for one in (folder / KEYS, folder / PAGES, folder) if not one.exists()]
+    done: list[Path] = []
+    try:
+        (folder / PAGES).mkdir(parents=True, exist_ok=True)
+        yield done
+    except BaseException as error:
+        for path in done:
+            path.unlink(missing_ok=True)
+        for one in new:
+            with contextlib.suppress(OSError):
+                one.rmdir()
+        if isinstance(error, OSError):
+            raise OutputError(f"{str(folder)!r} cannot be written: {error.strerror}") from error
+        raise

@@ -1,0 +1,60 @@
+"""Lock of a rank's folder: one peer at a time runs in it, and other programs see whether one does, or begins to."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpeer.exceptions import OutputError
+from dpeer.results.files import make_folder
+
+LOCK = ".lock"
+"""In a rank's folder: held by its peer while that runs."""
+
+_STARTS = "starts"
+"""What stands in the lock of a peer that has read nothing yet."""
+
+
+@contextmanager
+def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
+    """Hold a rank's folder for as long as its peer runs.
+
+    Args:
+        folder: The rank's.
+        starts: Whether the peer only begins to start, so that `starts` has it until `started` is called.
+
+    Raises:
+        OutputError: another running peer holds it.
+    """
+    make_folder(folder)
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
+            ) from error
+        lock.truncate(0)
+        if starts:
+            with contextlib.suppress(OSError):  # a full disk
+                lock.write(_STARTS)
+                lock.flush()
+        yield
+
+
+def started(folder: Path) -> None:
+    """Note that the peer that holds a rank's folder answers on its control socket."""
+    with contextlib.suppress(OSError):
+        os.truncate(folder / LOCK, 0)
+
+
+def starts(folder: Path) -> bool:
+    """Whether the peer that holds a rank's folder begins to start; of a folder that no peer holds it says nothing."""
+    try:
+        return (folder / LOCK).read_text() == _STARTS
+    except (OSError, ValueError):
+        return False

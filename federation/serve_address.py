@@ -1,0 +1,67 @@
+"""The address at which a peer answers HTTP requests for its status: `serve`, as it is written, bound and asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pydantic_core import PydanticCustomError
+
+LOOPBACK = "127.0.0.1"
+
+_WRITTEN = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):)?(?P<port>[0-9]{1,5})")
+_EVERYWHERE = ("*", "0.0.0.0", "::")  # noqa: S104 - read, not bound
+_LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ServeAddress:
+    """Where status is served.
+
+    Attributes:
+        host: A name, an IP address without brackets, or "*" for all addresses of this host.
+        port: 0 for a free one.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is every address of this host, so that others need a name of it."""
+        return self.host in _EVERYWHERE
+
+    @property
+    def loopback(self) -> bool:
+        """Whether programs of this host alone can connect."""
+        return _LOCAL.fullmatch(self.host) is not None
+
+
+def read_serve(text: str) -> ServeAddress:
+    """The address that a text such as "7780" or "10.0.0.3:7780" states.
+
+    Raises:
+        PydanticCustomError: It states none.
+    """
+    match = _WRITTEN.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise PydanticCustomError("serve", "expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780")
+    return ServeAddress((match["host"] or LOOPBACK).strip("[]"), int(match["port"]))
+
+
+def checked(value: str) -> str:
+    """The text itself, for a setting.
+
+    Raises:
+        PydanticCustomError: It states no address.
+    """
+    read_serve(value)
+    return value
+
+
+def as_text(value: object) -> object:
+    """A port that was written as a number, as a text; other values as they are."""
+    return str(value) if type(value) is int else value

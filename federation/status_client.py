@@ -1,0 +1,196 @@
+"""Client of status: peers of run folders on this host, and peers that are asked over HTTP where they `serve`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dpeer.exceptions import ConfigurationError, DpeerError
+from dpeer.federation.control_client import TIMEOUT, Place, look
+from dpeer.federation.serve_address import ServeAddress
+from dpeer.federation.status_document import Document, document, running_peer
+from dpeer.results.files import finite
+
+Target: TypeAlias = Path | ServeAddress
+"""A run folder, a rank's folder, or where a peer serves its status."""
+
+LONGEST = 2**23
+"""Bytes of a status document, at most."""
+
+_AT_ONCE = 16
+_ADDRESS = re.compile(r"(?:http://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(?P<port>[0-9]{1,5})/?")
+
+
+def read_target(text: str) -> Target:
+    """What an argument such as "dpeer-run" or "10.0.0.3:7780" names; a folder of that name counts first."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) < 65536 or Path(text).exists():
+        return Path(text)
+    return ServeAddress(match["host"].strip("[]"), int(match["port"]))
+
+
+def asked_at(file: Path) -> dict[int, ServeAddress | str]:
+    """By rank, where a federation file says that its status is served, or why it cannot be asked.
+
+    A rank that serves at all addresses of its host (`*:PORT`) is asked at the host of its `address`.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or no rank of it serves its status.
+    """
+    from dpeer.federation.addresses import host_of
+    from dpeer.federation.config import load
+    from dpeer.federation.serve_address import read_serve
+
+    settings = load(file, {})
+    found: dict[int, ServeAddress | str] = {}
+    for rank in sorted({*range(settings.size), *settings.rank}):
+        text = settings.of_rank(rank, joins=rank >= settings.size).serve
+        if text is None:
+            found[rank] = "cannot be asked: its `serve` is not in the federation file"
+            continue
+        at = read_serve(text)
+        host = host_of(settings, rank) if at.everywhere else at.host
+        if at.port == 0:
+            found[rank] = f"cannot be asked: `serve` = {text!r} is a free port, which only its log names"
+        elif host is None:
+            found[rank] = f"cannot be asked: `serve` = {text!r} names no host, and its `address` none either"
+        else:
+            found[rank] = ServeAddress(host, at.port)
+    if not any(isinstance(at, ServeAddress) for at in found.values()):
+        raise ConfigurationError(
+            f'no rank of {str(file)!r} serves its status where it can be asked: add serve = "HOST:PORT" to [rank.N] '
+            "there, and start its peer with it"
+        )
+    return found
+
+
+def look_at(targets: Iterable[Target], *, history: bool = False) -> list[Place]:
+    """The peers in some folders and at some addresses, in this order.
+
+    Args:
+        targets: Folders and addresses.
+        history: Whether answers have the peers' last rounds, as "history".
+
+    Raises:
+        ConfigurationError: A folder holds no run.
+    """
+    found = list(targets)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:  # one that hangs holds up no other
+        return [one for places in threads.map(partial(_look, history=history), found) for one in places]
+
+
+def look_in_file(file: Path, *, history: bool = False) -> list[Place]:
+    """The peers of a federation, asked where its file says that they serve their status, by rank.
+
+    Raises:
+        ConfigurationError: As `asked_at`.
+    """
+    where = asked_at(file)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(partial(_rank, history=history), where.items()))
+
+
+def as_document(places: Sequence[Place]) -> Document:
+    """The status document of peers that were looked at, with histories where the answers have them."""
+    return document(_peer(one) for one in places)
+
+
+def _peer(place: Place) -> dict[str, Any]:
+    if place.answer is None:
+        return {**place.as_json(), "folder": place.name, "unready": place.state}
+    answer = dict(place.answer)
+    history, age = answer.pop("history", []), answer.pop("age_seconds", 0.0)
+    return running_peer(place.name, answer, history, age=age)
+
+
+def _look(target: Target, *, history: bool) -> list[Place]:
+    return look(target, history=history) if isinstance(target, Path) else _ask(target, history=history)
+
+
+def _rank(item: tuple[int, ServeAddress | str], *, history: bool) -> Place:
+    rank, at = item
+    name = Path(f"rank-{rank}")
+    if isinstance(at, str):
+        return Place(name, None, at)
+    found = _ask(at, history=history)
+    for one in found:
+        if one.answer is not None and one.answer["rank"] == rank:
+            return one
+    answering = [one.answer["rank"] for one in found if one.answer is not None]
+    state = f"does not answer at {at}: rank {answering[0]} does" if answering else found[0].state
+    return Place(name, None, state, address=str(at))
+
+
+def _ask(address: ServeAddress, *, history: bool) -> list[Place]:
+    """The peers that an address answers for: one, or those of a dashboard; one without an answer where none does."""
+    try:
+        raw = _get(address)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
+        return [Place(Path(str(address)), None, f"cannot be asked: {why}", address=str(address))]
+    peers = raw.get("peers") if isinstance(raw, Mapping) else None
+    try:
+        if not isinstance(peers, list) or not peers:
+            raise DpeerError("answers no status of a peer")
+        return [_place(address, one, history=history) for one in peers]
+    except DpeerError as error:
+        return [Place(Path(str(address)), None, str(error), address=str(address))]
+
+
+def _place(address: ServeAddress, raw: Any, *, history: bool) -> Place:
+    """A peer of a status document from another host, checked.
+
+    Raises:
+        DpeerError: It is none.
+    """
+    from dpeer.federation.status_check import check_peer  # pydantic: a look at folders does without
+
+    peer = check_peer(raw, history=history)
+    if "state" not in peer:
+        return Place(Path(f"rank-{peer['rank']}"), peer, address=str(address))
+    return Place(
+        Path(peer["folder"]),
+        None,
+        peer["state"],
+        peer["completed"],
+        peer["rounds"],
+        peer["checkpoint_seconds"],
+        address=str(address),
+    )
+
+
+def _get(address: ServeAddress) -> Any:
+    """The JSON value that an address answers.
+
+    Raises:
+        OSError: It does not, or not in time.
+        HTTPException: It answers no HTTP.
+        ValueError: It answers no JSON, or too much.
+    """
+    until = time.monotonic() + TIMEOUT
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT)
+    try:
+        connection.request("GET", "/status.json", headers={"Accept": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"HTTP {answer.status}, and no status of a peer")
+        content = bytearray()
+        while part := answer.read1(65536):
+            content += part
+            if len(content) > LONGEST:
+                raise ValueError("the answer is too long for a status")
+            if time.monotonic() > until:
+                raise TimeoutError
+        try:
+            return finite(json.loads(content))
+        except (ValueError, RecursionError) as error:
+            raise ValueError("the answer is no status of a peer") from error
+    finally:
+        connection.close()

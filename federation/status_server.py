@@ -1,0 +1,368 @@
+"""HTTP server of a status document, on threads of its own: metrics, probes, JSON and a live page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from typing import Any, Protocol, Self
+from urllib.parse import parse_qs
+
+from dpeer.exceptions import AddressError, DpeerError
+from dpeer.federation.prometheus_metrics import expose
+from dpeer.federation.readiness import WITHIN
+from dpeer.federation.serve_address import ServeAddress
+from dpeer.federation.status_document import Document, blocked, why_unready
+from dpeer.results.files import finite
+
+AT_ONCE = 16
+"""Connections at a time."""
+
+PATIENCE = 15.0
+"""Seconds in which a request comes, and in which its answer is read."""
+
+LONGEST = 2**15
+"""Bytes of a request, at most."""
+
+_LOOKS_EVERY = 0.25
+"""Seconds within which a closed server ends, and an old connection is cut."""
+
+_TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
+
+Source = Callable[[], Document]
+"""Makes the status document; called on the server's threads."""
+
+
+class Page(Protocol):
+    """The live page: a module or object with these two functions (`dpeer.report.live_page`)."""
+
+    def page(self, title: str, content: str = "") -> str:
+        """The whole page with its first content, whose one inline script fetches `/view` and shows it."""
+
+    def view(self, document: Document) -> str:
+        """The part of the page that changes, as HTML."""
+
+
+class StatusServer:
+    """Answers HTTP requests for a status document until it is closed.
+
+    It reads no file and takes nothing from a request but a path of its own and `?within=K`. Names in the header Host
+    are compared, so that a web page on another name cannot read it through a browser (DNS rebinding).
+
+    Args:
+        address: Where to listen.
+        source: Makes the document.
+        page: Draws the page.
+        title: The page's.
+        process: Whether the document is of this process.
+        option: By which the address was given, for the error.
+
+    Attributes:
+        address: Where it listens, with the port that the system has given.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        address: ServeAddress,
+        source: Source,
+        page: Page,
+        *,
+        title: str = "dpeer",
+        process: bool = False,
+        option: str = "--serve",
+    ) -> None:
+        self._server = _bound(address, option)
+        self._server.answers = _Answers(source, page, title, process=process)
+        self._server.name = address.host
+        self.address = ServeAddress(address.host, self._server.server_address[1])
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The page's address, for a browser on this host where that can reach it."""
+        host = "127.0.0.1" if self.address.everywhere else self.address.host
+        return f"http://{ServeAddress(host, self.address.port)}/"
+
+    def start(self) -> Self:
+        """Begin to answer.
+
+        Raises:
+            RuntimeError: The system gives no thread.
+        """
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Answer no more; returns at once."""
+        self._closing.set()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._server.timeout = _LOOKS_EVERY
+        while not self._closing.is_set():
+            self._server.handle_request()
+            self._server.cut_old()
+        self._server.server_close()
+
+
+def check_address(address: ServeAddress) -> None:
+    """See whether status can be served at an address; nothing is served.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+    _bound(address, "--serve").server_close()
+
+
+def _bound(address: ServeAddress, option: str) -> _Server:
+    host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
+    try:
+        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, place = min(found, key=lambda one: one[0] == socket.AF_INET6)
+        return _Server(family, place)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise AddressError(
+            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
+        ) from error
+
+
+class _Server(ThreadingHTTPServer):
+    """Threads that answer, at most `AT_ONCE`, each for at most `PATIENCE` seconds."""
+
+    daemon_threads = True
+    block_on_close = False
+    answers: _Answers
+    name: str
+
+    def __init__(self, family: socket.AddressFamily, place: Any) -> None:
+        self.address_family = family
+        self._open: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        super().__init__(place, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without looking up this host's name, which can take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; where the process has no file descriptor left, not at once again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_LOOKS_EVERY)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            busy = len(self._open) >= AT_ONCE
+            if not busy:
+                self._open[request] = time.monotonic()
+        if busy:
+            request.settimeout(0.1)
+            with suppress(OSError):
+                request.sendall(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def cut_old(self) -> None:
+        """End the connections that have lasted too long."""
+        now = time.monotonic()
+        with self._lock:
+            for one, since in self._open.items():
+                if now - since > PATIENCE:
+                    with suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Let a connection that has failed go: a peer's log is not for what its readers do."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: _Server
+    server_version = "dpeer"
+    error_message_format = "%(message)s\n"
+    error_content_type = _TEXT
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _AtMost(self.rfile, LONGEST)  # type: ignore[assignment]
+
+    def do_GET(self) -> None:
+        """Answer with the document in the form that the path names."""
+        if not self._host_is_known():
+            self._send(421, _TEXT, "this name is not served here: use an IP address, localhost, or the name in serve\n")
+            return
+        path, _, query = self.path.partition("?")
+        self._send(*self.server.answers.to(path, query, self.headers.get("Accept", "")))
+
+    do_HEAD = do_GET  # noqa: N815 - as http.server calls it
+
+    def version_string(self) -> str:
+        """The header Server: no version, for it is of use to attackers alone."""
+        return self.server_version
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Log nothing."""
+
+    def _host_is_known(self) -> bool:
+        text = self.headers.get("Host")
+        if text is None:  # HTTP/1.0; browsers send one always
+            return True
+        host = re.sub(r":\d{1,5}$", "", text.strip()).strip("[]").lower().removesuffix(".")
+        if host in ("localhost", self.server.name.lower(), socket.gethostname().lower()):
+            return True
+        with suppress(ValueError):
+            ipaddress.ip_address(host)
+            return True
+        return False
+
+    def _send(self, code: int, kind: str, text: str | bytes, more: Mapping[str, str] | None = None) -> None:
+        content = text.encode() if isinstance(text, str) else text
+        self.send_response(code)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        }
+        for name, value in (headers | dict(more or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+
+class _Answers:
+    """The answer to each path."""
+
+    def __init__(self, source: Source, page: Page, title: str, *, process: bool) -> None:
+        self._source, self._page, self._process = source, page, process
+        self._title = title
+        self._policy = {"Content-Security-Policy": _policy(page.page(title))}
+
+    def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
+        """Status code, content type, content and further headers of the answer."""
+        more = self._policy if path == "/" else {}
+        routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
+            "/": lambda found: (200, _HTML, self._page.page(self._title, self._page.view(found))),
+            "/metrics": lambda found: self._metrics(found, accept),
+            "/healthz": _health,
+            "/readyz": lambda found: _readiness(found, query),
+            "/status.json": lambda found: (200, _JSON, json.dumps(finite(found), allow_nan=False) + "\n"),
+            "/view": lambda found: (200, _HTML, self._page.view(found)),
+        }
+        make = routes.get(path)
+        if make is None:
+            return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
+        try:
+            code, kind, content = make(self._source())
+        except DpeerError as error:
+            if path == "/":  # its script tries again
+                return 200, _HTML, self._page.page(self._title), more
+            return 503, _TEXT, f"{error}\n", {}
+        return code, kind, content, more
+
+    def _metrics(self, found: Document, accept: str) -> tuple[int, str, str | bytes]:
+        content, kind = expose(found, accept, process=self._process)
+        return 200, kind, content
+
+
+def _health(found: Document) -> tuple[int, str, str]:
+    """Whether every event loop runs."""
+    wrong = [f"{peer['folder']}: {why}\n" for peer in found["peers"] if (why := blocked(peer)) is not None]
+    return (503 if wrong else 200), _TEXT, "".join(wrong) or "ok\n"
+
+
+def _readiness(found: Document, query: str) -> tuple[int, str, str]:
+    """Whether every peer takes part."""
+    text = parse_qs(query).get("within", [str(WITHIN)])[-1]
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        return 400, _TEXT, f"within={text[:20]!r}: expected a number of rounds, for example /readyz?within={WITHIN}\n"
+    whys = {peer["folder"]: why_unready(peer, int(text)) for peer in found["peers"]}
+    lines = (f"{name}: {'takes part' if why is None else f'does not take part: {why}'}\n" for name, why in whys.items())
+    return (503 if any(whys.values()) else 200), _TEXT, "".join(lines)
+
+
+def _policy(page: str) -> str:
+    """The content security policy by which the page's own inline scripts run, and nothing is fetched from elsewhere."""
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts)
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+class _AtMost:
+    """The start of a request, up to a number of bytes; then it ends, as if the sender had stopped."""
+
+    def __init__(self, file: BufferedIOBase, most: int) -> None:
+        self._file, self._left = file, most
+
+    def readline(self, most: int = -1) -> bytes:
+        """A line, or what is left of it."""
+        found = self._file.readline(self._left if most < 0 else min(most, self._left))
+        self._left -= len(found)
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Latest:
+    """A source that looks at most once in so many seconds, however many threads ask.
+
+    Args:
+        look: Makes a document, on the thread of the first that asks; the others wait for it.
+        every: Seconds for which a document is handed out.
+    """
+
+    def __init__(self, look: Source, every: float = 1.0) -> None:
+        self._look, self._every = look, every
+        self._lock = threading.Lock()
+        self._found: tuple[float, Document] | None = None
+
+    def __call__(self) -> Document:
+        """The latest document.
+
+        Raises:
+            DpeerError: It cannot be made.
+        """
+        with self._lock:
+            if self._found is None or time.monotonic() - self._found[0] >= self._every:
+                found = self._look()
+                self._found = (time.monotonic(), found)
+            return self._found[1]

@@ -1,0 +1,153 @@
+"""`dpeer init`, as it is typed: what it writes, refuses and leaves alone. That it starts is in tests/system."""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.federation import config, keys, operators
+from dpeer.federation.addresses import addresses
+from dpeer.federation.settings import Settings
+from tests.conftest import Ended
+
+Run = Callable[..., Ended]
+
+ROOT = Path(__file__).parents[2]
+
+HOSTS = "10.8.0.10 Clinic A\n10.8.0.11 Clinic B\n- Clinic C\n10.8.0.13 Clinic D\n"
+
+
+def loaded(file: Path = Path("dpeer.toml")) -> Settings:
+    return config.load(file, {})
+
+
+def uncommented(text: str) -> str:
+    """The text with every commented default or example in force."""
+    changed, count = re.subn(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
+    assert count > 10
+    return changed
+
+
+def test_without_anything_it_is_eight_peers_on_this_host(dpeer: Run) -> None:
+    ended = dpeer("init")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("dpeer.toml: 8 peers, ring\n")
+    assert sorted(str(path) for path in Path().rglob("*") if path.is_file()) == [
+        "dpeer.toml", "sites/README.md", *(f"sites/rank-{rank}.md" for rank in range(8)),
+    ]  # fmt: skip
+    assert loaded().model_fields_set == {"size", "rank"}
+    assert addresses(loaded(), 8)[3] == "tcp://127.0.0.1:7703"
+    assert "dpeer start --rank R" in ended.out
+
+
+def test_each_commented_line_of_the_file_is_a_setting_with_its_default_or_an_example(dpeer: Run) -> None:
+    assert dpeer("init", "--size", 3).code == 0
+    before = loaded()
+    text = Path("dpeer.toml").read_text()
+    examples = {"name", "task_options", "schema", "target_epsilon", "deadline", "operators"}
+    Path("all.toml").write_text(uncommented(re.sub("^#(key|secret) = .*", "", text, flags=re.MULTILINE)))
+    after = loaded(Path("all.toml"))
+    assert len(after.model_fields_set) > len(before.model_fields_set) + 10
+    different = {name for name in Settings.model_fields if getattr(after, name) != getattr(before, name)}
+    assert different == examples
+
+
+def test_keys_and_an_operator_are_those_that_the_file_lists(dpeer: Run) -> None:
+    assert dpeer("init", "trial", "--size", 3, "--keys", "--operator").code == 0
+    settings = loaded(Path("trial/dpeer.toml"))
+    for rank in range(3):
+        ring = keys.keyring(settings.of_rank(rank), 3, rank)
+        assert ring is not None
+        assert ring.public in ring.listed[rank]
+    (operator,) = operators.check_operators(settings)
+    operators.read_operator(Path("trial/keys/operator.secret"), (operator,))
+    assert {path.stat().st_mode & 0o777 for path in Path("trial/keys").iterdir()} == {0o600}
+
+
+def test_two_runs_with_an_operator_have_two_names(dpeer: Run) -> None:
+    """A change of one run would be valid in another of its name."""
+    names = set()
+    for folder in ("one", "other"):
+        assert dpeer("init", folder, "--operator").code == 0
+        names.add(loaded(Path(folder, "dpeer.toml")).name)
+    assert len(names) == 2
+
+
+def test_settings_that_are_given_are_in_the_file_and_paths_count_from_it(dpeer: Run) -> None:
+    shutil.copy(ROOT / "examples" / "visits-schema.toml", "visits.toml")
+    given: Mapping[str, Any] = {
+        "rounds": 7, "body_lr": 0.01, "wait": 7200.0, "quorum": 2, "task": "csv",
+        "task_options": {"path": "tables/site-{rank}.csv"},
+    }  # fmt: skip
+    words = ["--size", 3, "--rounds", 7, "--body-lr", "0.01", "--wait", "2h", "--quorum", 2, "--task", "csv"]
+    words += ["--task-option", "path=tables/site-{rank}.csv", "--schema", "visits.toml"]
+    assert dpeer("init", "trial", *words).code == 0
+    settings = loaded(Path("trial/dpeer.toml"))
+    assert {name: getattr(settings, name) for name in given} == given
+    assert str(settings.schema) == "trial/visits.toml"
+    assert Path("trial/visits.toml").read_text() == Path("visits.toml").read_text()
+    assert settings.model_fields_set == {*given, "size", "schema", "rank"}
+    page = Path("trial/sites/rank-2.md").read_text()
+    assert "`tables/site-2.csv`" in page
+    assert "dpeer schema check tables/site-2.csv --schema visits.toml" in page
+    assert "| `visits.toml` | its keeper |" in page
+
+
+def test_a_page_has_the_ports_that_the_graph_and_the_addresses_need(dpeer: Run) -> None:
+    Path("hosts.txt").write_text(HOSTS)
+    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
+    pages = [Path(f"sites/rank-{rank}.md").read_text() for rank in range(4)]
+    lines = [[line for line in page.splitlines() if line.startswith(("- in:", "- out:"))] for page in pages]
+    assert lines == [
+        ["- out: TCP to `10.8.0.11:7700` (rank 1)", "- out: TCP to `10.8.0.13:7700` (rank 3)"],
+        ["- in: TCP to `10.8.0.11:7700` on this host, from ranks 0, 2"],
+        ["- out: TCP to `10.8.0.11:7700` (rank 1)", "- out: TCP to `10.8.0.13:7700` (rank 3)"],
+        ["- in: TCP to `10.8.0.13:7700` on this host, from ranks 0, 2"],
+    ]
+    assert pages[1].startswith("# Rank 1: Clinic B\n")
+    assert loaded().wait == 7 * 86400, "sites of several hosts do not start within five minutes"
+    table = Path("sites/README.md").read_text()
+    assert "| 2 | Clinic C | dials out | `dpeer.toml` | `sites/rank-2.md`, `keys/rank-2.secret` |" in table
+
+
+def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -> None:
+    Path("hosts.txt").write_text(HOSTS)
+    assert dpeer("init", "--hosts", "hosts.txt").code == 0
+    assert not Path("keys").exists()
+    assert "    dpeer keygen --rank 2 --out keys\n" in Path("sites/rank-2.md").read_text()
+    text = Path("dpeer.toml").read_text()
+    for rank in range(4):  # as its README tells the keeper
+        line = dpeer("keygen", "--rank", rank, "--out", "keys").out.strip()
+        text = re.sub(rf'#key = "64 digits, as `dpeer keygen --rank {rank} .*', line, text)
+    Path("dpeer.toml").write_text(text.replace("#secret", "secret"))
+    assert keys.keyring(loaded().of_rank(2), 4, 2) is not None
+
+
+@pytest.mark.parametrize("there", ["dpeer.toml", "sites/rank-2.md", "keys/rank-1.secret", "keys/operator.secret"])
+def test_nothing_is_overwritten_and_nothing_else_is_written(dpeer: Run, there: str) -> None:
+    path = Path(there)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("precious")
+    ended = dpeer("init", "--size", 3, "--keys", "--operator")
+    assert ended.code == 2
+    assert ended.err == f"dpeer: {there!r} exists, and nothing is overwritten: name another folder\n"
+    assert [str(one) for one in Path().rglob("*") if one.is_file()] == [there]
+    assert path.read_text() == "precious"
+
+
+def test_a_disk_that_is_full_half_way_leaves_nothing(dpeer: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.open
+
+    def full(path: Path, mode: str = "r", *more: Any, **named: Any) -> Any:
+        if path.name == "rank-1.md":
+            raise OSError(28, "No space left on device")
+        return real(path, mode, *more, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    Path("mine.txt").write_text("precious")
+    ended = dpeer("init", "trial", "--size", 3, "--keys", "--operator")
+    assert (ended.code, ended.err) == (2, "dpeer: 'trial' cannot be written: No space left on device\n")
+    assert [str(path) for path in Path().iterdir()] == ["mine.txt"]

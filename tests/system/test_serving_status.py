@@ -1,0 +1,86 @@
+"""`dpeer start --serve`: what real peers answer while they train, are stopped, and are cut off."""
+
+import contextlib
+import json
+import re
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.slow
+
+PACED = ("--task-option", "fast=0", "--task-option", "pause=0.005", "--rounds", 5000, "--alone", "never")
+"""A round takes a third of a second, until the test ends."""
+
+
+def get(url, path, seconds=10.0):
+    """Status code and text; 0 if no answer came in time."""
+    try:
+        with urllib.request.urlopen(f"{url}{path}", timeout=seconds) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except TimeoutError:
+        return 0, ""
+
+
+def test_a_peer_is_scraped_while_it_trains_and_probes_turn_red(
+    task, schedule, dpeer_process, free_ports, until, tmp_path
+):
+    base = free_ports(3)
+    settings = ("--size", 3, "--base-port", base, "--dead-after", 2, "--task", task, *schedule, *PACED)
+    peers = [dpeer_process("start", "--rank", rank, "--serve", 0, *settings) for rank in range(3)]
+    found = [until(lambda peer=peer: re.search(r"status at (http://127\.0\.0\.1:\d+/)", peer.output)) for peer in peers]
+    urls = [one[1] for one in found]
+    until(lambda: get(urls[0], "readyz")[0] == 200)
+
+    assert get(urls[0], "healthz") == (200, "ok\n")
+    families = {one.name: one for one in text_string_to_metric_families(get(urls[0], "metrics")[1])}
+    assert families["dpeer_completed_rounds"].samples[0].value >= 1
+    assert {sample.labels["neighbor"] for sample in families["dpeer_sent_bytes"].samples} == {"1", "2"}
+    assert families["process_resident_memory_bytes"].samples[0].value > 10**7
+    (peer,) = json.loads(get(urls[0], "status.json")[1])["peers"]
+    assert (peer["folder"], peer["rank"], peer["unready"]) == ("rank-0", 0, None)
+    assert peer["history"][-1]["heard"] == [1, 2]
+    assert str(tmp_path) not in json.dumps(peer)
+
+    peers[0].signal(signal.SIGSTOP)
+    assert get(urls[0], "healthz", 1.0) == (0, ""), "a stopped process answers no probe"
+    peers[0].signal(signal.SIGCONT)
+    until(lambda: get(urls[0], "healthz")[0] == 200)
+
+    for one in peers[1:]:
+        one.signal(signal.SIGKILL)
+    _, why = until(lambda: (answer := get(urls[0], "readyz"))[0] == 503 and answer)
+    assert why.startswith("rank-0: does not take part: it pauses: ")
+    assert get(urls[0], "healthz") == (200, "ok\n"), "it is alive, and takes part in nothing"
+    assert 'dpeer_ready{rank="0"} 0.0' in get(urls[0], "metrics")[1]
+
+    peers[0].signal(signal.SIGTERM)
+    assert peers[0].wait() == 0
+    with pytest.raises(urllib.error.URLError):
+        get(urls[0], "healthz")
+    events = [json.loads(line)["event"] for line in (tmp_path / "dpeer-run/rank-0/log.jsonl").read_text().splitlines()]
+    assert "serving" in events
+    assert "serving-openly" not in events
+
+
+def test_a_port_that_others_reach_is_warned_of_and_one_that_is_taken_refused(
+    task, schedule, dpeer_process, free_ports, until, tmp_path
+):
+    base = free_ports(3)
+    settings = ("--size", 2, "--base-port", base, "--task", task, *schedule, "--rounds", 1)
+    open_one = dpeer_process("start", "--rank", 0, "--serve", f"*:{base + 2}", *settings)
+    until(lambda: "has no password: all who reach it can read it" in open_one.output)
+    taken = dpeer_process("start", "--rank", 1, "--serve", base + 2, *settings)
+    assert taken.wait() == 2
+    assert taken.output.splitlines()[-1] == (
+        f"dpeer: --serve 127.0.0.1:{base + 2}: this host cannot listen there: Address already in use; choose an "
+        "address of its own and a free port"
+    )
+    assert not (tmp_path / "dpeer-run" / "rank-1" / "metrics.jsonl").exists()
+    with contextlib.suppress(urllib.error.URLError):
+        assert get(f"http://127.0.0.1:{base + 2}/", "readyz")[0] == 503
