@@ -34,12 +34,13 @@ class MLflow(Tracker):
 
         self._metric = Metric
         self._client = MlflowClient(os.environ[_SERVER])
-        self._run = None if run.known is None else self._known(run.known)
-        if self._run is None:
+        found = None if run.known is None else self._known(run.known)
+        if found is None:
             tags = {"mlflow.runName": run.name, "dpeer.run": run.group}
-            self._run = self._client.create_run(self._experiment(), tags=tags, run_name=run.name).info.run_id
-            self._client.log_batch(self._run, params=[Param(name, str(one)) for name, one in run.settings.items()])
-            run.keep(self._run)
+            found = str(self._client.create_run(self._experiment(), tags=tags, run_name=run.name).info.run_id)
+            self._client.log_batch(found, params=[Param(name, str(one)) for name, one in run.settings.items()])
+            run.keep(found)
+        self._run = found
 
     def _known(self, run: str) -> str | None:
         """The run that an earlier process has begun, as one that runs; None if the server has it no more."""
