@@ -28,6 +28,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.launchers import find_launcher
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.variants import Variant
@@ -79,7 +80,8 @@ def main() -> None:
         for method in ("local", "dfedsmdc")
         if _asked(step, arguments.only) and not (method == "local" and step in OPTIONS)
     }
-    if arguments.show or run_cells(list(cells.values()), 1, lambda line: print(line, flush=True)):
+    here = find_launcher("local", 1, {}, arguments.out)
+    if arguments.show or run_cells(list(cells.values()), here, lambda line: print(line, flush=True)):
         _print({key: Result(cell.folder) for key, cell in cells.items() if cell.done}, [*sets])
 
 

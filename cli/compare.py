@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from rich.text import Text
 
 from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.cli.tables import plain_table
-from dpeer.cores import own_cores
+from dpeer.experiments.launchers import LAUNCHERS, find_launcher
+from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import (
     AloneSettings,
     LauncherSettings,
@@ -106,7 +107,15 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 @_option("--small", is_flag=True, help="With the settings of the file's table [small].")
 @_option(
     "--jobs", type=click.IntRange(1), metavar="N",
-    help="Runs at a time, each on a core of its own.  [default: all cores]",
+    help="Runs at a time, each on a core of its own.  [default: all cores; ray, slurm: all that are missing]",
+)  # fmt: skip
+@_option(
+    "--launcher", type=click.Choice([*LAUNCHERS]), default="local",
+    help="Where runs are made: processes here, tasks of a Ray cluster, or Slurm jobs.  [default: local]",
+)  # fmt: skip
+@_option(
+    "--launcher-option", "launcher_options", multiple=True, metavar="KEY=VALUE",
+    help="An option of the launcher, such as cpus=2 (docs/experiments.md); repeatable.",
 )  # fmt: skip
 @_option(
     "--out", type=click.Path(path_type=Path), default=Path("dpeer-compare"),
@@ -114,7 +123,10 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 )  # fmt: skip
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
-def compare(experiment: Path | None, small: bool, jobs: int | None, out: Path, as_json: bool, **given: Any) -> int:
+def compare(
+    experiment: Path | None, small: bool, jobs: int | None, launcher: str, launcher_options: Sequence[str], out: Path,
+    as_json: bool, **given: Any,
+) -> int:  # fmt: skip
     """Run algorithms side by side on the same peers, and print how they compare.
 
     EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
@@ -126,7 +138,9 @@ def compare(experiment: Path | None, small: bool, jobs: int | None, out: Path, a
     plan = {name: given.pop(name) for name in _PLAN}
     plan["grid"] = list(plan["grid"]) or None
     found = load(experiment, given, plan, small=small)
-    compared = Comparison(found, out, jobs or len(own_cores()), ProgressLines(out, Console(stderr=True))).run()
+    options = dict(parse_option(text, "--launcher-option", "cpus=2") for text in launcher_options)
+    opened = find_launcher(launcher, jobs, options, out)
+    compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True))).run()
     if compared is None:
         click.echo("dpeer: stopped; the same command goes on", err=True)
     elif as_json:
@@ -176,6 +190,10 @@ class ProgressLines:
                     click.echo(f"{ended}/{missing} {name}", err=True)
 
             yield ended_one
+
+    def note(self, line: str) -> None:
+        """See `dpeer.experiments.comparison.Watcher`."""
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_compared(found: Compared) -> None:

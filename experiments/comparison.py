@@ -12,6 +12,7 @@ from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.grid_search import Trial, at_edge, best, trials
+from dpeer.experiments.launchers.launcher import OpenLauncher
 from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.running import run_cells
@@ -47,6 +48,9 @@ class Watcher(Protocol):
             total: Number of runs.
         """
 
+    def note(self, line: str) -> None:
+        """Show a line on a run that is started again, or on what runs wait for."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -75,12 +79,12 @@ class Comparison:
     Args:
         experiment: Rows, tables and seeds.
         out: Where runs and tables lie.
-        jobs: Runs at a time.
+        launcher: Where runs are made.
         watcher: Observer of the runs.
     """
 
-    def __init__(self, experiment: Experiment, out: Path, jobs: int, watcher: Watcher) -> None:
-        self._of, self._out, self._jobs, self._watcher = experiment, out, jobs, watcher
+    def __init__(self, experiment: Experiment, out: Path, launcher: OpenLauncher, watcher: Watcher) -> None:
+        self._of, self._out, self._launcher, self._watcher = experiment, out, launcher, watcher
 
     def run(self) -> Compared | None:
         """Make the runs that are missing and write the tables; None if it was stopped.
@@ -160,7 +164,7 @@ class Comparison:
         all_cells = list(by_folder.values())
         missing = sum(not cell.done for cell in all_cells)
         with self._watcher.begin(what, missing, len(all_cells)) as tell:
-            return run_cells(all_cells, self._jobs, tell)
+            return run_cells(all_cells, self._launcher, tell, self._watcher.note)
 
     def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
         e = self._of

@@ -11,8 +11,10 @@ from rich.console import Console
 from dpeer.cli.compare import ProgressLines, print_compared
 from dpeer.experiments.comparison import Comparison
 from dpeer.experiments.experiment import load
+from dpeer.experiments.launchers import find_launcher
 
 Write = Callable[..., Path]
+HERE = find_launcher("local", 1, {}, Path())
 ROWS = ("local", "dfedavgm", "dfedmdc", "dfedsmdc", "dfedsam")
 
 
@@ -22,7 +24,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     def compare(*rows: str) -> str:
         found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)}, small=False)
-        made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
+        made = Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console()))
         for variant in found.variants:
             cell = made.cell(variant, "", found.conditions[0], 0)
             if not cell.done:
@@ -67,7 +69,7 @@ def test_each_table_has_the_costs_of_its_own_target(write_cell: Write, tmp_path:
         "conditions = [{ topology = 'ring', target = 0.8 }, { topology = 'full' }]\n"
     )
     found = load(tmp_path / "two.toml", {}, {}, small=False)
-    made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
+    made = Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console()))
     for condition, reached in zip(found.conditions, (0.9, 0.7), strict=True):
         cell = made.cell(found.variants[0], "", condition, 0)
         write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")

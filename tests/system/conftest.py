@@ -350,7 +350,7 @@ def run_cells_here(monkeypatch):
     Workers of their own are what test_compare.py is about; to start them takes as long as a small comparison.
     """
 
-    def run(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> bool:
+    def run(cells: Sequence[Cell], launcher: object, tell: Callable[[str], None], note: object) -> bool:
         for cell in cells:
             cell.check()
             if not cell.done:

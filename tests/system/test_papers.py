@@ -19,6 +19,7 @@ from dpeer.cli.compare import ProgressLines
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
+from dpeer.experiments.launchers import find_launcher
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -158,7 +159,9 @@ def test_it_runs_small(name, data, dpeer, tmp_path):
     )
     # With as many rounds, the last row's run is the one that the command has made.
     again = out if fewer["rounds"] == 1 else tmp_path / "rows"
-    compared = comparison.Comparison(first, again, 1, ProgressLines(out, Console(quiet=True))).run()
+    compared = comparison.Comparison(
+        first, again, find_launcher("local", 1, {}, again), ProgressLines(out, Console(quiet=True))
+    ).run()
     assert compared is not None
     (table,) = compared.figures["tables"]
     assert [*table["rows"]] == rows

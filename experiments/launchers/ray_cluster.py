@@ -1,0 +1,158 @@
+"""Ray launcher: each cell a task of a Ray cluster, with CPUs, GPUs and memory; a lost node's cells run elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.experiments.cells import Cell
+from dpeer.experiments.launchers.host import order, run_order, seen
+from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
+from dpeer.experiments.launchers.options import SHARE, SIZE, TEXT, Kind, read_options, whole_number
+from dpeer.federation.stop_signals import stop_signals
+from dpeer.optional_libraries import check_libraries
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+_REACHED_WITHIN = 10.0
+"""Seconds in which a cluster's port takes a connection."""
+
+OPTIONS: Mapping[str, Kind] = {
+    "address": Kind(TEXT.read, TEXT.words, "auto"), "cpus": whole_number(1, 1), "gpus": SHARE, "memory": SIZE,
+}  # fmt: skip
+
+
+def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLauncher:
+    """Cells as Ray tasks: `jobs` of them at a time, or as many as the cluster has room for.
+
+    Raises:
+        ConfigurationError: Ray is not installed, or an option is unknown or out of range.
+    """
+    asked = read_options("ray", options, OPTIONS)
+    check_libraries("--launcher ray", "ray", ray="ray")
+
+    @contextlib.contextmanager
+    def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:
+        import ray
+
+        with _connected(asked["address"]):
+            nodes = ray.nodes()  # type: ignore[no-untyped-call]
+            for needs in {tuple(_needs(cell, asked).items()) for cell in cells}:
+                if not any(_fits(needs, node) for node in nodes):
+                    words = ", ".join(f"{name} {value:g}" for name, value in needs if value)
+                    show(f"no Ray node has {words}: runs that need it wait until one joins")
+            yield _Ray(jobs or len(cells), asked)
+
+    return opened
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """A connection to a Ray cluster, unless this process has one already.
+
+    Raises:
+        ConfigurationError: No cluster is there.
+    """
+    import ray
+
+    if ray.is_initialized():  # by a script that goes on using it
+        yield
+        return
+    # Ray would take SIGTERM from the one who stops the comparison.
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
+    # Else Ray warns of a later version, in which it leaves CUDA_VISIBLE_DEVICES alone where no GPU is asked for.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        _reach(address)
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ConfigurationError(
+            f"--launcher ray: no Ray cluster at {address!r}: begin one with `ray start --head`, or name another by "
+            "--launcher-option address=HOST:PORT"
+        ) from error
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Connect to a cluster's port once: Ray itself tries for minutes.
+
+    Raises:
+        OSError: Nothing listens there.
+    """
+    found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:([0-9]{1,5})", address)
+    if found is not None:
+        socket.create_connection((found[1], int(found[2])), _REACHED_WITHIN).close()
+
+
+class _Ray:
+    """Cells as tasks of a Ray cluster, which are lost with their worker or node."""
+
+    restarts = True
+
+    def __init__(self, room: int, asked: Mapping[str, Any]) -> None:
+        import ray
+
+        self.room, self._asked, self._ray = room, asked, ray
+        # Whether and where a lost cell runs again is decided by who counts how often it was lost.
+        self._task = ray.remote(max_retries=0)(run_order)
+        self._running: dict[ObjectRef[Ended], Cell] = {}
+
+    def start(self, cell: Cell) -> None:
+        """See `Launcher`."""
+        needs = _needs(cell, self._asked)
+        task = self._task.options(
+            num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"], name=f"dpeer {cell.folder.name}"
+        )
+        self._running[task.remote(order(cell, self._asked["cpus"]))] = cell
+
+    def ended(self, seconds: float) -> list[tuple[Cell, Ended]]:
+        """See `Launcher`."""
+        # Only one at a time is waited for: of more, `wait` returns those that end until the last of so many does.
+        done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        return [(cell, seen(cell, self._outcome(one))) for one in done for cell in [self._running.pop(one)]]
+
+    def stop(self) -> None:
+        """See `Launcher`."""
+        for one in self._running:
+            self._ray.cancel(one)  # an interrupt to the task's main thread; one that waits for a node never begins
+
+    def kill(self) -> None:
+        """See `Launcher`: the tasks of a driver that is gone are ended by their nodes."""
+
+    def _outcome(self, one: ObjectRef[Ended]) -> Ended:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(one)
+        except errors.TaskCancelledError:
+            return Ended("stopped")
+        except errors.RayTaskError as error:  # its worker cannot even begin
+            cause = error.cause
+            return Ended("failed", f"a Ray worker cannot run it: {type(cause).__name__}: {cause}", 2, str(error))
+        except errors.RayError as error:
+            return Ended("lost", f"its worker is lost ({type(error).__name__})", 1)
+
+
+def _needs(cell: Cell, asked: Mapping[str, Any]) -> dict[str, float]:
+    """The resources of a cell, as Ray names them; a GPU where it is to train on one."""
+    gpus = asked["gpus"] if asked["gpus"] is not None else float(cell.settings.device.startswith("cuda"))
+    return {"CPU": float(asked["cpus"]), "GPU": gpus, "memory": float(asked["memory"] or 0)}
+
+
+def _fits(needs: Iterable[tuple[str, float]], node: Mapping[str, Any]) -> bool:
+    has: Mapping[str, float] = node["Resources"]
+    return bool(node["Alive"]) and all(has.get(name, 0.0) >= value for name, value in needs)

@@ -1,0 +1,121 @@
+"""`dpeer compare` on a Ray cluster of two nodes on this machine: its bits are those of local runs, whatever is lost."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+SIZE, ROUNDS = 2, 3
+SLOW = 200.0
+"""Every worker imports torch."""
+
+NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+
+TASK = '''
+"""The task of small.py; in the second half of the seeds it stands still in the last round, on the node `second`."""
+
+import os
+import time
+
+import small
+
+
+class Data(small.Data):
+    def __getitem__(self, index):
+        self.fetched = getattr(self, "fetched", 0) + 1
+        if self.fetched > 2 * 60 and os.environ.get("NODE") == "second":
+            open(f"caught-{os.getpid()}", "w").close()
+            time.sleep(1000)
+        return super().__getitem__(index)
+
+
+def task(rank, size, seed):
+    made = small.task(rank, size, seed)
+    if seed >= 6:
+        made.train.__class__ = Data
+    return made
+'''
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    yield started
+    started.shutdown()
+
+
+@pytest.fixture
+def compare(task, schedule, tmp_path, monkeypatch):
+    """The command, for a task that a test may make slow."""
+    (tmp_path / "halting.py").write_text(TASK)
+
+    def made(*more: object, task: str = "halting.py:task") -> tuple[object, ...]:
+        return ("compare", "--task", task, *schedule, "--size", SIZE, "--rounds", ROUNDS, *more)
+
+    return made
+
+
+def test_cells_of_a_killed_node_go_on_elsewhere_and_all_have_the_bits_of_local_ones(
+    cluster, compare, dpeer, meanwhile, results, tmp_path
+):
+    second = cluster.add_node(**NODE, env_vars={"NODE": "second"})
+    rows = ("--algorithms", "local,dfedmdc", "--seeds", "0-11")
+    on_ray = ("--launcher", "ray", "--launcher-option", f"address={cluster.address}")
+    caught: list[list[Path]] = []
+
+    def kill() -> None:
+        caught.append(sorted(tmp_path.glob("ray/*/summary.json")))
+        cluster.remove_node(second, allow_graceful=False)
+
+    with meanwhile(lambda: [*tmp_path.glob("caught-*")], kill):
+        ended = dpeer(*compare(*rows, *on_ray, "--out", "ray"))
+    assert ended.code == 0, ended.err
+    (lost,) = [line for line in ended.err.splitlines() if "its worker is lost" in line]
+    assert lost.endswith("it goes on elsewhere after 2 of 3 rounds")
+    assert "24/24 " in ended.err
+    assert 0 < len(caught[0]) < 24
+
+    assert dpeer(*compare(*rows, "--out", "here", "--jobs", 2)).code == 0
+    cells = sorted(path.parent.name for path in tmp_path.glob("here/*/summary.json"))
+    assert len(cells) == 24
+    for name in cells:
+        assert results(f"ray/{name}", SIZE) == results(f"here/{name}", SIZE)
+    tables = [(tmp_path / out / "comparison.md").read_text() for out in ("ray", "here")]
+    assert tables[0] == tables[1]
+
+
+def test_ctrl_c_stops_tasks_after_their_minibatch_and_another_launcher_goes_on(
+    cluster, compare, slow_after, hurry, dpeer, meanwhile, interrupt, rounds_done, results, task, tmp_path
+):
+    rows = ("--algorithms", "dfedmdc,local", *slow_after(2))
+    on_ray = ("--launcher", "ray", "--launcher-option", f"address={cluster.address}")
+    first = "ray/dfedmdc-ring-default-seed0"
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with meanwhile(lambda: all(rounds_done(first, rank) >= 2 for rank in range(SIZE)), interrupt):
+        ended = dpeer(*compare(*rows, *on_ray, "--out", "ray", task=task))
+    assert ended.code == 0, ended.err
+    assert ended.err.rstrip().endswith("dpeer: stopped; the same command goes on")
+    assert {number: signal.getsignal(number) for number in before} == before
+    begun = {path.parent.parent.name for path in tmp_path.glob("ray/*/rank-0/metrics.jsonl")}
+    assert begun == {Path(first).name}, "what waited for a node has not been begun"
+    earlier = (tmp_path / first / "rank-0" / "metrics.jsonl").read_text()
+    assert 2 <= earlier.count("\n") < ROUNDS
+
+    hurry()
+    assert dpeer(*compare(*rows, "--out", "ray", task=task)).code == 0
+    assert (tmp_path / first / "rank-0" / "metrics.jsonl").read_text().startswith(earlier)
+    assert dpeer(*compare(*rows, "--out", "here", task=task)).code == 0
+    for path in tmp_path.glob("here/*/summary.json"):
+        assert results(f"ray/{path.parent.name}", SIZE) == results(f"here/{path.parent.name}", SIZE)
+
+
+def test_a_failing_run_ends_the_comparison_with_its_line_and_code(cluster, compare, dpeer, task):
+    on_ray = ("--launcher", "ray", "--launcher-option", f"address={cluster.address}")
+    ended = dpeer(*compare("--algorithms", "local", "--task-option", "sise=3", *on_ray, task=task))
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("dpeer: ")]
+    assert line.startswith("dpeer: local-default-seed0: ")
+    assert "sise" in line
