@@ -33,8 +33,8 @@ def top(
     """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
-    second, privacy loss, dropped messages, and what the disk has left. Where stdout is no terminal, it prints one
-    table.
+    second, privacy loss, disagreement, dropped messages, and what the disk has left. Where stdout is no terminal, it
+    prints one table.
 
     --web serves a page in place of the table, with the graph and its links, curves by round and each peer's state.
 

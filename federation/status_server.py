@@ -43,10 +43,10 @@ Source = Callable[[], Document]
 
 
 class Page(Protocol):
-    """The live page: a module or object with these two functions."""
+    """The live page: a module or object with these two functions (`dpeer.report.live_page`)."""
 
-    def page(self, title: str) -> str:
-        """The whole page, which fetches `/view` and shows it."""
+    def page(self, title: str, content: str = "") -> str:
+        """The whole page with its first content, whose one inline script fetches `/view` and shows it."""
 
     def view(self, document: Document) -> str:
         """The part of the page that changes, as HTML."""
@@ -124,6 +124,15 @@ class StatusServer:
         self._server.server_close()
 
 
+def check_address(address: ServeAddress) -> None:
+    """See whether status can be served at an address; nothing is served.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+    _bound(address, "--serve").server_close()
+
+
 def _bound(address: ServeAddress, option: str) -> _Server:
     host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
     try:
@@ -156,6 +165,14 @@ class _Server(ThreadingHTTPServer):
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; where the process has no file descriptor left, not at once again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_LOOKS_EVERY)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -251,14 +268,14 @@ class _Answers:
 
     def __init__(self, source: Source, page: Page, title: str, *, process: bool) -> None:
         self._source, self._page, self._process = source, page, process
-        self._whole = page.page(title)
-        self._policy = {"Content-Security-Policy": _policy(self._whole)}
+        self._title = title
+        self._policy = {"Content-Security-Policy": _policy(page.page(title))}
 
     def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
         """Status code, content type, content and further headers of the answer."""
-        if path == "/":
-            return 200, _HTML, self._whole, self._policy
+        more = self._policy if path == "/" else {}
         routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
+            "/": lambda found: (200, _HTML, self._page.page(self._title, self._page.view(found))),
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
@@ -271,8 +288,10 @@ class _Answers:
         try:
             code, kind, content = make(self._source())
         except DpeerError as error:
+            if path == "/":  # its script tries again
+                return 200, _HTML, self._page.page(self._title), more
             return 503, _TEXT, f"{error}\n", {}
-        return code, kind, content, {}
+        return code, kind, content, more
 
     def _metrics(self, found: Document, accept: str) -> tuple[int, str, str | bytes]:
         content, kind = expose(found, accept, process=self._process)

@@ -130,14 +130,21 @@ def test_metrics_come_in_the_format_that_is_asked_for(serve):
 
 def test_the_page_runs_its_own_scripts_alone(serve):
     page = SimpleNamespace(
-        page=lambda title: f"<h1>{title}</h1><script>alert(1)</script>", view=lambda found: f"<p>{found['time']}</p>"
+        page=lambda title, content="": f"<h1>{title}</h1>{content}<script>alert(1)</script>",
+        view=lambda found: f"<p>{found['time']}</p>",
     )
     server = serve(page=page, title="rank 2")
     code, text, headers = get(server, "/")
-    assert (code, text) == (200, "<h1>rank 2</h1><script>alert(1)</script>")
+    assert (code, text) == (200, "<h1>rank 2</h1><p>1000.0</p><script>alert(1)</script>")
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'; script-src 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI=';" in policy
     assert get(server, "/view")[:2] == (200, "<p>1000.0</p>")
+
+
+def test_the_live_page_of_a_peer_has_one_script_which_may_run(serve):
+    code, text, headers = get(serve(), "/")
+    assert (code, text.count("<script>"), headers["Content-Security-Policy"].count("sha256-")) == (200, 1, 1)
+    assert "rank 1 (in round 9)" in text
 
 
 def test_the_live_page_runs_its_one_script_and_escapes_what_peers_say(serve):
@@ -196,7 +203,7 @@ def test_what_cannot_be_looked_at_is_an_error_of_the_service(serve):
         raise ConfigurationError("no folder 'dpeer-run' exists")
 
     assert get(serve(fail), "/healthz")[:2] == (503, "no folder 'dpeer-run' exists\n")
-    assert get(serve(fail), "/")[0] == 200
+    assert get(serve(fail), "/")[0] == 200, "the page is there, and tries again"
 
 
 def test_so_many_connections_at_once_and_no_more(serve):
