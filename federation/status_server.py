@@ -124,6 +124,15 @@ class StatusServer:
         self._server.server_close()
 
 
+def check_address(address: ServeAddress) -> None:
+    """See whether status can be served at an address; nothing is served.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+    _bound(address, "--serve").server_close()
+
+
 def _bound(address: ServeAddress, option: str) -> _Server:
     host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
     try:

@@ -278,11 +278,19 @@ _ALWAYS = ("rounds", "state", "neighbors")
 
 
 def _table(peers: Sequence[LivePeer]) -> Markup:
-    """A row for each peer; columns without a value are left out."""
+    """A row for each peer; columns without a value are left out.
+
+    Roles are stated because a narrow screen sets rows as blocks, which would no longer be read as a table's.
+    """
     cells = {name: [text(one) for one in peers] for name, (_, text) in _COLUMNS.items()}
     shown = [name for name, texts in cells.items() if name in _ALWAYS or any(text != words.NONE for text in texts)]
-    head = element("tr", element("th", "rank", scope="col"),
-                   *(element("th", name, scope="col", class_=_COLUMNS[name][0]) for name in shown))  # fmt: skip
+    headings: dict[str, Any] = {"scope": "col", "role": "columnheader"}
+    head = element(
+        "tr",
+        element("th", "rank", **headings),
+        *(element("th", name, class_=_COLUMNS[name][0], **headings) for name in shown),
+        role="row",
+    )
     rows = [
         element(
             "tr",
@@ -297,7 +305,7 @@ def _table(peers: Sequence[LivePeer]) -> Markup:
     table = element(
         "table",
         element("caption", "A row for each peer", class_="hidden"),
-        element("thead", head),
+        element("thead", head, role="rowgroup"),
         element("tbody", *rows, role="rowgroup"),
         role="table",
     )
