@@ -221,6 +221,24 @@ def test_no_document_makes_the_page_fail(data: st.DataObject) -> None:
         tree(view(one))
 
 
+@pytest.mark.parametrize("figure", ["accuracy", "test_loss", "round_seconds", "disagreement"])
+@pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-99, -5e-324, 1e99, -1e99, 1e308])
+def test_no_number_makes_the_page_fail(figure: str, value: float) -> None:
+    lines = history(0, 3)
+    lines[1] |= {"accuracy": None, figure: value}
+    tree(view(document(running(0, 2, lines=lines, round_seconds=value, left_seconds=value, epsilon=value))))
+
+
+def test_a_peer_with_many_words_has_a_short_row() -> None:
+    peer = running(0, 60, hops=20, waits={one: f"late {one}" for one in range(1, 41)})
+    for number, one in enumerate(peer["neighbors"]):
+        one["why"] = f"reason {number}"
+    row = rows(shown(peer))[0]
+    assert row["neighbors"].count("reason") == 8
+    assert row["neighbors"].endswith(" and 32 more")
+    assert row["state"].count("late") == 8
+
+
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     found = tree(page("dpeer: <run>", view(document(running(0, 2), running(1, 2)))))
     assert found.one("head").one("title").text == found.one("h1").text == "dpeer: <run>"
