@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
+from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
+from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
@@ -37,11 +38,9 @@ from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
-from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.training import forget
-from dpeer.training.algorithms.plugins import is_built_in
-from dpeer.training.codecs import find_codec
 
 if TYPE_CHECKING:
     from dpeer.federation.status_server import Page
@@ -231,7 +230,7 @@ async def _serve(
     report: Report,
 ) -> Outcome | None:
     rank, network = config.rank, config.network
-    await worker.run(_check_plugins, config)
+    await worker.run(check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
@@ -295,6 +294,9 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
+    if resume:
+        completed = peer.snapshot().completed
+        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
@@ -350,13 +352,6 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
-
-
-def _check_plugins(config: RunConfig) -> None:
-    if not is_built_in(config.algorithm):
-        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
-    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
-        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

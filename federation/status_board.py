@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -49,6 +49,14 @@ class StatusBoard:
         """
         self._history = (*self._history[1 - KEPT :], history_line(entry, private=self._private))
         self.fill()
+
+    def recall(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Begin the history with rounds of an earlier process; called on the event loop, before the first `add_round`.
+
+        Args:
+            entries: Their lines of metrics.jsonl, in order.
+        """
+        self._history = tuple(history_line(entry, private=self._private) for entry in entries[-KEPT:])
 
     async def keep_filled(self) -> None:
         """Fill the board once a second, until cancelled."""

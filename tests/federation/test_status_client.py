@@ -193,7 +193,7 @@ def test_what_a_newer_version_adds_is_left_out_and_what_an_older_one_lacks_has_a
 def test_the_check_knows_every_field_of_a_snapshot():
     found = check_peer(running_peer("rank-2", plain(WELL), []), history=True)
     assert {one.name for one in dataclasses.fields(Snapshot)} <= {*found}
-    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"disagreement", "age_seconds", "history"}
+    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"age_seconds", "history"}
     known = {*running_peer("rank-2", plain(WELL), [])}
     assert known - {*found} == {"folder", "running", "unready"}
 

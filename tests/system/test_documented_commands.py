@@ -334,8 +334,13 @@ SLOW = {
     ),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
+    "dpeer backup dpeer-run dpeer-backup.zip": Small(after=(FIRST_RUN,)),
+    "dpeer restore dpeer-backup.zip new-run": Small(after=(FIRST_RUN, "dpeer backup dpeer-run dpeer-backup.zip")),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
+    "dpeer start --rank 3": Small(f"{TRAINS} --size 4 {WITHOUT_OTHERS}"),
+    "dpeer check --rank 3": Small(f"{TRAINS} --size 4 --base-port PORT"),
+    "dpeer check --rank 3 --connect": Small(f"{TRAINS} --size 4 --base-port PORT --within 0.1s"),
     START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
     "dpeer start --rank 0 --serve 7780": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS} --serve 0"),
     "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
