@@ -45,7 +45,7 @@ from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.history import FOLDER, empty
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.files import rank_folder
+from dpeer.results.files import RESTORED, rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
 from dpeer.topology.settings import build_graph
@@ -170,7 +170,9 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
-    unrecorded = private and not new_data and empty(own_folder / FOLDER)
+    protects = private and shares != "nothing"
+    restored = resume and (own_folder / RESTORED).exists()
+    unrecorded = private and not new_data and not restored and empty(own_folder / FOLDER)
     followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
@@ -252,6 +254,8 @@ def build(
         out=own_folder,
         resume=resume,
         unrecorded=unrecorded,
+        protects=protects,
+        restored=restored,
     )
     return PeerParts(
         learner=learner,

@@ -24,6 +24,7 @@ from dpeer.results.files import (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     SUMMARY,
     make_folder,
     rank_folder,
@@ -42,6 +43,7 @@ _OURS = (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     checkpoint.FOLDER,
     FOLDER,
 )

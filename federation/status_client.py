@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.control_client import TIMEOUT, Place, look
+from dpeer.federation.control_client import TIMEOUT, Place, look, ranks_of
+from dpeer.federation.repeated_look import Look
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.status_document import Document, document, running_peer
 from dpeer.results.files import finite
@@ -95,6 +96,34 @@ def look_in_file(file: Path, *, history: bool = False) -> list[Place]:
     where = asked_at(file)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(partial(_rank, history=history), where.items()))
+
+
+def looks_at(targets: Iterable[Target]) -> dict[str, Look]:
+    """A look at each peer in some folders and at some addresses, with its last rounds, in this order.
+
+    Raises:
+        ConfigurationError: A folder holds no run.
+    """
+    found: dict[str, Look] = {}
+    for target in targets:
+        if isinstance(target, Path):
+            found |= {str(folder): partial(look, folder, history=True) for folder in ranks_of(target)}
+        else:
+            found[str(target)] = partial(_ask, target, history=True)
+    return found
+
+
+def looks_in_file(file: Path) -> dict[str, Look]:
+    """A look at each rank of a federation where its file says that it serves its status, with its last rounds.
+
+    Raises:
+        ConfigurationError: As `asked_at`.
+    """
+
+    def at(item: tuple[int, ServeAddress | str]) -> list[Place]:
+        return [_rank(item, history=True)]
+
+    return {f"rank-{item[0]}": partial(at, item) for item in asked_at(file).items()}
 
 
 def as_document(places: Sequence[Place]) -> Document:

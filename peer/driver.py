@@ -119,6 +119,11 @@ class Driver:
         self._do(self.core.look(self.now()))
         return found
 
+    def withhold(self, number: int, until: int) -> None:
+        """Release nothing up to round `until`; round `number` begins."""
+        self.core.withhold(number, until)
+        self._do(self.core.look(self.now()))
+
     def enter(self, number: int) -> None:
         """Begin round `number`, which nothing holds up."""
         self._do(self.core.enter(number, self.now()))
@@ -197,6 +202,10 @@ class Driver:
     async def linger(self) -> None:
         """Stay after the last round until no neighbor needs this peer any more."""
         await self._until(self.core.linger)
+
+    def say(self, event: LogEvent) -> None:
+        """Log an event of the round loop."""
+        self._log(event)
 
     def left_out(self, rank: int, reason: str) -> None:
         """Count a body that arrived whole but must not be mixed, and log it once."""

@@ -152,6 +152,15 @@ class Learner(Protocol):
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.
+
+        Args:
+            number: The round.
+            active: Whether it is this peer's to run.
+            restarts: How often it may have begun again there, and repeated steps.
+        """
+
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""
 

@@ -172,6 +172,17 @@ class TorchLearner:
             self._sampled.before()
         return self.gossip.release(number)
 
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
+
+        Args:
+            number: The round.
+            active: Whether it is this peer's to run.
+            restarts: How often it may have begun again there, and repeated steps.
+        """
+        if self.session is not None and self.shares:
+            self.session.charge_lost(number, active=active, restarts=restarts)
+
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
 
