@@ -148,10 +148,11 @@ def test_before_the_first_round_charts_say_why_they_are_empty() -> None:
 def test_a_private_federation_shows_no_figure_of_the_training_and_says_so() -> None:
     bare = [{"round": number, "round_seconds": 20.0, "heard": [1], "missed": []} for number in range(5)]
     found = shown(*(running(rank, 3, epsilon=1.5, delta=1e-5, lines=bare) for rank in range(3)))
-    for name in ("Accuracy", "Disagreement"):
-        assert cards(found)[name].one("p").text == (
-            "Not shown: of peers with privacy no figure of the training leaves."
-        )
+    empty = {name: cards(found)[name].one("p").text for name in ("Accuracy", "Disagreement")}
+    assert empty == {
+        "Accuracy": "Not shown: of peers with privacy no figure of the training leaves.",
+        "Disagreement": "Not measured: no mix yet, or bodies travel as sums or masks, or privacy keeps it here.",
+    }
     assert facts(found)["epsilon, largest"] == "1.5at delta 1e-05"
     assert {"accuracy", "disagreement"}.isdisjoint(rows(found)[0])
     mixed = shown(running(0, 3, epsilon=1.5, lines=bare), running(1, 3))
