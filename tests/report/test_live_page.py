@@ -136,11 +136,20 @@ def test_a_run_that_has_ended_says_so() -> None:
     assert found.one("section", id="trouble").text == ""
 
 
-def test_before_the_first_round_charts_say_why_they_are_empty() -> None:
-    waits = "it waits for its neighbors, before the start"
-    found = shown(*(running(rank, 3, completed=0, phase="meet", unready=waits) for rank in range(3)))
+@pytest.mark.parametrize(
+    ("peers", "why"),
+    [
+        ([running(rank, 2, completed=0, phase="meet", unready="it waits") for rank in range(2)],
+         "No round is complete yet."),
+        ([running(rank, 2, lines=[]) for rank in range(2)], "No round is complete since these peers started."),
+        ([stopped(0), stopped(1)], "Only peers that run show their rounds; dpeer report shows those of a run."),
+    ],
+    ids=["before the start", "resumed", "ended"],
+)  # fmt: skip
+def test_charts_without_a_round_say_why(peers: list[Any], why: str) -> None:
+    found = shown(*peers)
     assert {name: one.one("p").text for name, one in cards(found).items()} == dict.fromkeys(
-        ["Accuracy", "Disagreement", "Round time, s", "Missed bodies"], "No round is complete yet."
+        ["Accuracy", "Disagreement", "Round time, s", "Missed bodies"], why
     )
     assert not found.all("svg", "chart")
 
