@@ -14,7 +14,7 @@ from rich.text import Text
 from dpeer.cli.dashboard import dashboard_option, open_dashboard
 from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.status_targets import DEFAULT, looker, targets_argument
+from dpeer.cli.status_targets import DEFAULT, looker, repeated_look, targets_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place
@@ -48,7 +48,7 @@ def top(
     if dashboard is not None:
         if once:
             raise ConfigurationError("--web and --once: give one of them")
-        return _serve(looker(targets, federation, history=True), dashboard, _named(targets, federation), every)
+        return _serve(repeated_look(targets, federation), dashboard, _named(targets, federation), every)
     console = Console(highlight=False)
     look = looker(targets, federation)
     found, rates = _look(look, {})

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import ipaddress
 import json
+import math
 import re
 import socket
 import threading
@@ -33,8 +34,17 @@ PATIENCE = 15.0
 LONGEST = 2**15
 """Bytes of a request, at most."""
 
+PER_SECOND = 50
+"""Connections that are accepted in a second, in the mean: more wait, and cost the peer nothing."""
+
+KEPT_FOR = 0.5
+"""Seconds for which a rendered answer is handed out again, so that many readers cost little more than one."""
+
 _LOOKS_EVERY = 0.25
 """Seconds within which a closed server ends, and an old connection is cut."""
+
+_PROBES = ("/healthz", "/readyz")
+"""Paths whose answers are as of now."""
 
 _TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
 
@@ -118,8 +128,14 @@ class StatusServer:
 
     def _run(self) -> None:
         self._server.timeout = _LOOKS_EVERY
+        allowance, since = float(PER_SECOND), time.monotonic()
         while not self._closing.is_set():
-            self._server.handle_request()
+            if allowance >= 1.0:
+                allowance -= self._server.answered()
+            else:
+                self._closing.wait(1.0 / PER_SECOND)
+            now = time.monotonic()
+            allowance, since = min(allowance + (now - since) * PER_SECOND, float(PER_SECOND)), now
             self._server.cut_old()
         self._server.server_close()
 
@@ -158,6 +174,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = family
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
+        self._accepted = 0
         super().__init__(place, _Handler)
 
     def server_bind(self) -> None:
@@ -174,7 +191,14 @@ class _Server(ThreadingHTTPServer):
             time.sleep(_LOOKS_EVERY)
             raise
 
+    def answered(self) -> int:
+        """Wait a moment for a connection; returns how many were accepted, 0 or 1."""
+        self._accepted = 0
+        self.handle_request()
+        return self._accepted
+
     def process_request(self, request: Any, client_address: Any) -> None:
+        self._accepted = 1
         with self._lock:
             busy = len(self._open) >= AT_ONCE
             if not busy:
@@ -269,6 +293,8 @@ class _Answers:
     def __init__(self, source: Source, page: Page, title: str, *, process: bool) -> None:
         self._source, self._page, self._process = source, page, process
         self._title = title
+        self._rendering = threading.Lock()
+        self._rendered: dict[str, tuple[float, str, tuple[int, str, str | bytes]]] = {}
         self._policy = {"Content-Security-Policy": _policy(page.page(title))}
 
     def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
@@ -286,12 +312,30 @@ class _Answers:
         if make is None:
             return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
         try:
-            code, kind, content = make(self._source())
+            if path in _PROBES:
+                code, kind, content = make(self._source())
+            else:
+                code, kind, content = self._rendered_once(path, accept, make)
         except DpeerError as error:
             if path == "/":  # its script tries again
                 return 200, _HTML, self._page.page(self._title), more
             return 503, _TEXT, f"{error}\n", {}
         return code, kind, content, more
+
+    def _rendered_once(
+        self, path: str, accept: str, make: Callable[[Document], tuple[int, str, str | bytes]]
+    ) -> tuple[int, str, str | bytes]:
+        """What `make` makes, or has made a moment ago; one thread at a time, so that the others take no time of Python.
+
+        Raises:
+            DpeerError: The document cannot be made.
+        """
+        with self._rendering:
+            made, asked, answer = self._rendered.get(path, (-math.inf, "", (0, "", "")))
+            if asked != accept or time.monotonic() - made >= KEPT_FOR:
+                answer = make(self._source())
+                self._rendered[path] = time.monotonic(), accept, answer
+            return answer
 
     def _metrics(self, found: Document, accept: str) -> tuple[int, str, str | bytes]:
         content, kind = expose(found, accept, process=self._process)

@@ -5,6 +5,8 @@ import http.client
 import json
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -141,18 +143,13 @@ def test_the_page_runs_its_own_scripts_alone(serve):
     assert get(server, "/view")[:2] == (200, "<p>1000.0</p>")
 
 
-def test_the_live_page_of_a_peer_has_one_script_which_may_run(serve):
-    code, text, headers = get(serve(), "/")
-    assert (code, text.count("<script>"), headers["Content-Security-Policy"].count("sha256-")) == (200, 1, 1)
-    assert "rank 1 (in round 9)" in text
-
-
 def test_the_live_page_runs_its_one_script_and_escapes_what_peers_say(serve):
     peer = {"folder": "rank-1", "running": False, "state": "<script>x</script>", "unready": "a & b"}
     server = serve({"time": 1.0, "peers": [peer]}, title="rank <1>")
     code, text, headers = get(server, "/")
     assert (code, text.count("<h1>rank &lt;1&gt;</h1>"), text.count("<script>")) == (200, 1, 1)
     assert headers["Content-Security-Policy"].count("'sha256-") == 1
+    assert "rank 1 (in round 9)" in get(serve(), "/")[1], "peers are there before the script has fetched them"
     view = get(server, "/view")[1]
     assert "&lt;script&gt;x&lt;/script&gt;" in view
     assert "<script" not in view
@@ -232,6 +229,32 @@ def test_a_request_without_end_is_cut(serve):
     with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as endless:
         endless.sendall(b"GET /healthz HTTP/1.0\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"y" * 500) for n in range(66)))
         assert endless.recv(100).startswith(b"HTTP/1.0 ")
+
+
+def test_many_readers_cost_little_more_than_one(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
+    drawn = []
+    page = SimpleNamespace(page=lambda title, content="": title, view=lambda found: drawn.append(found) or "drawn")
+    server = serve(page=page)
+    with ThreadPoolExecutor(8) as threads:
+        assert {*threads.map(lambda _: get(server, "/view")[:2], range(20))} == {(200, "drawn")}
+    assert len(drawn) == 1
+
+
+def test_a_probe_is_answered_as_of_now(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
+    ages = iter([0.0, 11.0, 0.0])
+    server = serve(lambda: document(age=next(ages)))
+    assert [get(server, "/healthz")[0] for _ in range(3)] == [200, 503, 200]
+
+
+def test_so_many_connections_a_second_are_accepted_and_more_wait(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "PER_SECOND", 10)
+    asked = []
+    server = serve(lambda: asked.append(time.monotonic()) or document())
+    for _ in range(25):
+        assert get(server, "/healthz")[0] == 200
+    assert asked[-1] - asked[0] >= (25 - 10 - 1) / 10 * 0.9
 
 
 def test_what_is_no_request_ends_its_own_connection_alone(serve):
