@@ -250,8 +250,8 @@ def overview(
         ]
     else:
         steps += [
-            "Send each site its page. It makes its key and sends you the line `key = \"...\"`: put it below `[rank.R]` "
-            "in place of `#key`, and take the # from `#secret`.",
+            "Send each site its page. It makes its key and sends you the line `key = \"...\"`: put it below "
+            f"`[rank.R]`, in place of the line `#key`{'' if apart else ', and take the # from `#secret`'}.",
             f"When the keys of *all* ranks are in {file}, send it to all. A peer with an address beyond its host does "
             "not start before.",
         ]  # fmt: skip

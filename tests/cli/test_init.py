@@ -122,7 +122,7 @@ def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -
     for rank in range(4):  # as its README tells the keeper
         line = dpeer("keygen", "--rank", rank, "--out", "keys").out.strip()
         text = re.sub(rf'#key = "64 digits, as `dpeer keygen --rank {rank} .*', line, text)
-    Path("dpeer.toml").write_text(text.replace("#secret", "secret"))
+    Path("dpeer.toml").write_text(text)
     assert keys.keyring(loaded().of_rank(2), 4, 2) is not None
 
 

@@ -303,10 +303,11 @@ def test_a_port_that_is_taken_fails(look: Look) -> None:
     assert "is in use" in found.bad["port"][1]
 
 
-def test_a_rank_that_was_taken_out_of_the_federation_fails(look: Look) -> None:
+def test_a_resumed_rank_is_checked_in_the_last_epoch_that_it_knows(look: Look) -> None:
+    """With rank 2 gone its neighbor is rank 3, and a rank that was itself taken out cannot start."""
     operator = operators.new_operator()
     lines = f"operators = ['{operator_of(operator)}']\nname = 'one'\n"
-    graph = EpochGraph(settings={"topology": "full"}, edges="0" * 16)
+    graph = EpochGraph(settings={"topology": "ring"}, edges="0" * 16)
     first = first_epoch("1" * 64, size=4, operators=[operator_of(operator)], signers=1, graph=graph, rounds=4)
     folder = Path("dpeer-run/rank-1")
     folder.mkdir(parents=True)
@@ -319,6 +320,21 @@ def test_a_rank_that_was_taken_out_of_the_federation_fails(look: Look) -> None:
         found = look(lines, resume=True)
         assert found.bad.keys() == bad
         assert found.of("members")[0][1].startswith("epoch 1, the last that is known here: ")
+        if not bad:
+            assert found.forecast is not None
+            assert found.forecast.neighbors == (0, 3)
+            assert "is dialled by rank 0" in found.of("address")[0][1]
+            assert "dials rank 3 at tcp://" in found.of("address")[0][1]
+
+
+def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
+    operator = operator_of(operators.new_operator())
+    found = look(f"operators = ['{operator}']\nname = 'one'\n", rank="5", joins=True)
+    assert found.bad == {}
+    assert found.forecast is not None
+    lines = found.forecast.lines(None)
+    assert lines["neighbors"] == "named by the epoch that lists this rank"
+    assert lines["bytes"] == "120 B a body, to and from each neighbor in each round"
 
 
 def test_rows_of_a_peer_on_this_host_warn(look: Look) -> None:
