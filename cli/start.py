@@ -99,6 +99,10 @@ def start(
                 serve,
             )
 
+        status = None
+        if own.serve is not None:
+            host = addresses.host_of(settings, number)
+            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -116,7 +120,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
+                status=status,
             )  # fmt: skip
 
         with ended_at_once(), bar:
