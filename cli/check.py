@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dpeer.cli.click_from_setting import Time
-from dpeer.cli.options import GroupedCommand, GroupedOption, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, resume_or_start_option, run_options
 from dpeer.cli.terminal import one_line
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -51,6 +51,7 @@ _WIDTH = 14
     "--join", "joins", is_flag=True, cls=GroupedOption, group="The run",
     help="The rank enters a running federation, as with dpeer start.",
 )  # fmt: skip
+@resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 def check(
     rank: str,
@@ -62,6 +63,7 @@ def check(
     joins: bool,
     federation: Path | None,
     resume: bool,
+    resume_or_start: bool,
     overwrite: bool,
     new_data: bool,
     **flags: Any,
@@ -83,8 +85,8 @@ def check(
     line_rate = None if line is None else read_rate("--line", line)
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
-        federation, flags, rank, joins=joins, resume=resume, overwrite=overwrite, new_data=new_data, connect=connect,
-        within=seconds,
+        federation, flags, rank, joins=joins, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
+        new_data=new_data, connect=connect, within=seconds,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
     bad = findings.worst(Level.FAIL, *([Level.WARN] if strict else []))

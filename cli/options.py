@@ -106,6 +106,15 @@ def baseline_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def resume_or_start_option(command: F) -> F:
+    """`--resume-or-start`, of the commands of one peer."""
+    return click.option(
+        "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
+        help="--resume where the output folder holds a run of this rank, else a start: for services, which begin again "
+        "by themselves.",
+    )(command)  # fmt: skip
+
+
 def json_summary_option(command: F) -> F:
     """`--json`, of the commands that run peers."""
     return click.option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, resume_or_start_option, run_options
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged, Isolated
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     help="Enter a running federation as a rank that an operator has let in (dpeer join); the federation file is that "
     "of its start.",
 )  # fmt: skip
+@resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_summary_option
 def start(
@@ -55,6 +56,7 @@ def start(
     joins: bool,
     federation: Path | None,
     resume: bool,
+    resume_or_start: bool,
     overwrite: bool,
     new_data: bool,
     as_json: bool,
@@ -70,8 +72,9 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    refuse_faults(settings, resume=resume)
     starting = Starting(settings, number, joins=joins)
+    resume = resume or (resume_or_start and folders.holds_files(rank_folder(starting.own.out, number)))
+    refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
     keyring, listen, _, _ = starting.keyring, starting.listen, starting.bulk, starting.through
     everyone, _ = starting.everyone, starting.to_dial

@@ -107,7 +107,7 @@ def refuse_used(
         )
     folders = [rank_folder(out, rank) for rank in ranks]
     used = [folder for folder in folders if _holds_run(folder)]
-    if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
+    if resume and not any(map(holds_files, folders)):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
     if resume and size is not None:
         _check_size(folders, size)
@@ -164,6 +164,11 @@ def refuse_faults(run: RunPart, *, resume: bool) -> None:
             f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
             "--overwrite, or give another --out"
         )
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether a rank's folder holds a file of a run, from which `--resume` can go on."""
+    return any((folder / name).exists() for name in _OURS)
 
 
 def _holds_run(folder: Path) -> bool:

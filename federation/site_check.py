@@ -16,7 +16,7 @@ from dpeer.federation import config, keys
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.folders import refuse_faults, refuse_used
+from dpeer.federation.folders import holds_files, refuse_faults, refuse_used
 from dpeer.federation.forecast import Forecast, forecast
 from dpeer.federation.host_checks import (
     available_memory,
@@ -50,7 +50,7 @@ class Asked:
         file: The federation file; None for ./dpeer.toml if it exists.
         flags: Settings that are given, by name.
         rank: The rank, or `env`.
-        joins, resume, overwrite, new_data: As of `dpeer start`.
+        joins, resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
         connect: Whether neighbors are dialled and waited for.
         within: For how many seconds.
     """
@@ -60,6 +60,7 @@ class Asked:
     rank: str
     joins: bool = False
     resume: bool = False
+    resume_or_start: bool = False
     overwrite: bool = False
     new_data: bool = False
     connect: bool = False
@@ -81,8 +82,10 @@ def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: 
     with findings.of("settings"):
         number = own_rank(asked.rank)
         settings = as_run(config.load(asked.file, asked.flags))
-        refuse_faults(settings, resume=asked.resume)
         starting = Starting(settings, number, joins=asked.joins)
+        if asked.resume_or_start and holds_files(rank_folder(starting.own.out, number)):
+            asked = dataclasses.replace(asked, resume=True)
+        refuse_faults(settings, resume=asked.resume)
         file = config.source(asked.file)
         which = "no federation file: all by default" if file is None else str(file)
         findings.passed("settings", f"rank {number} of {settings.size}, {settings.topology}; {which}")

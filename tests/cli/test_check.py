@@ -61,3 +61,19 @@ def test_the_exit_code_is_for_scripts(check: Run, more: tuple[str, ...], code: i
     if code and "--strict" not in more:
         assert "--json" in more or ended.out.splitlines()[-1].endswith("1 FAIL: mend what has failed, and check again")
         assert "--json" not in more or json.loads(ended.out)["ok"] is False
+
+
+def test_a_service_begins_a_run_or_goes_on_with_it_by_one_command(dpeer: Run, check: Run) -> None:
+    """`--resume-or-start` is a start in an empty folder, a resume in another, and checked as what it will be."""
+    alone = ("--algorithm", "local", "--resume-or-start")
+    rounds = []
+    for planned in (4, 5):
+        assert check(*alone, "--rounds", planned).code == 0
+        assert dpeer("start", "--rank", 1, *QUICK, *alone, "--rounds", planned).code == 0
+        rounds.append(json.loads(Path("dpeer-run/rank-1/summary.json").read_text())["rounds"])
+    assert rounds == [4, 5]
+    lines = Path("dpeer-run/rank-1/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [0, 1, 2, 3, 4]
+    refused = dpeer("start", "--rank", 1, *QUICK, *alone, "--overwrite")
+    assert refused.code == 2
+    assert "exclude each other" in refused.err
