@@ -29,7 +29,7 @@ from typing import IO
 import dpeer
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.control_client import ranks_of
-from dpeer.federation.folders import LOCK
+from dpeer.federation.rank_lock import LOCK
 from dpeer.peer import checkpoint, control, restored
 from dpeer.peer.restored import Restored
 from dpeer.privacy.history import FOLDER as PRIVACY

@@ -226,7 +226,13 @@ def _missed(peers: Sequence[LivePeer]) -> Markup:
 
 
 def _no_history(peers: Sequence[LivePeer], otherwise: str) -> str:
-    return otherwise if any(one.history for one in peers) else "No round is complete yet."
+    """Why a chart is empty: no round is there, or what is stated where rounds are."""
+    if any(one.history for one in peers):
+        return otherwise
+    if not any(one.runs for one in peers):
+        return "Only peers that run show their rounds; dpeer report shows those of a run."
+    since = " since these peers started" if any(one.found["completed"] for one in peers) else " yet"
+    return f"No round is complete{since}."
 
 
 def _lines(

@@ -80,6 +80,14 @@ def test_several_peers_share_their_families():
     assert ("dpeer_rounds", ("rank", "5")) not in found
 
 
+def test_no_series_is_there_twice_whatever_addresses_answer():
+    twice = replace(WELL, neighbors=WELL.neighbors * 2)
+    text, _ = expose(document(twice, replace(WELL, completed=1), Snapshot(5, 1, "starting")), "", process=False)
+    series = [line.rpartition(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")]
+    assert len(series) == len({*series})
+    assert samples(document(WELL, replace(WELL, completed=1)))["dpeer_completed_rounds", ("rank", "2")] == 9
+
+
 def test_a_peer_that_does_not_run_is_down():
     peer = {"folder": "rank-7", "running": False, "state": "does not run", "unready": "does not run"}
     assert samples({"time": 1.0, "peers": [peer]}) == {
