@@ -165,3 +165,14 @@ def test_ranks_of_containers_listen_at_all_interfaces(dpeer: Run) -> None:
         "tcp://*:7700",
     ]
     assert listen_address(settings, 5, 0, encrypted=True) == "tcp://*:7800"
+
+
+def test_the_keeper_is_shown_what_the_relay_needs(dpeer: Run) -> None:
+    Path("hosts.txt").write_text("relay://relay.example:7790 A\nrelay://relay.example:7790 B\n")
+    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
+    assert (
+        "`dpeer relay --listen tcp://*:7790 --keys dpeer.toml` (relay.example:7790)"
+        in Path("sites/README.md").read_text()
+    )
+    page = Path("sites/rank-1.md").read_text()
+    assert "- out: TCP to the relay `relay.example:7790`, through which rank 0 reaches this peer" in page
