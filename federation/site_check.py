@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.federation import config, keys
+from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
@@ -105,6 +105,10 @@ def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: 
             asyncio.run(check_port(findings, starting))
     if is_left:
         _check_serve(findings, starting)
+    if names := starting.own.log_to:
+        with findings.of("trackers"):
+            trackers.check(names)
+            findings.passed("trackers", f"{', '.join(names)} can be used")
     check_clock(findings, [Path(__file__), *([] if file is None else [file])])
     check_shared_memory(findings, own_code=":" in starting.own.task)
     return _check_training(findings, starting, folder, asked, free_memory, doing)

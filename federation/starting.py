@@ -62,7 +62,8 @@ class Starting:
         self.everyone = {rank: at for rank, at in self.everyone.items() if rank in epoch.members} | moved
         if self.keyring is not None:
             given = self.keyring.listed
-            listed = {rank: one.keys or given.get(rank, ()) for rank, one in epoch.members.items()}
+            new = {rank: tuple(map(bytes.fromhex, one.keys)) for rank, one in epoch.members.items()}
+            listed = {rank: keys or given.get(rank, ()) for rank, keys in new.items()}
             self.keyring = replace(self.keyring, listed=listed)
 
     @cached_property

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from dpeer.federation import addresses, host_checks, keys, operators, site_check
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import addresses, host_checks, keys, operators, site_check, trackers
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
@@ -207,6 +208,10 @@ def taken(folder: Path) -> Iterator[None]:
         yield
 
 
+def refuse(names: Any) -> None:
+    raise ConfigurationError(f"{names[0]} is not installed")
+
+
 class Usage(NamedTuple):
     total: int
     used: int
@@ -263,6 +268,9 @@ CASES = {
     "status for all": Case("serve", Level.WARN, "every host that reaches it can read it", flags={"serve": "*:0"}),
     "status at another host's address": Case(
         "serve", Level.FAIL, "this host cannot listen there", flags={"serve": "192.0.2.1:0"}),
+    "a tracker without its library": Case(
+        "trackers", Level.FAIL, "tensorboard is not installed", flags={"log_to": ["tensorboard"]},
+        around=patched(trackers, "check", refuse)),
     "a clock that is behind": Case("clock", Level.WARN, "24.0 h before", around=from_the_future),
     "little shared memory": Case(
         "shared memory", Level.WARN, "--shm-size",
