@@ -92,8 +92,8 @@ def start(
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
-        for neighbor, host in starting.unresolvable().items():
-            terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
+        for neighbor, unknown in starting.unresolvable().items():
+            terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
         hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
@@ -103,6 +103,10 @@ def start(
                 serve,
             )
 
+        status = None
+        if own.serve is not None:
+            host = addresses.host_of(settings, number)
+            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -120,7 +124,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
+                status=status,
             )  # fmt: skip
 
         with ended_at_once(), bar:

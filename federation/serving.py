@@ -66,6 +66,8 @@ class ServeStatus:
 
     address: ServeAddress
     page: Page
+    names: tuple[str, ...] = ()
+    """Further names of this host, by which it may be asked."""
 
 
 class Stopper:
@@ -339,7 +341,9 @@ async def _served(
     from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
 
     server = await worker.run(
-        lambda: StatusServer(status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True)
+        lambda: StatusServer(
+            status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True, names=status.names
+        )
     )
     server.start()
     log.info("serving", message=f"status at {server.url}", address=str(server.address))
