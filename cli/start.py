@@ -16,7 +16,7 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged, Isolated
-from dpeer.federation import addresses, config, folders, keys, rank_lock
+from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.operators import changes
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -79,6 +79,7 @@ def start(
     keyring, listen, _, _ = starting.keyring, starting.listen, starting.bulk, starting.through
     everyone, _ = starting.everyone, starting.to_dial
     own = starting.with_threads()
+    trackers.check(own.log_to or ())
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
     with Terminal() as terminal, ExitStack() as hold:
@@ -91,8 +92,8 @@ def start(
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
-        for neighbor, host in starting.unresolvable().items():
-            terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
+        for neighbor, unknown in starting.unresolvable().items():
+            terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
         hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
@@ -102,6 +103,10 @@ def start(
                 serve,
             )
 
+        status = None
+        if own.serve is not None:
+            host = addresses.host_of(settings, number)
+            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -119,7 +124,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
+                status=status,
             )  # fmt: skip
 
         with ended_at_once(), bar:

@@ -32,6 +32,7 @@ from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.trackers import tracking as track
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
@@ -65,6 +66,8 @@ class ServeStatus:
 
     address: ServeAddress
     page: Page
+    names: tuple[str, ...] = ()
+    """Further names of this host, by which it may be asked."""
 
 
 class Stopper:
@@ -247,8 +250,13 @@ async def _serve(
         if registry is not None:  # those of its neighbors that are on this host have left their digests by now
             looking.append(asyncio.create_task(_look(registry, log)))
 
+    tracking = track.start(
+        config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
+    )
+
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
+        tracking.add(entry)
         report({"kind": "record", "entry": entry})
 
     def waits(neighbors: Sequence[int]) -> None:
@@ -307,7 +315,10 @@ async def _serve(
     board.follow(peer.snapshot)
     known = {**peer.requests, "status": board.answer}
     requests |= answers(known, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
-    outcome = await peer.serve(addresses)
+    try:
+        outcome = await peer.serve(addresses)
+    finally:
+        await asyncio.to_thread(track.close, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):
@@ -330,7 +341,9 @@ async def _served(
     from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
 
     server = await worker.run(
-        lambda: StatusServer(status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True)
+        lambda: StatusServer(
+            status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True, names=status.names
+        )
     )
     server.start()
     log.info("serving", message=f"status at {server.url}", address=str(server.address))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -38,8 +39,12 @@ class StatusBoard:
         self.fill()
 
     def fill(self) -> None:
-        """Put the present snapshot on the board; called on the event loop."""
-        self._shown = (self._take(), time.monotonic())
+        """Put the present snapshot on the board; called on the event loop.
+
+        A peer never fails for the sake of its status: one that cannot be taken leaves the last, whose age shows it.
+        """
+        with contextlib.suppress(Exception):
+            self._shown = (self._take(), time.monotonic())
 
     def add_round(self, entry: Mapping[str, Any]) -> None:
         """Put a round on the board, and the present snapshot; called on the event loop.

@@ -218,7 +218,10 @@ def _get(address: ServeAddress) -> Any:
     until = time.monotonic() + TIMEOUT
     connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT)
     try:
-        connection.request("GET", "/status.json", headers={"Accept": "application/json"})
+        connection.connect()
+        # By its number: a peer that listens everywhere need not know all names of its host.
+        host = ServeAddress(connection.sock.getpeername()[0].partition("%")[0], address.port)
+        connection.request("GET", "/status.json", headers={"Accept": "application/json", "Host": str(host)})
         content = _read(_Answer(connection.sock, until, LONGEST))
     except http.client.RemoteDisconnected:  # an OSError with words of its own
         raise

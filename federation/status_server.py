@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -80,6 +80,7 @@ class StatusServer:
         title: The page's.
         process: Whether the document is of this process.
         option: By which the address was given, for the error.
+        names: Further names of this host, by which it may be asked.
 
     Attributes:
         address: Where it listens, with the port that the system has given.
@@ -97,10 +98,11 @@ class StatusServer:
         title: str = "dpeer",
         process: bool = False,
         option: str = "--serve",
+        names: Iterable[str] = (),
     ) -> None:
         self._server = _bound(address, option)
         self._server.answers = _Answers(source, page, title, process=process)
-        self._server.name = address.host
+        self._server.names = {one.lower() for one in ("localhost", address.host, socket.gethostname(), *names)}
         self.address = ServeAddress(address.host, self._server.server_address[1])
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
@@ -182,7 +184,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     answers: _Answers
-    name: str
+    names: Container[str]
 
     def __init__(self, family: socket.AddressFamily, place: Any) -> None:
         self.address_family = family
@@ -266,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the document in the form that the path names."""
         if not self._host_is_known():
-            self._send(421, _TEXT, "this name is not served here: use an IP address, localhost, or the name in serve\n")
+            self._send(421, _TEXT, "no such name here: use an IP address, or the name in `serve` or `address`\n")
             return
         path, _, query = self.path.partition("?")
         self._send(*self.server.answers.to(path, query, self.headers.get("Accept", "")))
@@ -286,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_known(self, text: str) -> bool:
         host = re.sub(r":\d{1,5}$", "", text.strip()).strip("[]").lower().removesuffix(".")
-        if host in ("localhost", self.server.name.lower(), socket.gethostname().lower()):
+        if host in self.server.names:
             return True
         with suppress(ValueError):
             ipaddress.ip_address(host)

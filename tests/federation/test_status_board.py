@@ -51,6 +51,21 @@ def test_a_loop_that_does_not_fill_the_board_is_taken_for_blocked(clock):
     assert only(board)["unready"] == blocked(only(board))
 
 
+def test_a_snapshot_that_cannot_be_taken_ends_no_peer_and_shows_by_its_age(clock):
+    board = StatusBoard("rank-2", lambda: WELL, private=False)
+
+    def fail():
+        raise RuntimeError("a neighbor has no link")
+
+    board.follow(fail)
+    clock[0] += STALE + 2
+    board.add_round(entry(9))
+    assert (only(board)["completed"], len(only(board)["history"])) == (9, 1)
+    assert blocked(only(board)) is not None
+    with pytest.raises(RuntimeError):  # which the control socket answers with
+        board.answer({"ask": "status"})
+
+
 def test_the_history_has_the_last_rounds():
     board = StatusBoard("rank-2", lambda: WELL, private=False)
     for number in range(KEPT + 5):

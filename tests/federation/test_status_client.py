@@ -1,6 +1,7 @@
 """Client of status: what arguments name, peers over HTTP, and answers that are no status."""
 
 import dataclasses
+import http.client
 import json
 import socket
 import threading
@@ -83,6 +84,16 @@ def test_a_peer_is_asked_over_http(serve):
     assert "history" not in found.answer
     (found,) = look_at([at], history=True)
     assert [line["round"] for line in found.answer["history"]] == [8]
+
+
+def test_a_peer_is_asked_by_any_name_of_its_host(serve, monkeypatch):
+    """Its server knows names of this host alone, and is asked by the number that a name stands for."""
+    port, connect = serve(board().read).port, socket.create_connection
+    monkeypatch.setattr(
+        http.client.socket, "create_connection", lambda place, *more: connect(("127.0.0.1", place[1]), *more)
+    )
+    (found,) = look_at([ServeAddress("site-3.example", port)])
+    assert found.answer["rank"] == 2
 
 
 def test_what_was_looked_at_can_be_served_again(serve):

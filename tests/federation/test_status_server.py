@@ -193,6 +193,12 @@ def test_the_name_at_which_it_is_served_is_known(serve, monkeypatch):
     assert get(server, "/healthz", Host="site-4.example:9100")[0] == 421
 
 
+def test_further_names_of_this_host_are_known(serve):
+    server = serve(names=["Site-3.example"])
+    assert get(server, "/healthz", Host="site-3.example:7780")[0] == 200
+    assert get(server, "/healthz", Host="example")[0] == 421
+
+
 def test_an_address_that_is_taken_or_not_of_this_host_is_refused(serve):
     port = serve().address.port
     with pytest.raises(AddressError, match=rf"^--serve 127\.0\.0\.1:{port}: this host cannot listen there: Address"):
