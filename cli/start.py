@@ -92,8 +92,8 @@ def start(
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
-        for neighbor, host in starting.unresolvable().items():
-            terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
+        for neighbor, unknown in starting.unresolvable().items():
+            terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
         hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():

@@ -94,13 +94,17 @@ class Forecast:
         many = "" if len(self.neighbors) == 1 else "s"
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
         found = {
-            "neighbors": f"rank{many} {ranks}" if self.neighbors else "none: nothing is sent",
+            "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
             "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
             f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation",
             "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
         }
-        if self.neighbors:
+        if not self.payload_bytes:
+            found["neighbors"] = "none: nothing is sent"
+        elif not self.neighbors:
+            found["bytes"] = f"{size(self.payload_bytes)} a body, to and from each neighbor in each round"
+        else:
             most = 8 * max(self.sent_bytes, self.received_bytes)
             rates = _SHOWN if line_rate is None else (line_rate,)
             times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in rates)
@@ -113,14 +117,14 @@ class Forecast:
         return found
 
 
-def forecast(config: RunConfig, parts: PeerParts, scratch: Path, neighbors: tuple[int, ...]) -> Forecast:
+def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None) -> Forecast:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
     Args:
         config: The peer's.
         parts: What `build` has made in a folder that is thrown away: the model is trained, and privacy charged there.
         scratch: An empty folder for a copy of a checkpoint.
-        neighbors: The ranks that the peer exchanges bodies with.
+        graph: The graph on which bodies are exchanged; None where it is not known, or nothing is sent.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -135,10 +139,10 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, neighbors: tupl
     evaluate_seconds = time.perf_counter() - began
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
-    sent, received = _edges(parts.topology, config.rank, how.rounds)
+    sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload = learner.payload_bytes
     return Forecast(
-        neighbors=neighbors,
+        neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
         settings=federation_id(parts.fingerprint).hex(),
         rounds=how.rounds,
         train_seconds=train_seconds * asked / taken if taken else 0.0,
@@ -169,7 +173,7 @@ def _train(learner: TorchLearner, seconds: float | None) -> float:
 
 def _settle() -> None:
     """Wait until the device has done its work so far."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 
