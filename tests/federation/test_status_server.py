@@ -276,8 +276,12 @@ def test_a_request_without_end_is_cut(serve):
 def test_many_readers_cost_little_more_than_one(serve, monkeypatch):
     monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
     drawn = []
-    page = SimpleNamespace(page=lambda title, content="": title, view=lambda found: drawn.append(found) or "drawn")
-    server = serve(page=page)
+
+    def view(found):
+        drawn.append(found)
+        return "drawn"
+
+    server = serve(page=SimpleNamespace(page=lambda title, content="": title, view=view))
     with ThreadPoolExecutor(8) as threads:
         assert {*threads.map(lambda _: get(server, "/view")[:2], range(20))} == {(200, "drawn")}
     assert len(drawn) == 1
@@ -293,7 +297,12 @@ def test_a_probe_is_answered_as_of_now(serve, monkeypatch):
 def test_so_many_connections_a_second_are_accepted_and_more_wait(serve, monkeypatch):
     monkeypatch.setattr(status_server, "PER_SECOND", 10)
     asked = []
-    server = serve(lambda: asked.append(time.monotonic()) or document())
+
+    def look():
+        asked.append(time.monotonic())
+        return document()
+
+    server = serve(look)
     for _ in range(25):
         assert get(server, "/healthz")[0] == 200
     assert asked[-1] - asked[0] >= (25 - 10 - 1) / 10 * 0.9
