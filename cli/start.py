@@ -105,8 +105,9 @@ def start(
 
         status = None
         if own.serve is not None:
-            host = addresses.host_of(settings, number)
-            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
+            own_host = addresses.host_of(settings, number)
+            names = () if own_host is None else (own_host,)
+            status = ServeStatus(read_serve(own.serve), live_page, names)
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:

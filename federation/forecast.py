@@ -26,6 +26,9 @@ TRAINS = 3.0
 _COPIES = 4
 """Checkpoints that lie on disk at once, at most, and the model: the one that is written, two that are kept."""
 
+_FIXED = 100_000
+"""Bytes of a run's other files: card, summary, settings beside a checkpoint."""
+
 _LINES = 2000
 """Bytes of files of a round beside the checkpoint: a line of metrics.jsonl, and lines of the log."""
 
@@ -45,7 +48,7 @@ class Forecast:
         settings: What the federation's messages carry of its settings, hexadecimal: equal where these are.
         rounds: The number of rounds.
         train_seconds: Of a round's local training.
-        evaluate_seconds: Of one evaluation.
+        evaluate_seconds: Of a round's evaluations, in the mean.
         steps: The minibatches of a round.
         timed_steps: How many of them were timed.
         payload_bytes: Of one body, at most.
@@ -136,7 +139,8 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs |
     began = time.perf_counter()
     learner.evaluate()
     _settle()
-    evaluate_seconds = time.perf_counter() - began
+    # A round is measured before and after mixing.
+    evaluate_seconds = 2 * (time.perf_counter() - began) / config.run.evaluate_every
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
@@ -153,7 +157,7 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs |
         sent_bytes=round(payload * sent),
         received_bytes=round(payload * received),
         memory_bytes=_memory() + round(payload * (2 * received + 2)),
-        disk_bytes=_COPIES * copy + _LINES * how.rounds,
+        disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
         privacy=next(iter(parts.promises), None),

@@ -256,7 +256,8 @@ def overview(
             f"When the keys of *all* ranks are in {file}, send it to all. A peer with an address beyond its host does "
             "not start before.",
         ]  # fmt: skip
-    if relays := sorted({one.address.removeprefix(RELAY) for one in sites if (one.address or "").startswith(RELAY)}):
+    places = {one.address for one in sites if one.address is not None and one.address.startswith(RELAY)}
+    if relays := sorted(place.removeprefix(RELAY) for place in places):
         steps.append(
             f"Send {file} to the host of the relay, too, which needs the public keys alone, and runs there "
             f"`dpeer relay --listen tcp://*:{relays[0].rpartition(':')[2]} --keys {file}` ({', '.join(relays)})."

@@ -290,7 +290,7 @@ CASES = {
     "a full disk": Case(
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
-        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(20_000))),
+        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
 }  # fmt: skip
 
 
