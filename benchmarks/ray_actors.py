@@ -65,7 +65,7 @@ def actors_ms(case: Case) -> float:
     import ray
 
     made = ray.remote(num_cpus=1)(Actor)
-    actors = [made.remote(case.parameters) for _ in range(case.size)]
+    actors: list[Any] = [made.remote(case.parameters) for _ in range(case.size)]
     began = 0.0
     for number in range(WARM_UP + case.rounds):
         if number == WARM_UP:
