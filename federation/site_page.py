@@ -240,7 +240,7 @@ def overview(
         own = [f"`sites/rank-{one.rank}.md`", *([f"`{folder}/rank-{one.rank}.secret`"] if made else [])]
         place = one.address or ("dials out" if apart else "on one host with all")
         lines.append(
-            f"| {one.rank} | {one.site or '-'} | {place} | {', '.join(f'`{name}`' for name in common)} | "
+            f"| {one.rank} | {one.site.replace('|', '/') or '-'} | {place} | {', '.join(f'`{name}`' for name in common)} | "
             f"{', '.join(own)} |"
         )
     steps = [f"Read {file}, and agree on it with the sites: settings above the tables are equal everywhere."]
