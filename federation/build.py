@@ -129,7 +129,7 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     content = content_of(task, private=private)
-    account(own_folder / FOLDER, resume=resume)
+    account(own_folder / FOLDER, resume=resume, protects=private, new_data=new_data)
     own_data = PeerData(
         content, new=new_data, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
     )
