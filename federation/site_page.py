@@ -239,9 +239,9 @@ def overview(
     for one in sites:
         own = [f"`sites/rank-{one.rank}.md`", *([f"`{folder}/rank-{one.rank}.secret`"] if made else [])]
         place = one.address or ("dials out" if apart else "on one host with all")
+        site = one.site.replace("|", "/") or "-"
         lines.append(
-            f"| {one.rank} | {one.site or '-'} | {place} | {', '.join(f'`{name}`' for name in common)} | "
-            f"{', '.join(own)} |"
+            f"| {one.rank} | {site} | {place} | {', '.join(f'`{name}`' for name in common)} | {', '.join(own)} |"
         )
     steps = [f"Read {file}, and agree on it with the sites: settings above the tables are equal everywhere."]
     if made:
