@@ -24,6 +24,7 @@ from dpeer.federation.baseline.training import (
 from dpeer.federation.checks import (
     check_first_weights,
     check_hostile,
+    check_overlap,
     check_quorum,
     check_replayable,
     check_round_budget,
@@ -143,6 +144,7 @@ def build(
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
         check_sums(how, config.privacy.privacy, graph)
+        check_overlap(run, how, config.privacy.privacy, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
             raise ConfigurationError(
                 f"--participation-mode server: {facts_of_algorithm.name} mixes in a way of its own, which needs what "
@@ -236,6 +238,7 @@ def build(
         # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
+        overlap=bool(how.overlap),
         checkpoint_every=run.checkpoint_every,
         checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,

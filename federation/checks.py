@@ -10,6 +10,7 @@ from dpeer.federation.run_settings import RunPart
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
+from dpeer.topology.overlap_stability import stable_late
 from dpeer.training import Task
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.mixing.robust_setting import Robust
@@ -119,6 +120,40 @@ def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryi
     for what, reason in reasons.items():
         if reason is not None:
             raise ConfigurationError(f"--mixing running-sums with {what}: {reason}: leave one of the two out")
+
+
+def check_overlap(run: RunPart, training: TrainingPart, privacy: str, graph: Topology | TimeVaryingTopology) -> None:
+    """Refuse to train a round ahead where what is trained, or how, depends on the round before.
+
+    Raises:
+        ConfigurationError: Names the setting, and the reason.
+    """
+    if not training.overlap:
+        return
+    reasons: dict[str, str | None] = {
+        "--mixing running-sums": (
+            "a sum is made of the body that mixing has left" if training.mixing == "running-sums" else None
+        ),
+        "--privacy sample": "its steps are charged in the round that they belong to" if privacy == "sample" else None,
+        f"--participation {training.participation:g}": (
+            "who trains a round ahead would not be who exchanges it" if training.participation < 1 else None
+        ),
+        f"--round-seconds {run.round_seconds}": (
+            "a budget is found from one round's bodies for its own training" if run.round_seconds is not None else None
+        ),
+        f"--steps-from {run.steps_from}": (
+            "they are of rounds that were not trained ahead" if run.steps_from is not None else None
+        ),
+        f"--checkpoint-minutes {run.checkpoint_minutes}": (
+            "the round that trains is not the one that is saved" if run.checkpoint_minutes is not None else None
+        ),
+        f"--topology {graph.name}": (
+            None if stable_late(graph) else "mixing a round late would amplify what its peers disagree about"
+        ),
+    }
+    for what, reason in reasons.items():
+        if reason is not None:
+            raise ConfigurationError(f"--overlap 1 with {what}: {reason}: leave one of the two out")
 
 
 def check_server(training: TrainingPart) -> None:

@@ -148,6 +148,13 @@ class Learner(Protocol):
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
+    def held(self, number: int) -> Payload | None:
+        """The body of round `number`, if it was released while the round before ran (overlap), in any process."""
+
+    @property
+    def mix_share(self) -> float:
+        """The share of the difference to the mix that a round mixes in: 1 without overlap."""
+
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""
 

@@ -357,6 +357,7 @@ class Peer:
             self.saver,
             self._background,
             evaluate_every=self.config.evaluate_every,
+            overlap=self.config.overlap,
         )
         await self._background.during(self.driver.linger())
 

@@ -172,6 +172,10 @@ class TorchLearner:
             self._sampled.before()
         return self.gossip.release(number)
 
+    def held(self, number: int) -> Payload | None:
+        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
+        return self.gossip.held(number)
+
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
 
@@ -221,6 +225,8 @@ class TorchLearner:
             The ranks whose payload was left out, and why.
         """
         refused = self.gossip.mix(received, weigh)
+        if (number := self.gossip.mixed_round) is not None:
+            self.trainer.number = number
         self._after_mixing()
         return refused
 
@@ -239,6 +245,7 @@ class TorchLearner:
         self.trainer.begin(number)
         if self.unfinished is not None:
             self.unfinished.begin(number)
+        self.gossip.discard()
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()
@@ -401,6 +408,11 @@ class TorchLearner:
         return self.selection.constant_loss(self.trainer.data)
 
     # Read-only properties: for the handshake, the logs and the files.
+
+    @property
+    def mix_share(self) -> float:
+        """See `Gossip.mix_share`."""
+        return self.gossip.mix_share
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -40,9 +40,11 @@ class Gossip:
     Attributes:
         codec: The codec.
         pushes: Whether `push_to` is called before each release.
+        mix_share: The share of the difference to the mix that a round mixes in.
     """
 
     pushes = False
+    mix_share = 1.0
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
         self.codec = codec
@@ -158,6 +160,18 @@ class Gossip:
                     self._body.data[part].copy_(values)
 
         return put_back
+
+    def held(self, number: int) -> Payload | None:
+        """See `Learner.held` of dpeer.peer."""
+        return None
+
+    @property
+    def mixed_round(self) -> int | None:
+        """The round whose bodies were mixed last, where a later one has been trained by then; else None."""
+        return None
+
+    def discard(self) -> None:
+        """Drop a release that waits for its round."""
 
     def forget(self, ranks: Collection[int]) -> None:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
