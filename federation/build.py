@@ -144,7 +144,7 @@ def build(
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
         check_sums(how, config.privacy.privacy, graph)
-        check_overlap(run, how, config.privacy.privacy, graph)
+        check_overlap(run, how, config.privacy.privacy)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
             raise ConfigurationError(
                 f"--participation-mode server: {facts_of_algorithm.name} mixes in a way of its own, which needs what "

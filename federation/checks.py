@@ -10,7 +10,6 @@ from dpeer.federation.run_settings import RunPart
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
-from dpeer.topology.overlap_stability import stable_late
 from dpeer.training import Task
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.mixing.robust_setting import Robust
@@ -122,7 +121,7 @@ def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryi
             raise ConfigurationError(f"--mixing running-sums with {what}: {reason}: leave one of the two out")
 
 
-def check_overlap(run: RunPart, training: TrainingPart, privacy: str, graph: Topology | TimeVaryingTopology) -> None:
+def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
     """Refuse to train a round ahead where what is trained, or how, depends on the round before.
 
     Raises:
@@ -146,9 +145,6 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str, graph: Top
         ),
         f"--checkpoint-minutes {run.checkpoint_minutes}": (
             "the round that trains is not the one that is saved" if run.checkpoint_minutes is not None else None
-        ),
-        f"--topology {graph.name}": (
-            None if stable_late(graph) else "mixing a round late would amplify what its peers disagree about"
         ),
     }
     for what, reason in reasons.items():

@@ -111,7 +111,7 @@ class Overlapped(Gossip):
         if f"{_HELD}round" not in state:
             return
         buffers = [state[f"{_HELD}{index}"] for index in range(len(state)) if f"{_HELD}{index}" in state]
-        payload = [memoryview(host(one).numpy()).toreadonly() for one in buffers]
+        payload = [memoryview(host(one).numpy().tobytes()) for one in buffers]
         self._held = int(state[f"{_HELD}round"]), payload
         self._released = [host(state[f"{_HELD}values"])]
         self._residual = state.get(f"{_HELD}residual")

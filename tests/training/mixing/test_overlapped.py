@@ -17,9 +17,9 @@ def training(number, rank):
     return np.random.default_rng([number, rank]).standard_normal(COUNT).astype(np.float32)
 
 
-def peers(codec=Dense, size=len(RING), **more):
+def peers(codec=Dense, **more):
     found = []
-    for rank in range(size):
+    for rank in range(len(RING)):
         body = Flat("body", [("w", torch.nn.Parameter(torch.zeros(COUNT)))])
         found.append((Overlapped(body, rank, codec(body.data, rank, **more)), body))
     return found
