@@ -30,6 +30,7 @@ QUICK = {
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
     "speeds": "--peers 3 --rounds 3 --seeds 0 --round-seconds auto -- local_steps=2",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
+    "status_overhead": "--seconds 1 --local-steps 1 --repeats 1",
     "steady": "--peers 2 --parameters 1000 --rounds 8",
     "table": "--quick",
     "topologies": "--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc",

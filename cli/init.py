@@ -35,8 +35,12 @@ _SETTINGS = tuple(
     "--operator", is_flag=True, cls=GroupedOption, first=True,
     help="Make the key of an operator, who lets members join and leave while the federation trains.",
 )  # fmt: skip
+@click.option(
+    "--bind-all", is_flag=True, cls=GroupedOption, first=True,
+    help="Each rank listens at all interfaces of its host: for containers, and where its address is a router's.",
+)  # fmt: skip
 @setting_options(*_SETTINGS)
-def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, **flags: Any) -> None:
+def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, bind_all: bool, **flags: Any) -> None:
     """Write a commented federation file to FOLDER, and for each site a page with what it installs, opens and types.
 
     Settings that are given go into the file. They are checked as `dpeer start` checks them, and what is written starts
@@ -50,7 +54,7 @@ def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, **flags: 
     """  # noqa: D301 - \b is click's
     port = flags.get("base_port") or default_of("base_port")
     planned = plan(flags, None if hosts is None else read_hosts(hosts, port), folder, operator=operator)
-    made = write(planned, folder, keys=keys, operator=operator)
+    made = write(planned, folder, keys=keys, operator=operator, bind_all=bind_all)
     size, file = len(planned.sites), made[0]
     click.echo(f"{file}: {size} peers, {planned.settings.topology}{', with the keys of all' if keys else ''}")
     click.echo(f"{folder / PAGES / 'rank-0.md'} to rank-{size - 1}.md: what each site installs, opens and types")

@@ -18,10 +18,11 @@ from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.control_client import Place, look
+from dpeer.federation.repeated_look import Look, RepeatedLook
 from dpeer.federation.run import OpenView, check_converged, cluster
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings, as_run, check_own_data
+from dpeer.federation.status_client import looks_at
 from dpeer.federation.summary import add_comparison
 from dpeer.federation.view import View
 from dpeer.results.files import finite
@@ -127,7 +128,7 @@ def _opened(terminal: Terminal, mode: Mode, settings: Settings, dashboard: Serve
     def opened() -> Iterator[View]:
         with (
             nullcontext() if dashboard is None else open_dashboard(
-                dashboard, "--dashboard", lambda: _look(out), f"dpeer {title}", terminal.say
+                dashboard, "--dashboard", RepeatedLook(lambda: _looks(out)), f"dpeer {title}", terminal.say
             ),
             open_view(terminal, settings.size, settings.rounds, title) as view,
         ):  # fmt: skip
@@ -136,9 +137,9 @@ def _opened(terminal: Terminal, mode: Mode, settings: Settings, dashboard: Serve
     return opened
 
 
-def _look(out: Path) -> list[Place]:
-    """The peers of a run; none before the first has made its folder."""
+def _looks(out: Path) -> dict[str, Look]:
+    """A look at each peer of a run; none before the first has made its folder."""
     try:
-        return look(out, history=True)
+        return looks_at([out])
     except ConfigurationError:
-        return []
+        return {}

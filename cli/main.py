@@ -14,8 +14,9 @@ import dpeer
 from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
-    "start": "Run one peer of a federation on this host.",
     "init": "Write a federation file, keys, and a page for each site.",
+    "check": "Say whether a rank can start on this host, and what a round will take.",
+    "start": "Run one peer of a federation on this host.",
     "keygen": "Make a peer's keys, by which the others know it, or an operator's.",
     "join": "Let a new member into a running federation.",
     "leave": "Let members of a running federation go.",
@@ -28,6 +29,8 @@ _COMMANDS = {
     "status": "Show where running peers are, and whom they wait for.",
     "top": "Show running peers, live.",
     "drain": "Have running peers finish their round and leave.",
+    "backup": "Copy a run folder into one file, while peers run or not.",
+    "restore": "Put a run folder back from a backup.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",

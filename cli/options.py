@@ -20,6 +20,9 @@ _OTHERS = "Other options"
 _KEYS = {name: flag(name).removesuffix("s") for name in TABLES}
 """Settings that are tables: their options take one KEY=VALUE at a time."""
 
+_REPEATED = {"log_to": "TRACKER"}
+"""Settings that are lists: their options take one value at a time, and its name in the help."""
+
 _EXAMPLES = {
     "--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1", "--model-option": "width=128",
 }  # fmt: skip
@@ -106,6 +109,15 @@ def baseline_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def resume_or_start_option(command: F) -> F:
+    """`--resume-or-start`, of the commands of one peer."""
+    return click.option(
+        "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
+        help="--resume where the output folder holds a run of this rank, else a start: for services, which begin again "
+        "by themselves.",
+    )(command)  # fmt: skip
+
+
 def json_summary_option(command: F) -> F:
     """`--json`, of the commands that run peers."""
     return click.option(
@@ -125,6 +137,8 @@ def _option(name: str) -> Callable[[F], F]:
             help=text.replace("KEY=VALUE for an", "An"), **listed,
         )  # fmt: skip
     kind, typed = without_none(field.annotation), flag(name)
+    if name in _REPEATED:
+        return click.option(typed, name, multiple=True, metavar=_REPEATED[name], callback=_list, help=text, **listed)
     if field.default is not None and kind is not bool:
         text += f"  [default: {field.default}]"
     if kind is bool and field.default is None:  # unset: the default is decided elsewhere
@@ -133,6 +147,11 @@ def _option(name: str) -> Callable[[F], F]:
         return click.option(typed, name, is_flag=True, help=text, **listed)
     timed = DURATION in field.metadata
     return click.option(typed, name, type=Time() if timed else click_type(kind), help=text, **listed)
+
+
+def _list(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """The values of a repeated option, as a federation file may also state them; None without any."""
+    return ",".join(values) or None
 
 
 def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any]]:

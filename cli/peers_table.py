@@ -12,7 +12,7 @@ from dpeer.cli.tables import plain_table
 from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place
 
-_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disk")
+_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "disk")
 """Columns of numbers."""
 
 _WORDS = ("epoch", "state", "neighbors", "last mix", "dropped")
@@ -36,6 +36,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
     if earlier is not None:
         names += ["sent/s", "got/s"]
         names += ["epsilon"] if any(one.get("epsilon") is not None for one in answers) else []
+        names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
     table = plain_table(gap=1)
@@ -94,6 +95,7 @@ def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
         "sent/s": words.size(None if rates is None else rates.sent),
         "got/s": words.size(None if rates is None else rates.received),
         "epsilon": words.epsilon(found.get("epsilon")),
+        "disagreement": words.or_dash(found.get("disagreement"), lambda value: f"{value:.2g}"),
         "dropped": words.dropped(found),
         "disk": words.size(found.get("disk_free")),
     }

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, resume_or_start_option, run_options
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
-from dpeer.cores import own_cores
-from dpeer.exceptions import ConfigurationError, Diverged, Isolated
-from dpeer.federation import addresses, config, folders, keys, rank_lock
+from dpeer.exceptions import Diverged, Isolated
+from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults
-from dpeer.federation.operators import CANNOT_CHANGE, changes, check_operators
+from dpeer.federation.operators import changes
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
-from dpeer.peer.peer import dialled
-from dpeer.peer.transports.proxies import proxies
+from dpeer.federation.starting import Starting
 from dpeer.report import live_page
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
@@ -35,7 +33,6 @@ from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object
 from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.units import duration
-from dpeer.topology.settings import build_graph
 
 if TYPE_CHECKING:
     from dpeer.peer import Outcome
@@ -51,6 +48,7 @@ if TYPE_CHECKING:
     help="Enter a running federation as a rank that an operator has let in (dpeer join); the federation file is that "
     "of its start.",
 )  # fmt: skip
+@resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_summary_option
 def start(
@@ -58,6 +56,7 @@ def start(
     joins: bool,
     federation: Path | None,
     resume: bool,
+    resume_or_start: bool,
     overwrite: bool,
     new_data: bool,
     as_json: bool,
@@ -73,42 +72,28 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
+    starting = Starting(settings, number, joins=joins)
+    resume = resume or (resume_or_start and folders.holds_files(rank_folder(starting.own.out, number)))
     refuse_faults(settings, resume=resume)
-    operators = check_operators(settings)
-    if joins and not operators:
-        raise ConfigurationError(f"--join: {CANNOT_CHANGE}")
-    own = settings.of_rank(number, joins=joins)
-    size = max(settings.size, number + 1)  # a joiner has an address like the others
-    if own.deadline is None:
-        own = own.model_copy(update={"deadline": "auto"})
-    keyring = keys.keyring(own, own.size, number)
-    listen = addresses.listen_address(settings, size, number, encrypted=keyring is not None)
-    if keyring is not None:
-        addresses.bulk_port(settings, size, number)  # for its errors
-    through = proxies(own.proxy)  # for its errors, too
-    everyone = addresses.addresses(settings, size)
     # Mistakes show before anything is written, and before the task reads its data.
-    to_dial = {}
-    if own.algorithm != "local" and not joins:
-        to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
-    if own.threads is None and addresses.all_on_this_host(settings, settings.size):
-        # Threads of several peers that fight for the same cores can be a hundred times slower.
-        own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
+    keyring, listen, _, _ = starting.keyring, starting.listen, starting.bulk, starting.through
+    everyone, _ = starting.everyone, starting.to_dial
+    own = starting.with_threads()
+    trackers.check(own.log_to or ())
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
     with Terminal() as terminal, ExitStack() as hold:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
         if not joins and own.algorithm != "local":
-            terminal.say(f"dpeer: {changes(len(operators), own.signers)}")
+            terminal.say(f"dpeer: {changes(len(starting.operators), own.signers)}")
         if rank == ENVIRONMENT:
             terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
         if keyring is not None and (line := keys.accepted(own.secret)):
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
-        for neighbor, address in to_dial.items():
-            if through.proxy is None and (host := addresses.unresolvable(address)):
-                terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
+        for neighbor, host in starting.unresolvable().items():
+            terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
         hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
@@ -118,6 +103,10 @@ def start(
                 serve,
             )
 
+        status = None
+        if own.serve is not None:
+            host = addresses.host_of(settings, number)
+            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -135,7 +124,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=None if own.serve is None else ServeStatus(read_serve(own.serve), live_page),
+                status=status,
             )  # fmt: skip
 
         with ended_at_once(), bar:

@@ -14,7 +14,7 @@ from rich.text import Text
 from dpeer.cli.dashboard import dashboard_option, open_dashboard
 from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.status_targets import DEFAULT, looker, targets_argument
+from dpeer.cli.status_targets import DEFAULT, looker, repeated_look, targets_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place
@@ -33,8 +33,8 @@ def top(
     """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
-    second, privacy loss, dropped messages, and what the disk has left. Where stdout is no terminal, it prints one
-    table.
+    second, privacy loss, disagreement, dropped messages, and what the disk has left. Where stdout is no terminal, it
+    prints one table.
 
     --web serves a page in place of the table, with the graph and its links, curves by round and each peer's state.
 
@@ -48,7 +48,7 @@ def top(
     if dashboard is not None:
         if once:
             raise ConfigurationError("--web and --once: give one of them")
-        return _serve(looker(targets, federation, history=True), dashboard, _named(targets, federation), every)
+        return _serve(repeated_look(targets, federation), dashboard, _named(targets, federation), every)
     console = Console(highlight=False)
     look = looker(targets, federation)
     found, rates = _look(look, {})

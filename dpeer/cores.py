@@ -1,4 +1,4 @@
-"""Number of processor cores that this process may use."""
+"""Processor cores and memory that this process may use, by affinity and control groups."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
+
+T = TypeVar("T")
+
+_NO_LIMIT = 2**60
+"""Bytes from which on a limit of version 1 is none: it has the largest number of pages then."""
+
+
+class MemoryLimit(NamedTuple):
+    """The bytes that a control group may use, and those that it uses for more than files that could be read again."""
+
+    limit: int
+    used: int
 
 
 def own_cores() -> list[int]:
@@ -22,24 +35,63 @@ def own_cores() -> list[int]:
     return cores if quota is None else cores[: max(1, ceil(quota))]
 
 
+def memory_limit() -> MemoryLimit | None:
+    """The memory limit that leaves the least: of the process's control groups and their parents; None without one."""
+    found = _of_groups("memory", _memory_of_version_2, _memory_of_version_1)
+    return min(found, key=lambda one: one.limit - one.used, default=None)
+
+
 def _quota() -> float | None:
     """The smallest quota in cores of the process's control groups and their parents; None without one."""
-    found = []
+    return min(_of_groups("cpu", _of_version_2, _of_version_1), default=None)
+
+
+def _of_groups(
+    controller: str, second: Callable[[Path], T | None], first: Callable[[Path], T | None]
+) -> list[T]:  # fmt: skip
+    """What the process's control groups and their parents have; `second` and `first` read one of either version."""
+    found: list[T] = []
     with suppress(OSError, UnicodeDecodeError):
         for line in MEMBERSHIP.read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" and not controllers:
-                found += _quotas(CGROUPS, path, _of_version_2)
-            elif "cpu" in controllers.split(","):
-                for mount in ("cpu", "cpu,cpuacct"):
-                    found += _quotas(CGROUPS / mount, path, _of_version_1)
-    return min(found, default=None)
+                found += _up_to_root(CGROUPS, path, second)
+            elif controller in controllers.split(","):
+                for mount in (controller, "cpu,cpuacct") if controller == "cpu" else (controller,):
+                    found += _up_to_root(CGROUPS / mount, path, first)
+    return found
 
 
-def _quotas(root: Path, path: str, read: Callable[[Path], float | None]) -> list[float]:
-    """The quotas from a group up to the root; a container sees its own group as the root."""
+def _up_to_root(root: Path, path: str, read: Callable[[Path], T | None]) -> list[T]:
+    """What a group and those above it have, up to the root; a container sees its own group as the root."""
     group = root / path.lstrip("/")
-    return [quota for folder in (group, *group.parents) if folder.is_relative_to(root) and (quota := read(folder))]
+    found = [read(folder) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return [one for one in found if one is not None]
+
+
+def _memory_of_version_2(group: Path) -> MemoryLimit | None:
+    with suppress(OSError, ValueError):  # "max" is no number
+        limit = int((group / "memory.max").read_text())
+        return MemoryLimit(limit, int((group / "memory.current").read_text()) - _reclaimable(group, "inactive_file"))
+    return None
+
+
+def _memory_of_version_1(group: Path) -> MemoryLimit | None:
+    with suppress(OSError, ValueError):
+        limit = int((group / "memory.limit_in_bytes").read_text())
+        if limit < _NO_LIMIT:
+            used = int((group / "memory.usage_in_bytes").read_text())
+            return MemoryLimit(limit, used - _reclaimable(group, "total_inactive_file"))
+    return None
+
+
+def _reclaimable(group: Path, name: str) -> int:
+    """Bytes of files that the system keeps in memory as long as no process needs it."""
+    with suppress(OSError, ValueError):
+        for line in (group / "memory.stat").read_text().splitlines():
+            if line.startswith(f"{name} "):
+                return int(line.split()[1])
+    return 0
 
 
 def _of_version_2(group: Path) -> float | None:

@@ -46,7 +46,7 @@ from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.history import FOLDER, empty
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.files import rank_folder
+from dpeer.results.files import RESTORED, rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
 from dpeer.topology.settings import build_graph
@@ -82,6 +82,8 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines for the user when the peer starts."""
+    promises: list[str]
+    """Those of them that are about privacy, the guarantee first; none without."""
     baseline: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
     watch: AlertMonitor
@@ -170,7 +172,9 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
-    unrecorded = private and not new_data and empty(own_folder / FOLDER)
+    protects = private and shares != "nothing"
+    restored = resume and (own_folder / RESTORED).exists()
+    unrecorded = private and not new_data and not restored and empty(own_folder / FOLDER)
     followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
@@ -223,6 +227,7 @@ def build(
         part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
+    promises = session.notes(noised)
     divided_as = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
@@ -252,6 +257,8 @@ def build(
         out=own_folder,
         resume=resume,
         unrecorded=unrecorded,
+        protects=protects,
+        restored=restored,
     )
     return PeerParts(
         learner=learner,
@@ -266,11 +273,12 @@ def build(
         watch=_alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
-            *session.notes(noised),
+            *promises,
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
             *not_repeated,
         ],
+        promises=promises,
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,
         preparation=preparation,

@@ -5,13 +5,17 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.federation.config import RunConfig
 from dpeer.federation.run_settings import RunPart
+from dpeer.plugins import check_source
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
 from dpeer.training.algorithms.base import Facts
+from dpeer.training.algorithms.plugins import is_built_in
+from dpeer.training.codecs import find_codec
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
@@ -229,3 +233,16 @@ def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str
         f"--init-from {file}: a run without --privacy has trained these weights: the records that it "
         "used are not protected by this run, so they must be public"
     ]
+
+
+def check_plugins(config: RunConfig) -> None:
+    """Refuse an algorithm or a codec of a user's own whose source cannot be read, which peers compare.
+
+    Raises:
+        AlgorithmError: It is the algorithm's.
+        ConfigurationError: It is the codec's.
+    """
+    if not is_built_in(config.algorithm):
+        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
+    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
+        check_source(f"codec {codec.__name__}", codec, ConfigurationError)

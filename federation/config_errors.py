@@ -22,6 +22,7 @@ _EXPECTED = {
     "log_max": "a size, for example 50MB",
     "deadline": "a number of seconds, auto or never",
     "quorum": "majority, any, or a number of ranks, more than half of all",
+    "log_to": "tensorboard, mlflow or wandb, or a list of them",
     "serve": "PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }

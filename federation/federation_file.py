@@ -47,7 +47,13 @@ _HEAD = """\
 
 
 def federation_file(
-    values: Mapping[str, Any], sites: Sequence[Site], public: Mapping[int, str], folder: str, *, apart: bool
+    values: Mapping[str, Any],
+    sites: Sequence[Site],
+    public: Mapping[int, str],
+    folder: str,
+    *,
+    apart: bool,
+    bind_all: bool = False,
 ) -> str:
     """The text of the file.
 
@@ -57,6 +63,7 @@ def federation_file(
         public: The public key of each rank, hexadecimal; empty where the sites make their own.
         folder: The folder of secret keys, beside the file.
         apart: Whether the ranks are on several hosts.
+        bind_all: Whether each rank listens at all interfaces of its host.
     """
     values = {"size": len(sites), **values}
     lines = _HEAD.splitlines()
@@ -68,7 +75,7 @@ def federation_file(
             lines += _setting(name, values)
     lines += ["", f"# -- The ranks: address, public key, and what is a site's own {'-' * 55}", "", *_about_ranks(apart)]
     for one in sites:
-        lines += ["", *_table(one, public.get(one.rank), folder)]
+        lines += ["", *_table(one, public.get(one.rank), folder, bind_all=bind_all)]
     return "\n".join(lines) + "\n"
 
 
@@ -90,12 +97,14 @@ def _about_ranks(apart: bool) -> list[str]:
     return comment("Without addresses all peers run on one host, and rank R listens at port 7700 + R.")
 
 
-def _table(one: Site, key: str | None, folder: str) -> list[str]:
+def _table(one: Site, key: str | None, folder: str, *, bind_all: bool) -> list[str]:
     secret = f"{folder}/rank-{one.rank}.secret"
     lines = [*comment(one.site)] if one.site else []
     lines.append(f"[rank.{key_text(str(one.rank))}]")
     if one.address is not None:
         lines.append(f"address = {value_text(one.address)}")
+        if bind_all and one.address.startswith("tcp://"):
+            lines.append(f"bind = {value_text('tcp://*:' + one.address.rpartition(':')[2])}")
     if key is None:
         lines += [f'#key = "64 digits, as `dpeer keygen --rank {one.rank} --out {folder}` prints them"']
         lines += [f"#secret = {value_text(secret)}"]

@@ -24,6 +24,7 @@ from dpeer.results.files import (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     SUMMARY,
     make_folder,
     rank_folder,
@@ -42,6 +43,7 @@ _OURS = (
     PARTITION,
     PREPARATION,
     RELEASED,
+    RESTORED,
     checkpoint.FOLDER,
     FOLDER,
 )
@@ -58,6 +60,32 @@ def check(
 ) -> None:
     """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
 
+    Arguments are as those of `refuse_used`.
+
+    Raises:
+        OutputError: an earlier run is in the way, or the folder cannot be written.
+        CheckpointError: Nothing can be resumed.
+    """
+    refuse_used(out, ranks, resume=resume, overwrite=overwrite, new_data=new_data, size=size)
+    try:
+        for rank in ranks:
+            make_folder(rank_folder(out, rank))
+    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
+
+
+def refuse_used(
+    out: Path,
+    ranks: range | list[int],
+    *,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool = False,
+    size: int | None = None,
+) -> None:
+    """Refuse folders of ranks that a run may not use; nothing is written.
+
     Args:
         out: The run folder.
         ranks: The peers that are to run here.
@@ -67,7 +95,7 @@ def check(
         size: The federation's size, which must be that of a run that is resumed; None if it was compared elsewhere.
 
     Raises:
-        OutputError: an earlier run is in the way, or the folder cannot be written.
+        OutputError: an earlier run is in the way.
         CheckpointError: Nothing can be resumed.
     """
     if resume and overwrite:
@@ -79,18 +107,12 @@ def check(
         )
     folders = [rank_folder(out, rank) for rank in ranks]
     used = [folder for folder in folders if _holds_run(folder)]
-    if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
+    if resume and not any(map(holds_files, folders)):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
     if resume and size is not None:
         _check_size(folders, size)
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
-    try:
-        for folder in folders:
-            make_folder(folder)
-    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
-        why = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
 
 
 def _check_size(folders: list[Path], size: int) -> None:
@@ -142,6 +164,11 @@ def refuse_faults(run: RunPart, *, resume: bool) -> None:
             f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
             "--overwrite, or give another --out"
         )
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether a rank's folder holds a file of a run, from which `--resume` can go on."""
+    return any((folder / name).exists() for name in _OURS)
 
 
 def _holds_run(folder: Path) -> bool:

@@ -109,7 +109,7 @@ def _check_twice(hosts: Sequence[Host]) -> None:
         raise ConfigurationError(f"--hosts: two ranks are of the site {doubled!r}: give each line a name of its own")
 
 
-def write(planned: Plan, folder: Path, *, keys: bool, operator: bool) -> list[Path]:
+def write(planned: Plan, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
     """Write all files of a new federation; returns them.
 
     Nothing is overwritten, and if one cannot be written, those that this call has made are removed again.
@@ -119,6 +119,7 @@ def write(planned: Plan, folder: Path, *, keys: bool, operator: bool) -> list[Pa
         folder: Where to; made where it is missing.
         keys: Whether the keys of all ranks are made here, and not by each site.
         operator: Whether an operator's key is made.
+        bind_all: Whether each rank listens at all interfaces of its host.
 
     Raises:
         OutputError: A file exists, or cannot be written.
@@ -147,7 +148,7 @@ def write(planned: Plan, folder: Path, *, keys: bool, operator: bool) -> list[Pa
             path, key_of_operator = operators.write_operator(folder / KEYS)
             done.append(path)
             listed["operators"] = [*given, key_of_operator]
-        texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart)}
+        texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart, bind_all=bind_all)}
         for one, path in zip(sites, pages, strict=True):
             texts[path] = site_page(one, planned.settings, listed, file.name, KEYS, made=keys, apart=planned.apart)
         texts[folder / PAGES / OVERVIEW] = overview(

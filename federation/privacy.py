@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError
 from dpeer.federation.config import RunConfig
-from dpeer.peer import checkpoint
+from dpeer.peer import checkpoint, restored
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, uncharged
 from dpeer.privacy.ledger_file import read_or_none
@@ -67,8 +67,12 @@ def account(folder: Path, *, resume: bool) -> None:
     """
     if resume:
         check_ledger(folder.parent)
-    if sent_unrecorded(folder.parent):
+    # What was released since a backup is known to the others of its run alone, and a new run does not ask them.
+    unknown = not resume and restored.read(folder.parent) is not None and not current(folder).noiseless
+    if unknown or sent_unrecorded(folder.parent):
         record_noiseless(folder)  # now, for the metrics that prove it will be gone
+    if not resume:
+        restored.remove(folder.parent)
 
 
 def check_ledger(folder: Path) -> None:

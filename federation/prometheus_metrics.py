@@ -73,8 +73,11 @@ class _Peers(Collector):
 
     def collect(self) -> Iterator[Metric]:
         families = _Families()
+        by_rank: dict[str, Mapping[str, Any]] = {}  # a scraper takes none of the metrics if a series is there twice
         for peer in self._document["peers"]:
-            _add(families, peer, float(self._document["time"]))
+            by_rank.setdefault(_rank(peer), peer)
+        for rank, peer in by_rank.items():
+            _add(families, peer, rank, float(self._document["time"]))
         yield from families.all()
 
 
@@ -99,9 +102,12 @@ class _Families:
         yield from self._found.values()
 
 
-def _add(families: _Families, peer: Mapping[str, Any], now: float) -> None:
+def _rank(peer: Mapping[str, Any]) -> str:
+    return str(peer["rank"] if peer["running"] else peer["folder"].removeprefix("rank-"))
+
+
+def _add(families: _Families, peer: Mapping[str, Any], rank: str, now: float) -> None:
     """Add one peer's samples; what it does not know has none."""
-    rank = peer["rank"] if peer["running"] else peer["folder"].removeprefix("rank-")
     families.gauge("up", "Whether the peer runs", peer["running"], rank=rank)
     families.gauge("ready", "Whether the peer takes part: it has mixed within its last rounds",
                    peer["unready"] is None, rank=rank)  # fmt: skip
@@ -133,9 +139,9 @@ def _add(families: _Families, peer: Mapping[str, Any], now: float) -> None:
         families.counter("dropped_messages", "Messages that could not be used", count, rank=rank, reason=reason)
 
 
-def _add_neighbors(families: _Families, peer: Mapping[str, Any], rank: object) -> None:
+def _add_neighbors(families: _Families, peer: Mapping[str, Any], rank: str) -> None:
     awaited = {one["rank"] for one in peer["waits_for"]}
-    for one in peer["neighbors"]:
+    for one in {one["rank"]: one for one in peer["neighbors"]}.values():
         of = {"rank": rank, "neighbor": one["rank"]}
         families.gauge("neighbor_waited_for", "Whether the peer waits for the neighbor", one["rank"] in awaited, **of)
         for word in _LIVENESS:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpeer.exceptions import Diverged, PeerFailed
-from dpeer.federation import folders, summary
+from dpeer.federation import folders, summary, trackers
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.planned_changes import highest_rank, planned_changes, with_shares
@@ -144,6 +144,7 @@ def run_federation(
     """
     with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder
+        trackers.check(settings.log_to or ())
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(
             settings.out, range(ranks or settings.size),

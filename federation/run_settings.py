@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.serve_address import as_text, checked
+from dpeer.federation.trackers import TRACKERS
 from dpeer.results.units import read_duration, read_size
 from dpeer.sections import Mark, Section, setting
 
@@ -36,6 +37,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _trackers(value: list[str]) -> list[str]:
+    if not set(value) <= set(TRACKERS) or len(set(value)) < len(value):
+        raise PydanticCustomError("trackers", "expected some of {known}, each once", {"known": ", ".join(TRACKERS)})
+    return value
+
+
 DURATION = BeforeValidator(_seconds)
 """Marks a number of seconds that may also be written with a unit."""
 
@@ -45,6 +52,7 @@ LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)
 ServeAt = Annotated[str, BeforeValidator(as_text), AfterValidator(checked)]
 RunName = Annotated[str, AfterValidator(_name)]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
+Trackers = Annotated[list[str], BeforeValidator(_listed), AfterValidator(_trackers)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
@@ -134,6 +142,13 @@ class LogSettings(Section):
     log_max: LogSize | None = setting(
         None,
         "size from which on log.jsonl is renamed to log.jsonl.1 and begun anew, such as 50MB (default: no limit)",
+        mark=Mark.ASIDE,
+        group=_RUN,
+    )
+
+    log_to: Trackers | None = setting(
+        None,
+        f"also show the figures of each round in a tracker of experiments: {', '.join(TRACKERS)}; repeatable",
         mark=Mark.ASIDE,
         group=_RUN,
     )

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
+from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
+from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
@@ -31,17 +32,16 @@ from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.trackers import tracking as track
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
-from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.training import forget
-from dpeer.training.algorithms.plugins import is_built_in
-from dpeer.training.codecs import find_codec
 
 if TYPE_CHECKING:
     from dpeer.federation.status_server import Page
@@ -66,6 +66,8 @@ class ServeStatus:
 
     address: ServeAddress
     page: Page
+    names: tuple[str, ...] = ()
+    """Further names of this host, by which it may be asked."""
 
 
 class Stopper:
@@ -231,7 +233,7 @@ async def _serve(
     report: Report,
 ) -> Outcome | None:
     rank, network = config.rank, config.network
-    await worker.run(_check_plugins, config)
+    await worker.run(check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
@@ -248,8 +250,13 @@ async def _serve(
         if registry is not None:  # those of its neighbors that are on this host have left their digests by now
             looking.append(asyncio.create_task(_look(registry, log)))
 
+    tracking = track.start(
+        config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
+    )
+
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
+        tracking.add(entry)
         report({"kind": "record", "entry": entry})
 
     def waits(neighbors: Sequence[int]) -> None:
@@ -295,6 +302,9 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
+    if resume:
+        completed = peer.snapshot().completed
+        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
@@ -305,7 +315,10 @@ async def _serve(
     board.follow(peer.snapshot)
     known = {**peer.requests, "status": board.answer}
     requests |= answers(known, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
-    outcome = await peer.serve(addresses)
+    try:
+        outcome = await peer.serve(addresses)
+    finally:
+        await asyncio.to_thread(track.close, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):
@@ -328,7 +341,9 @@ async def _served(
     from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
 
     server = await worker.run(
-        lambda: StatusServer(status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True)
+        lambda: StatusServer(
+            status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True, names=status.names
+        )
     )
     server.start()
     log.info("serving", message=f"status at {server.url}", address=str(server.address))
@@ -350,13 +365,6 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
-
-
-def _check_plugins(config: RunConfig) -> None:
-    if not is_built_in(config.algorithm):
-        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
-    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
-        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -37,7 +37,7 @@ def state(found: Mapping[str, Any], *, timed: bool = True) -> str:
         by_why: dict[str, list[str]] = {}
         for one in found["waits_for"]:
             by_why.setdefault(one["why"], []).append(f"rank {one['rank']}")
-        parts[0] += f": {', '.join(f'{listed(named)} ({why})' for why, named in by_why.items())}"
+        parts[0] += f": {listed([f'{listed(named)} ({why})' for why, named in by_why.items()])}"
     if found["sits_out"]:
         parts.append("sits out what it missed")
     if found["drains"] and phase != "ended":
@@ -50,10 +50,10 @@ def neighbors(found: Sequence[Mapping[str, Any]]) -> str:
     alike: dict[tuple[str, str], list[str]] = {}
     for one in found:
         alike.setdefault((one["liveness"], one["why"]), []).append(str(one["rank"]))
-    return ", ".join(
+    return listed([
         f"{word} {' '.join(ranks[:_LISTED])}{' ...' * (len(ranks) > _LISTED)}{f' ({why})' if why else ''}"
         for (word, why), ranks in alike.items()
-    )
+    ])  # fmt: skip
 
 
 def mix(found: Mapping[str, Any]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,8 +39,12 @@ class StatusBoard:
         self.fill()
 
     def fill(self) -> None:
-        """Put the present snapshot on the board; called on the event loop."""
-        self._shown = (self._take(), time.monotonic())
+        """Put the present snapshot on the board; called on the event loop.
+
+        A peer never fails for the sake of its status: one that cannot be taken leaves the last, whose age shows it.
+        """
+        with contextlib.suppress(Exception):
+            self._shown = (self._take(), time.monotonic())
 
     def add_round(self, entry: Mapping[str, Any]) -> None:
         """Put a round on the board, and the present snapshot; called on the event loop.
@@ -49,6 +54,14 @@ class StatusBoard:
         """
         self._history = (*self._history[1 - KEPT :], history_line(entry, private=self._private))
         self.fill()
+
+    def recall(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Begin the history with rounds of an earlier process; called on the event loop, before the first `add_round`.
+
+        Args:
+            entries: Their lines of metrics.jsonl, in order.
+        """
+        self._history = tuple(history_line(entry, private=self._private) for entry in entries[-KEPT:])
 
     async def keep_filled(self) -> None:
         """Fill the board once a second, until cancelled."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.status_document import KEPT
@@ -18,7 +18,10 @@ def _printable(text: str) -> str:
 _Text = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
-_Ranks = Annotated[list[_Rank], Field(max_length=2**16)]
+_MOST = 2**12
+"""Ranks in one list, at most."""
+
+_Ranks = Annotated[list[_Rank], Field(max_length=_MOST), FailFast()]
 
 
 class _Model(BaseModel):
@@ -69,7 +72,7 @@ class _Running(_Model):
     rounds: _Count | None = None
     completed: _Count = 0
     quorum: _Count | None = None
-    waits_for: Annotated[list[_Awaited], Field(max_length=2**16)] = []
+    waits_for: Annotated[list[_Awaited], Field(max_length=_MOST), FailFast()] = []
     waiting_seconds: float = 0.0
     why: _Text = ""
     sits_out: bool = False
@@ -79,13 +82,13 @@ class _Running(_Model):
     mixed: _Ranks = []
     missed: _Ranks = []
     checkpoint_seconds: float | None = None
-    neighbors: Annotated[list[_Neighbor], Field(max_length=2**16)] = []
+    neighbors: Annotated[list[_Neighbor], Field(max_length=_MOST), FailFast()] = []
     mixes: bool = True
     mixed_round: _Count | None = None
     mixed_seconds: float | None = None
     round_seconds: float | None = None
     left_seconds: float | None = None
-    dropped: Annotated[dict[_Text, _Count], Field(max_length=1000)] = {}
+    dropped: Annotated[dict[_Text, _Count], Field(max_length=100)] = {}
     epsilon: float | None = None
     delta: float | None = None
     disk_free: _Count | None = None
@@ -124,9 +127,9 @@ def check_peer(raw: Any, *, history: bool) -> dict[str, Any]:
             return _ENDED.validate_python(raw).model_dump()
         found = _RUNNING.validate_python(raw).model_dump(exclude=None if history else {"history"})
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(_printable(str(part))[:40] for part in first["loc"])
-        raise DpeerError(f"answers no status of a peer: {where}: {first['msg'].lower()}") from error
+        raise DpeerError(f"answers no status of a peer: {where[:100]}: {first['msg'].lower()}") from error
     hidden = ("accuracy", "test_loss", "train_loss")
     for line in found.get("history", []):  # a peer with privacy states none of them
         for name in hidden:

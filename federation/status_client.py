@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.control_client import TIMEOUT, Place, look
+from dpeer.federation.control_client import TIMEOUT, Place, look, ranks_of
+from dpeer.federation.repeated_look import Look
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.status_document import Document, document, running_peer
 from dpeer.results.files import finite
@@ -22,7 +25,10 @@ Target: TypeAlias = Path | ServeAddress
 """A run folder, a rank's folder, or where a peer serves its status."""
 
 LONGEST = 2**23
-"""Bytes of a status document, at most."""
+"""Bytes of a status document with its head, at most."""
+
+_MOST_PEERS, _MOST_NEIGHBORS = 2**9, 2**14
+"""Of a status document, at most: peers, and neighbors of all of them."""
 
 _AT_ONCE = 16
 _ADDRESS = re.compile(r"(?:http://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(?P<port>[0-9]{1,5})/?")
@@ -97,6 +103,34 @@ def look_in_file(file: Path, *, history: bool = False) -> list[Place]:
         return list(threads.map(partial(_rank, history=history), where.items()))
 
 
+def looks_at(targets: Iterable[Target]) -> dict[str, Look]:
+    """A look at each peer in some folders and at some addresses, with its last rounds, in this order.
+
+    Raises:
+        ConfigurationError: A folder holds no run.
+    """
+    found: dict[str, Look] = {}
+    for target in targets:
+        if isinstance(target, Path):
+            found |= {str(folder): partial(look, folder, history=True) for folder in ranks_of(target)}
+        else:
+            found[str(target)] = partial(_ask, target, history=True)
+    return found
+
+
+def looks_in_file(file: Path) -> dict[str, Look]:
+    """A look at each rank of a federation where its file says that it serves its status, with its last rounds.
+
+    Raises:
+        ConfigurationError: As `asked_at`.
+    """
+
+    def at(item: tuple[int, ServeAddress | str]) -> list[Place]:
+        return [_rank(item, history=True)]
+
+    return {f"rank-{item[0]}": partial(at, item) for item in asked_at(file).items()}
+
+
 def as_document(places: Sequence[Place]) -> Document:
     """The status document of peers that were looked at, with histories where the answers have them."""
     return document(_peer(one) for one in places)
@@ -132,14 +166,22 @@ def _ask(address: ServeAddress, *, history: bool) -> list[Place]:
     """The peers that an address answers for: one, or those of a dashboard; one without an answer where none does."""
     try:
         raw = _get(address)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, ValueError) as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
         return [Place(Path(str(address)), None, f"cannot be asked: {why}", address=str(address))]
     peers = raw.get("peers") if isinstance(raw, Mapping) else None
     try:
         if not isinstance(peers, list) or not peers:
             raise DpeerError("answers no status of a peer")
-        return [_place(address, one, history=history) for one in peers]
+        if len(peers) > _MOST_PEERS:
+            raise DpeerError(f"answers no status of a peer: {len(peers)} peers, and at most {_MOST_PEERS} are read")
+        found = [_place(address, one, history=history) for one in peers]
+        neighbors = sum(len(one.answer["neighbors"]) for one in found if one.answer is not None)
+        if neighbors > _MOST_NEIGHBORS:
+            raise DpeerError(
+                f"answers no status of a peer: {neighbors} neighbors, and at most {_MOST_NEIGHBORS} are read"
+            )
+        return found
     except DpeerError as error:
         return [Place(Path(str(address)), None, str(error), address=str(address))]
 
@@ -167,30 +209,68 @@ def _place(address: ServeAddress, raw: Any, *, history: bool) -> Place:
 
 
 def _get(address: ServeAddress) -> Any:
-    """The JSON value that an address answers.
+    """The JSON value that an address answers; none of the answer's own words are in an error.
 
     Raises:
-        OSError: It does not, or not in time.
-        HTTPException: It answers no HTTP.
-        ValueError: It answers no JSON, or too much.
+        OSError: It does not answer, or not in time.
+        ValueError: It answers no HTTP, no JSON, or too much.
     """
     until = time.monotonic() + TIMEOUT
     connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT)
     try:
-        connection.request("GET", "/status.json", headers={"Accept": "application/json"})
-        answer = connection.getresponse()
+        connection.connect()
+        # By its number: a peer that listens everywhere need not know all names of its host.
+        host = ServeAddress(connection.sock.getpeername()[0].partition("%")[0], address.port)
+        connection.request("GET", "/status.json", headers={"Accept": "application/json", "Host": str(host)})
+        content = _read(_Answer(connection.sock, until, LONGEST))
+    except http.client.RemoteDisconnected:  # an OSError with words of its own
+        raise
+    except http.client.HTTPException as error:
+        raise ValueError("the answer is no HTTP") from error
+    finally:
+        connection.close()
+    try:
+        return finite(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the answer is no status of a peer") from error
+
+
+def _read(stream: _Answer) -> bytes:
+    """The content of an HTTP answer; a redirection is not followed."""
+    answer = http.client.HTTPResponse(cast(socket.socket, stream), method="GET")
+    with answer:
+        answer.begin()
         if answer.status != 200:
             raise ValueError(f"HTTP {answer.status}, and no status of a peer")
         content = bytearray()
-        while part := answer.read1(65536):
+        while part := answer.read1(2**16):  # at once, what a false Content-Length claims is allocated
             content += part
-            if len(content) > LONGEST:
-                raise ValueError("the answer is too long for a status")
-            if time.monotonic() > until:
-                raise TimeoutError
-        try:
-            return finite(json.loads(content))
-        except (ValueError, RecursionError) as error:
-            raise ValueError("the answer is no status of a peer") from error
-    finally:
-        connection.close()
+        return bytes(content)
+
+
+class _Answer(io.RawIOBase):
+    """What comes on a connection, heads included, until a time and up to a number of bytes.
+
+    A server that sends a byte now and then, or one head after the other, is given up as a silent one is.
+    """
+
+    def __init__(self, connection: socket.socket, until: float, most: int) -> None:
+        self._connection, self._until, self._left = connection, until, most
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """The file that `http.client` reads from a socket."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        seconds = self._until - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connection.settimeout(seconds)
+        count = self._connection.recv_into(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise ValueError("the answer is too long for a status")
+        return count

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpeer.federation.readiness import WITHIN, unready
+from dpeer.results.json_fields import number, wholes
 
 KEPT = 200
 """Rounds of a peer's history."""
@@ -59,16 +60,14 @@ def history_line(entry: Mapping[str, Any], *, private: bool) -> dict[str, Any]:
     """A round in a peer's history.
 
     Args:
-        entry: Its line of metrics.jsonl.
+        entry: Its line of metrics.jsonl; what is missing or damaged in it is None.
         private: Whether the data are protected, so that figures of them stay in the rank's folder.
     """
-    seconds = (entry[f"{name}_seconds"] for name in ("train", "exchange", "mix"))
+    seconds = [number(entry.get(f"{name}_seconds")) for name in ("train", "exchange", "mix")]
     found = {
         "round": entry["round"],
-        "round_seconds": round(sum(seconds), 6),
-        **{name: entry[name] for name in _FIGURES},
-        "disagreement": entry.get("disagreement"),
-        "heard": entry["heard"],
-        "missed": entry["missed"],
+        "round_seconds": None if None in seconds else round(sum(one or 0.0 for one in seconds), 6),
+        **{name: number(entry.get(name)) for name in (*_FIGURES, "disagreement")},
+        **{name: list(wholes(entry.get(name)) or ()) for name in ("heard", "missed")},
     }
     return {name: value for name, value in found.items() if not (private and name in _FIGURES)}

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import ipaddress
 import json
+import math
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
@@ -33,8 +34,17 @@ PATIENCE = 15.0
 LONGEST = 2**15
 """Bytes of a request, at most."""
 
+PER_SECOND = 50
+"""Connections that are accepted in a second, in the mean: more wait, and cost the peer nothing."""
+
+KEPT_FOR = 0.5
+"""Seconds for which a rendered answer is handed out again, so that many readers cost little more than one."""
+
 _LOOKS_EVERY = 0.25
 """Seconds within which a closed server ends, and an old connection is cut."""
+
+_PROBES = ("/healthz", "/readyz")
+"""Paths whose answers are as of now."""
 
 _TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
 
@@ -43,10 +53,10 @@ Source = Callable[[], Document]
 
 
 class Page(Protocol):
-    """The live page: a module or object with these two functions."""
+    """The live page: a module or object with these two functions (`dpeer.report.live_page`)."""
 
-    def page(self, title: str) -> str:
-        """The whole page, which fetches `/view` and shows it."""
+    def page(self, title: str, content: str = "") -> str:
+        """The whole page with its first content, whose one inline script fetches `/view` and shows it."""
 
     def view(self, document: Document) -> str:
         """The part of the page that changes, as HTML."""
@@ -65,6 +75,7 @@ class StatusServer:
         title: The page's.
         process: Whether the document is of this process.
         option: By which the address was given, for the error.
+        names: Further names of this host, by which it may be asked.
 
     Attributes:
         address: Where it listens, with the port that the system has given.
@@ -82,10 +93,11 @@ class StatusServer:
         title: str = "dpeer",
         process: bool = False,
         option: str = "--serve",
+        names: Iterable[str] = (),
     ) -> None:
         self._server = _bound(address, option)
         self._server.answers = _Answers(source, page, title, process=process)
-        self._server.name = address.host
+        self._server.names = {one.lower() for one in ("localhost", address.host, socket.gethostname(), *names)}
         self.address = ServeAddress(address.host, self._server.server_address[1])
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
@@ -118,10 +130,25 @@ class StatusServer:
 
     def _run(self) -> None:
         self._server.timeout = _LOOKS_EVERY
+        allowance, since = float(PER_SECOND), time.monotonic()
         while not self._closing.is_set():
-            self._server.handle_request()
+            if allowance >= 1.0:
+                allowance -= self._server.answered()
+            else:
+                self._closing.wait(1.0 / PER_SECOND)
+            now = time.monotonic()
+            allowance, since = min(allowance + (now - since) * PER_SECOND, float(PER_SECOND)), now
             self._server.cut_old()
         self._server.server_close()
+
+
+def check_address(address: ServeAddress) -> None:
+    """See whether status can be served at an address; nothing is served.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+    _bound(address, "--serve").server_close()
 
 
 def _bound(address: ServeAddress, option: str) -> _Server:
@@ -143,12 +170,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     answers: _Answers
-    name: str
+    names: Container[str]
 
     def __init__(self, family: socket.AddressFamily, place: Any) -> None:
         self.address_family = family
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
+        self._accepted = 0
         super().__init__(place, _Handler)
 
     def server_bind(self) -> None:
@@ -157,7 +185,22 @@ class _Server(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; where the process has no file descriptor left, not at once again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_LOOKS_EVERY)
+            raise
+
+    def answered(self) -> int:
+        """Wait a moment for a connection; returns how many were accepted, 0 or 1."""
+        self._accepted = 0
+        self.handle_request()
+        return self._accepted
+
     def process_request(self, request: Any, client_address: Any) -> None:
+        self._accepted = 1
         with self._lock:
             busy = len(self._open) >= AT_ONCE
             if not busy:
@@ -203,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the document in the form that the path names."""
         if not self._host_is_known():
-            self._send(421, _TEXT, "this name is not served here: use an IP address, localhost, or the name in serve\n")
+            self._send(421, _TEXT, "no such name here: use an IP address, or the name in `serve` or `address`\n")
             return
         path, _, query = self.path.partition("?")
         self._send(*self.server.answers.to(path, query, self.headers.get("Accept", "")))
@@ -222,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
         if text is None:  # HTTP/1.0; browsers send one always
             return True
         host = re.sub(r":\d{1,5}$", "", text.strip()).strip("[]").lower().removesuffix(".")
-        if host in ("localhost", self.server.name.lower(), socket.gethostname().lower()):
+        if host in self.server.names:
             return True
         with suppress(ValueError):
             ipaddress.ip_address(host)
@@ -251,14 +294,16 @@ class _Answers:
 
     def __init__(self, source: Source, page: Page, title: str, *, process: bool) -> None:
         self._source, self._page, self._process = source, page, process
-        self._whole = page.page(title)
-        self._policy = {"Content-Security-Policy": _policy(self._whole)}
+        self._title = title
+        self._rendering = threading.Lock()
+        self._rendered: dict[str, tuple[float, str, tuple[int, str, str | bytes]]] = {}
+        self._policy = {"Content-Security-Policy": _policy(page.page(title))}
 
     def to(self, path: str, query: str, accept: str) -> tuple[int, str, str | bytes, Mapping[str, str]]:
         """Status code, content type, content and further headers of the answer."""
-        if path == "/":
-            return 200, _HTML, self._whole, self._policy
+        more = self._policy if path == "/" else {}
         routes: Mapping[str, Callable[[Document], tuple[int, str, str | bytes]]] = {
+            "/": lambda found: (200, _HTML, self._page.page(self._title, self._page.view(found))),
             "/metrics": lambda found: self._metrics(found, accept),
             "/healthz": _health,
             "/readyz": lambda found: _readiness(found, query),
@@ -269,10 +314,30 @@ class _Answers:
         if make is None:
             return 404, _TEXT, "served here: / /metrics /healthz /readyz /status.json\n", {}
         try:
-            code, kind, content = make(self._source())
+            if path in _PROBES:
+                code, kind, content = make(self._source())
+            else:
+                code, kind, content = self._rendered_once(path, accept, make)
         except DpeerError as error:
+            if path == "/":  # its script tries again
+                return 200, _HTML, self._page.page(self._title), more
             return 503, _TEXT, f"{error}\n", {}
-        return code, kind, content, {}
+        return code, kind, content, more
+
+    def _rendered_once(
+        self, path: str, accept: str, make: Callable[[Document], tuple[int, str, str | bytes]]
+    ) -> tuple[int, str, str | bytes]:
+        """What `make` makes, or has made a moment ago; one thread at a time, so that the others take no time of Python.
+
+        Raises:
+            DpeerError: The document cannot be made.
+        """
+        with self._rendering:
+            made, asked, answer = self._rendered.get(path, (-math.inf, "", (0, "", "")))
+            if asked != accept or time.monotonic() - made >= KEPT_FOR:
+                answer = make(self._source())
+                self._rendered[path] = time.monotonic(), accept, answer
+            return answer
 
     def _metrics(self, found: Document, accept: str) -> tuple[int, str, str | bytes]:
         content, kind = expose(found, accept, process=self._process)

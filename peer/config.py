@@ -124,6 +124,12 @@ class PeerConfig:
     """Whether this peer protects its data, and its folder has no record of a release: where others remember rounds of
     its rank, the record was lost with its disk, and no further release may be made."""
 
+    protects: bool = False
+    """Whether this peer protects its data: each round that it may have released is charged."""
+
+    restored: bool = False
+    """Whether its folder was made from a backup, and this peer has not taken part since (`dpeer.peer.restored`)."""
+
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
 

@@ -119,6 +119,11 @@ class Driver:
         self._do(self.core.look(self.now()))
         return found
 
+    def withhold(self, number: int, until: int) -> None:
+        """Release nothing up to round `until`; round `number` begins."""
+        self.core.withhold(number, until)
+        self._do(self.core.look(self.now()))
+
     def enter(self, number: int) -> None:
         """Begin round `number`, which nothing holds up."""
         self._do(self.core.enter(number, self.now()))
@@ -198,6 +203,10 @@ class Driver:
         """Stay after the last round until no neighbor needs this peer any more."""
         await self._until(self.core.linger)
 
+    def say(self, event: LogEvent) -> None:
+        """Log an event of the round loop."""
+        self._log(event)
+
     def left_out(self, rank: int, reason: str) -> None:
         """Count a body that arrived whole but must not be mixed, and log it once."""
         self._do(self.core.left_out(rank, reason, self.now()))
@@ -234,7 +243,7 @@ class Driver:
                 return self.core.disconnected(link, now)
             case Writable(link):
                 return [Write(link)]
-            case Unreachable(link, reason, unlisted):
+            case Unreachable(link, reason, unlisted, _):
                 return self.core.unreachable(link, reason, now, unlisted=unlisted)
             case Slower(link, reason):
                 return self.core.slower(link, reason, now)

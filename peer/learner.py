@@ -89,6 +89,10 @@ class Learner(Protocol):
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
 
     @property
+    def disagreement(self) -> float | None:
+        """Relative distance of the own released body to the last mix; None where it was not measured, or is secret."""
+
+    @property
     def pushes(self) -> bool:
         """Whether `push_to` is to be called before each release."""
 
@@ -154,6 +158,15 @@ class Learner(Protocol):
     @property
     def mix_share(self) -> float:
         """The share of the difference to the mix that a round mixes in: 1 without overlap."""
+
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.
+
+        Args:
+            number: The round.
+            active: Whether it is this peer's to run.
+            restarts: How often it may have begun again there, and repeated steps.
+        """
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""

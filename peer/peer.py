@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dpeer.exceptions import (
@@ -29,6 +30,7 @@ from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
 from dpeer.peer.rank_folder import RankFolder, RunCounts
+from dpeer.peer.restored import Restored
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
@@ -211,6 +213,8 @@ class Peer:
                 if self._files.inside:
                     place = f"inside round {self._start + 1}, as far as it is trained: {self._files.inside}"
                 self._log.info("resuming", message=f"resuming {place}", round=self._start)
+            if (restored := self._files.restored) is not None:
+                self._log.info("restored", message=_restored(restored, protects=self.config.protects))
             if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
                 return None
             return await self._transport.listen(self.config.listen)
@@ -343,6 +347,8 @@ class Peer:
             self._start = entry
             self.saver.begin(entry)
             self.driver.join(entry)
+        elif self._files.restored is not None and self._files.restored.returns and self._start < self._rounds:
+            self.driver.join(self._start)
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -358,6 +364,7 @@ class Peer:
             self._background,
             evaluate_every=self.config.evaluate_every,
             overlap=self.config.overlap,
+            checkpoint_every=self.config.checkpoint_every,
         )
         await self._background.during(self.driver.linger())
 
@@ -461,6 +468,12 @@ class Peer:
             status, self._files.completed, self._files.last, dict(self.core.members.lost), self._files.diverged,
             self._why, concluded_before,
         )  # fmt: skip
+
+
+def _restored(restored: Restored, *, protects: bool) -> str:
+    made = datetime.fromtimestamp(restored.backup, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    counted = "; rounds that may have been released since are charged, and not released again" if protects else ""
+    return f"this folder is a backup of {made} with {restored.completed} completed rounds{counted}"
 
 
 _SHOWN = (

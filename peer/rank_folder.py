@@ -16,6 +16,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted, ProtocolError
 from dpeer.peer import checkpoint, epoch_folder
+from dpeer.peer import restored as restored_folder
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
@@ -24,6 +25,7 @@ from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
+from dpeer.peer.restored import Restored
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
@@ -128,6 +130,7 @@ class RankFolder:
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         recalled: By rank, the completed rounds that an earlier process has heard of.
+        restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
         ahead: What an earlier process has noted of the training whose release waits for the next round; or None.
@@ -165,6 +168,7 @@ class RankFolder:
         self.round_seconds: float | None = None
         self.incarnation = 0
         self.recalled: Mapping[int, int] = {}
+        self.restored: Restored | None = None
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
@@ -231,6 +235,7 @@ class RankFolder:
             self._steps = {int(one): own for one in by_round if one.isdigit() and (own := wholes(by_round[one]))}
             self.round_seconds = json_number(noted.get("seconds"))
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
+            self.restored = restored_folder.read(out)
         if self._config.resume:
             self._take_up_unfinished(start)
         self._metrics = self._lines(state)
@@ -345,6 +350,30 @@ class RankFolder:
         self.incarnation = incarnation
         if self._config.out is not None:
             write_json(self._config.out / INCARNATION, {"incarnation": incarnation})
+
+    def last_lost(self, ahead: int) -> int:
+        """The last round that a private peer may have released before its folder was restored; -1 without any.
+
+        Args:
+            ahead: As in `Restored.last_lost`.
+        """
+        if self.restored is None or not self._config.protects:
+            return -1
+        return self.restored.last_lost(ahead, self._config.checkpoint_every)
+
+    def note_restored(self, restored: Restored | None) -> None:
+        """Put on disk what is known of a restored folder; None: this peer takes part again.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.restored = restored
+        if self._config.out is None:
+            return
+        if restored is None:
+            restored_folder.remove(self._config.out)
+        else:
+            restored_folder.write(self._config.out, restored)
 
     def complete(self, entry: dict[str, Any], *, over: bool = False, ahead: Mapping[str, Any] | None = None) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.

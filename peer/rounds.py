@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from dpeer.exceptions import Drained
+from dpeer.exceptions import CheckpointError, Drained
 from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner, Payload
+from dpeer.peer.restored import Restored
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import BackgroundRunner, Worker
 from dpeer.results.records import RoundRecord
@@ -39,6 +41,7 @@ class _Round:
         number: Which.
         graph: This peer's neighbors in it.
         behind: Whether the others have gone past it, so that this peer sits it out.
+        lost: Whether this peer may have released it on a disk that was lost, so that it does not now.
         last: Whether it is the last one.
         evaluates: Whether its models are measured.
         gradients: How many gradients of samples the learner had computed before it.
@@ -61,6 +64,7 @@ class _Round:
     number: int
     graph: Neighborhood
     behind: bool
+    lost: bool
     last: bool
     evaluates: bool
     gradients: int
@@ -85,7 +89,7 @@ class _Round:
     @property
     def active(self) -> bool:
         """Whether this peer trains and releases."""
-        return self.graph.active and not self.behind
+        return self.graph.active and not self.behind and not self.lost
 
     @property
     def adopted(self) -> bool:
@@ -103,6 +107,7 @@ async def run_rounds(
     *,
     evaluate_every: int = 1,
     overlap: bool = False,
+    checkpoint_every: int = 1,
 ) -> None:
     """Run all rounds from `start` on; "A round" in docs/design.md gives the purpose of each step.
 
@@ -118,7 +123,7 @@ async def run_rounds(
         Isolated: It was cut off for longer than it waits.
     """
     kind = _OverlappedRounds if overlap else _RoundLoop
-    loop = kind(learner, driver, worker, saver, background, evaluate_every)
+    loop = kind(learner, driver, worker, saver, background, evaluate_every, checkpoint_every)
     schedule = driver.core.schedule
     for number in itertools.count(start):
         if number >= schedule.rounds:
@@ -147,6 +152,7 @@ class _RoundLoop:
     saver: Saver
     background: BackgroundRunner
     evaluate_every: int
+    checkpoint_every: int
     measured: Evaluation | None = None
     """The figures of the present model, if it was measured."""
     ahead: Ahead | None = None
@@ -173,6 +179,8 @@ class _RoundLoop:
     async def begin(self, number: int) -> _Round:
         """Begin a round: find out whether it is sat out, and forget neighbors that have come back."""
         driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
+        if self.saver.restored is not None:
+            driver.withhold(number, self.saver.last_lost(driver.core.round_clock.ahead))
         graph, behind = schedule.at(number), driver.behind(number)
         last = number == schedule.rounds - 1
         evaluates = (number + 1) % self.evaluate_every == 0 or last
@@ -182,11 +190,40 @@ class _RoundLoop:
             driver.renew(incarnation)
         if returned := driver.to_forget():
             await self.worker.run(learner.forget, returned)
-        one = _Round(number, graph, behind, last, evaluates, gradients, Stopwatch())
+        restored = self.saver.restored
+        lost = restored is not None and await self._is_lost(number, graph.active, behind, restored)
+        one = _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())
         if one.active and learner.pushes:
             await self.worker.run(learner.push_to, *driver.core.receivers(number))
             one.watch.lap()
         return one
+
+    async def _is_lost(self, number: int, active: bool, behind: bool, restored: Restored) -> bool:
+        """Whether a peer whose folder was restored lets a round go by that it may have released before.
+
+        Such a round is charged, and so is each that it sits out, until it takes part again: which of them the folder
+        before it has released, others may have forgotten.
+
+        Raises:
+            CheckpointError: The others have begun again, so that they cannot know.
+        """
+        driver, saver = self.driver, self.saver
+        if not behind and number >= driver.core.entry.earliest:
+            await self.worker.write(saver.note_restored, None)
+            driver.say(LogEvent("info", "restored", f"takes part again from round {number + 1} on: all rounds that may "
+                                "have been released since the backup are counted", {"round": number}))  # fmt: skip
+            return False
+        furthest = driver.core.furthest
+        if furthest is not None and restored.precedes(furthest, driver.core.waiting.slack + self.checkpoint_every):
+            raise CheckpointError(
+                f"the neighbors are in round {furthest + 1}, and the backup has {restored.completed} rounds: they have "
+                "begun again, and what was released since the backup is not known to them; wait for others, or start "
+                "over with --overwrite, which counts the restored run as one without noise"
+            )
+        await self.worker.run(self.learner.charge_lost, number, active=active, restarts=restored.restarts)
+        if restored.restarts:
+            await self.worker.write(saver.note_restored, restored.charged())
+        return not behind
 
     async def train(self, one: _Round) -> None:
         """Train and release, or sit out; the body leaves once the round before is on disk."""
@@ -288,6 +325,7 @@ class _RoundLoop:
                 steps_asked=one.steps_asked,
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
+                disagreement=learner.disagreement if one.payload is not None and one.heard else None,
                 mass_error=mass and mass.error * self.mix_share,
                 mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,

@@ -74,7 +74,7 @@ class EpochSnapshot:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One peer at one moment. It holds rounds, times and liveness alone: never a loss, a figure or a number of rows.
+    """One peer at one moment: rounds, times, liveness, and what follows from releases; no loss, accuracy or row count.
 
     Attributes:
         rank: The peer.
@@ -102,6 +102,8 @@ class Snapshot:
         dropped: Messages that could not be used, by reason.
         epsilon: The privacy loss so far; None without privacy.
         delta: Its delta.
+        disagreement: Relative distance of the own released body to the mix, in the last completed round; None where it
+            was not measured.
         disk_free: Bytes that the folder's disk had left when a round was last saved.
     """
 
@@ -130,6 +132,7 @@ class Snapshot:
     dropped: Mapping[str, int] = field(default_factory=dict)
     epsilon: float | None = None
     delta: float | None = None
+    disagreement: float | None = None
     disk_free: int | None = None
 
 
@@ -173,6 +176,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         dropped=dict(core.drops.counts + core.exchange.inbox.dropped),
         epsilon=last.get("epsilon"),
         delta=last.get("delta"),
+        disagreement=last.get("disagreement"),
         disk_free=files.disk_free,
     )
 

@@ -58,6 +58,8 @@ class Unreachable(NamedTuple):
     reason: str
     unlisted: bool = False
     """Whether it is that the listener does not take the key of this peer."""
+    unproved: bool = False
+    """Whether a listener is there, and one side does not prove the key that the other expects."""
 
 
 class Slower(NamedTuple):

@@ -76,6 +76,23 @@ class ClientSession:
             return self.ledger.release(number, make, self.receivers(number)), False
         return self.ledger.last(), True
 
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge a round whose release was perhaps recorded on a disk that was lost; it is never released from now on.
+
+        Once more than the budget is charged, nothing is added: the disk that was lost has kept the budget.
+
+        Args:
+            number: The round.
+            active: Whether it is the peer's to run.
+            restarts: Changes nothing: one that begins again releases the bytes that it has.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        within = self.budget is None or self.epsilon(self.ledger.releases) <= self.budget
+        if active and within and not self.ledger.charged(number):
+            self.ledger.lose(number)
+
     def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
         """Epsilon at the guarantee's delta after so many releases of this run, with those of earlier runs.
 

@@ -42,6 +42,7 @@ class Ledger:
         earlier: The runs before this one that have released or charged something on the same data, oldest first.
         not_new: The runs before this one on the very same data although the user declared these to be new.
         ended: Whether this run takes no step any more; see `end`.
+        lost: Rounds whose steps are charged as perhaps taken on a disk that was lost.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to continue is of another level, mechanism, data or noise.
@@ -64,7 +65,7 @@ class Ledger:
         # One without releases may be of another mechanism, or torn: it is begun anew.
         self._begun = bool(found.rounds)
         self._rounds, self._hashes, self._charges = [*found.rounds], {**found.hashes}, [*found.charges]
-        self.ended = found.ended
+        self.ended, self.lost = found.ended, {*found.lost}
         self._new_data = new_data or (found.new_data and (self._begun or (data is not None and found.data == data)))
         runs = history.earlier(folder, data, new_data=self._new_data, begun=self._begun)
         self.earlier = [] if self._new_data else runs
@@ -88,7 +89,7 @@ class Ledger:
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for its releases count beside this one's."""
         history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
-        self._begun, self._rounds, self._hashes, self._charges = True, [], {}, []
+        self._begun, self._rounds, self._hashes, self._charges, self.lost = True, [], {}, [], set()
 
     def charged(self, number: int) -> bool:
         """Whether this round is charged."""
@@ -134,12 +135,13 @@ class Ledger:
         self._keep(number, payload)
         return payload
 
-    def charge(self, number: int, steps: Charge) -> None:
+    def charge(self, number: int, steps: Charge, *, lost: bool = False) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
 
         Args:
             number: The round that they belong to.
             steps: At least one; no more than are about to be taken, or the others are paid for in vain.
+            lost: Whether they were perhaps taken on a disk that was lost, and are not now.
 
         Raises:
             ValueError: No steps are given, or the run has ended.
@@ -151,7 +153,23 @@ class Ledger:
             self.begin()
         # Counted first: if the disk refuses, it may still have taken the line.
         self._charges.append(steps)
-        self._append(number, charge=dataclasses.asdict(steps))
+        if lost:
+            self.lost.add(number)
+        self._append(number, charge=dataclasses.asdict(steps), **({"lost": True} if lost else {}))
+
+    def lose(self, number: int) -> None:
+        """Charge a release that was perhaps made on a disk that was lost, at client level: without bytes none is sent.
+
+        Raises:
+            ValueError: The round is charged already.
+            OSError: The disk refused.
+        """
+        if self.charged(number):
+            raise ValueError(f"round {number} is charged already")
+        if not self._begun:
+            self.begin()
+        self._append(number, lost=True)
+        self._rounds.append(number)
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, from this round on; it is on disk when this returns.

@@ -149,15 +149,41 @@ class SampleSession:
         if self.ended:
             return 0
         steps = self.guarantee.charge(min(wanted, AT_ONCE), looks)
-        if self.budget is not None:
-            spent = _by_noise([*self.ledger.charges, steps])
-            # All kinds together: one that goes beyond its number leaves less for the others.
-            vetted = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
-            if not vetted and self._epsilon([steps]) > self.budget:
-                self.ended = True
-                return 0
+        if not self._fits(steps):
+            self.ended = True
+            return 0
         self.ledger.charge(number, steps)
         return steps.steps
+
+    def _fits(self, *further: Charge) -> bool:
+        """Whether the budget allows what is charged and these steps."""
+        if self.budget is None:
+            return True
+        spent = _by_noise([*self.ledger.charges, *further])
+        # All kinds together: one that goes beyond its number leaves less for the others.
+        vetted = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
+        return vetted or self._epsilon(further) <= self.budget
+
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge the steps of a round, and those that were perhaps repeated, as taken on a disk that was lost.
+
+        Once more than the budget is charged, nothing is added: the disk that was lost has kept the budget.
+
+        Args:
+            number: The round.
+            active: Whether it is the peer's to run.
+            restarts: How often the process may have begun again there; each repeats the rounds since a checkpoint, and
+                the one that ran.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        repeated = restarts * (self._config.checkpoint_every + 1)
+        for steps in self.guarantee.charges(repeated + (active and number not in self.ledger.lost)):
+            self.ended = self.ended or not self._fits()
+            if self.ended:
+                return
+            self.ledger.charge(number, steps, lost=True)
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, before anything is trained without noise; see `Ledger.end`."""

@@ -258,11 +258,15 @@ def _thinned(points: Points, most: int) -> Points:
 
 
 def _medians(lines: Mapping[str, Points]) -> Points:
+    """The median of each round; the newest rounds are left out that many peers have not completed yet."""
     by_round: dict[int, list[float]] = {}
     for points in lines.values():
         for number, value in points:
             by_round.setdefault(number, []).append(value)
-    return [(number, median(values)) for number, values in sorted(by_round.items())]
+    rounds = sorted(by_round)
+    while len(rounds) > 1 and len(by_round[rounds[-1]]) < 0.75 * len(by_round[rounds[-2]]):
+        rounds.pop()
+    return [(number, median(by_round[number])) for number in rounds]
 
 
 def _end_labels(ends: Mapping[str, tuple[float, float]], colors: Mapping[str, int]) -> Markup:

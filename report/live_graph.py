@@ -22,6 +22,9 @@ _MOST = 200
 _SINGLE = 24
 """The most peers whose living links are lines of their own, with a text that the pointer shows."""
 
+_DENSE = (("denser", 300), ("dense", 60))
+"""From how many lines on these are thin, the most first."""
+
 _ARROWS = 200
 """The most arrows drawn."""
 
@@ -166,7 +169,8 @@ def live_graph(peers: Sequence[LivePeer]) -> Markup:
         joined(_arrow(ends, why, layout) for ends, why in waits[:_ARROWS]),
         joined(_peer(rank, layout, standings[rank], known.get(rank)) for rank in drawn),
         _labels(layout, standings) if layout.small else None,
-        viewBox=f"0 0 {_SIDE} {_SIDE}", role="img", aria_label=_in_words(standings, shown, len(waits)), class_="graph",
+        viewBox=f"0 0 {_SIDE} {_SIDE}", role="img", aria_label=_in_words(standings, shown, len(waits)),
+        class_=f"graph{_dense(len(shown), 'links')}{_dense(2 * len(waits), 'waits')}",
     )  # fmt: skip
     left_out = []
     if len(ranks) > _MOST:
@@ -175,6 +179,11 @@ def live_graph(peers: Sequence[LivePeer]) -> Markup:
         left_out.append(f"The first {_ARROWS} of {len(waits)} waits are drawn.")
     legend = _legend(Counter(standings.values()), Counter(link.kind for link in shown), len(waits), small=layout.small)
     return joined([picture, legend, element("p", " ".join(left_out), class_="note") if left_out else None])
+
+
+def _dense(lines: int, kind: str) -> str:
+    """Classes by which lines are thinner where they are many, so that the peers are seen."""
+    return next((f" {word}-{kind}" for word, least in _DENSE if lines >= least), "")
 
 
 def peer_mark(standing: str, *, small: bool = False) -> Markup:
@@ -210,7 +219,7 @@ def _links(links: Sequence[Link], layout: Layout) -> Markup:
             alike = alike[_ARROWS:]
         if alike:
             lines = element("path", d=joined(layout.line(link) for link in alike))
-            found.append(element("g", lines, class_=f"link many {kind}"))
+            found.append(element("g", lines, class_=f"link {kind}"))
     return joined(found)
 
 

@@ -179,7 +179,7 @@ def _charts(peers: Sequence[LivePeer]) -> list[Markup]:
     return [
         _quality(peers, colors),
         _lines("Disagreement", values_of(peers, "disagreement"), colors, _figure, zero=True,
-               empty=_not_there(peers, "Not measured yet: a body is compared with the mix that it went into."),
+               empty=_no_history(peers, _NO_DISAGREEMENT),
                note="How far a peer's body is from its mix, relative to the mix."),
         _times(peers, colors),
         _missed(peers),
@@ -191,7 +191,10 @@ def _quality(peers: Sequence[LivePeer], colors: Mapping[str, int]) -> Markup:
     lines = values_of(peers, "accuracy")
     if not lines and (losses := values_of(peers, "test_loss")):
         return _lines("Test loss", losses, colors, _figure, note="Of the model after the round's mixing.")
-    empty = _not_there(peers, "These peers measure no accuracy and no test loss.")
+    if any(one.private for one in peers):
+        empty = "Not shown: of peers with privacy no figure of the training leaves."
+    else:
+        empty = _no_history(peers, "These peers measure no accuracy and no test loss.")
     hidden = sum(one.private for one in peers)
     note = "Of each peer's model on its own test data, after the round's mixing."
     if lines and hidden:
@@ -223,14 +226,13 @@ def _missed(peers: Sequence[LivePeer]) -> Markup:
 
 
 def _no_history(peers: Sequence[LivePeer], otherwise: str) -> str:
-    return otherwise if any(one.history for one in peers) else "No round is complete yet."
-
-
-def _not_there(peers: Sequence[LivePeer], otherwise: str) -> str:
-    """Why no peer has a figure of the training."""
-    if any(one.private for one in peers):
-        return "Not shown: of peers with privacy no figure of the training leaves."
-    return _no_history(peers, otherwise)
+    """Why a chart is empty: no round is there, or what is stated where rounds are."""
+    if any(one.history for one in peers):
+        return otherwise
+    if not any(one.runs for one in peers):
+        return "Only peers that run show their rounds; dpeer report shows those of a run."
+    since = " since these peers started" if any(one.found["completed"] for one in peers) else " yet"
+    return f"No round is complete{since}."
 
 
 def _lines(
@@ -257,6 +259,8 @@ def _panel(title: str, now: str, content: Markup, note: str) -> Markup:
     return element("div", top, content, element("p", note, class_="note") if note else None, class_="card")
 
 
+_NO_DISAGREEMENT = "Not measured: no mix yet, or bodies travel as sums or masks, or privacy keeps it here."
+
 _COLUMNS: Mapping[str, tuple[str, Callable[[LivePeer], str]]] = {
     "rounds": ("number", lambda one: words.rounds(_completed(one), one.found["rounds"])),
     "epoch": ("words", lambda one: words.epoch(one.found)),
@@ -278,11 +282,19 @@ _ALWAYS = ("rounds", "state", "neighbors")
 
 
 def _table(peers: Sequence[LivePeer]) -> Markup:
-    """A row for each peer; columns without a value are left out."""
+    """A row for each peer; columns without a value are left out.
+
+    Roles are stated because a narrow screen sets rows as blocks, which would no longer be read as a table's.
+    """
     cells = {name: [text(one) for one in peers] for name, (_, text) in _COLUMNS.items()}
     shown = [name for name, texts in cells.items() if name in _ALWAYS or any(text != words.NONE for text in texts)]
-    head = element("tr", element("th", "rank", scope="col"),
-                   *(element("th", name, scope="col", class_=_COLUMNS[name][0]) for name in shown))  # fmt: skip
+    headings: dict[str, Any] = {"scope": "col", "role": "columnheader"}
+    head = element(
+        "tr",
+        element("th", "rank", **headings),
+        *(element("th", name, class_=_COLUMNS[name][0], **headings) for name in shown),
+        role="row",
+    )
     rows = [
         element(
             "tr",
@@ -297,7 +309,7 @@ def _table(peers: Sequence[LivePeer]) -> Markup:
     table = element(
         "table",
         element("caption", "A row for each peer", class_="hidden"),
-        element("thead", head),
+        element("thead", head, role="rowgroup"),
         element("tbody", *rows, role="rowgroup"),
         role="table",
     )

@@ -66,7 +66,12 @@ svg text { font-family: inherit; font-variant-numeric: tabular-nums; }
 .outside.away { fill: var(--ink); font-weight: 700; }
 .link path, .wait path { fill: none; }
 .link path { stroke-width: 1.5; }
-.link.many path { stroke-width: 0.8; }
+.dense-links .alive path, .dense-links .unseen path { stroke-width: 1; opacity: 0.6; }
+.denser-links .alive path, .denser-links .unseen path { stroke-width: 0.7; opacity: 0.35; }
+.dense-waits .wait { opacity: 0.75; }
+.dense-waits .wait path { stroke-width: 1.2; }
+.denser-waits .wait { opacity: 0.5; }
+.denser-waits .wait path { stroke-width: 0.9; }
 .alive path { stroke: var(--alive); }
 .unseen path { stroke: var(--unseen); stroke-dasharray: 1 5; stroke-linecap: round; stroke-width: 2; }
 .suspect path { stroke: var(--suspect); stroke-dasharray: 8 4; stroke-width: 2.2; }

@@ -39,9 +39,9 @@ def _readers(kind: type[_Dataclass]) -> tuple[tuple[str, Callable[[Any], Any]], 
 
 
 def number(value: Any) -> float | None:
-    """The value if it is a number that something can have been measured as."""
+    """The value if it is a number that something can have been measured as; 0 if it is too small for an axis."""
     if isinstance(value, int | float) and not isinstance(value, bool) and -_HUGE < value < _HUGE:
-        return float(value)
+        return float(value) if abs(value) * _HUGE >= 1 else 0.0
     return None
 
 

@@ -71,6 +71,8 @@ class RoundRecord:
     """False in a round that the peer sat out."""
     adopted: bool = False
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
+    disagreement: float | None = None
+    """Relative distance of this peer's released body to the mix; None where it mixed or released nothing."""
     mass_error: float | None = None
     """How much more than one this peer's body of the round before counted in the federation's mean, but for adoptions;
     None where an out-neighbor has not named whose bodies it mixed."""
@@ -158,6 +160,7 @@ class Line(JsonFields):
     samples: int | None = json_field(total)
     steps: Sequence[int] | None = json_field(wholes)
     steps_asked: Sequence[int] | None = json_field(wholes)
+    disagreement: float | None = json_field(number)
     mass_error: float | None = json_field(number)
     mass_adopted: float | None = json_field(number)
     bytes_sent: int | None = json_field(total)

@@ -23,6 +23,7 @@ from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import current_folder, naming
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.federation.rank_lock import held
+from dpeer.federation.trackers import tracking as track
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
@@ -66,6 +67,7 @@ class Simulation:
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
         self._logs: list[PeerLog] = []
+        self._tracking: dict[int, track.Tracking] = {}
         self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
         self.ranks = len(configs)
@@ -110,6 +112,7 @@ class Simulation:
                 await self._disagreement.written()
             return outcomes
         finally:
+            track.close(self._tracking.values())  # no peer runs any more
             executor.shutdown(wait=True, cancel_futures=True)
             disk.shutdown(wait=True, cancel_futures=True)
             for log in self._logs:
@@ -189,11 +192,16 @@ class Simulation:
         if parts.baseline is not None:
             await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
+        if rank not in self._tracking:  # not of a rank that a fault has killed
+            protects = config.privacy.privacy != "none"
+            self._tracking[rank] = track.start(
+                config.run.log_to, out, parts.facts["settings"], log, protects=protects, resume=resume
+            )
         listen = f"inproc://rank-{rank}"
         peer = Peer(
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
-            facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
+            facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
             # On a virtual clock no peer really waits.
             background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
@@ -203,6 +211,10 @@ class Simulation:
         )  # fmt: skip
         parts.followed.schedule = peer.core.schedule
         return peer
+
+    def _record(self, rank: int, entry: dict[str, Any]) -> None:
+        self._tracking[rank].add(entry)
+        self._view.record(rank, entry)
 
     def _measure(self, rank: int, number: int) -> None:
         assert self._disagreement is not None, "made before the peers begin"

@@ -1,4 +1,4 @@
-"""How many threads and processes have a core of their own: asked in one way everywhere."""
+"""Cores and memory that a process may use: asked in one way everywhere."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpeer import cores
-from dpeer.cores import own_cores
+from dpeer.cores import MemoryLimit, memory_limit, own_cores
 
 ROOT = Path(__file__).parent.parent
 
@@ -83,3 +83,48 @@ def test_the_smallest_quota_of_a_container_and_its_parents_leaves_as_many_cores(
         (groups / name).parent.mkdir(parents=True, exist_ok=True)
         (groups / name).write_text(content)
     assert own_cores() == [0, 1, 2, 3][:left]
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"self": "0::/\n", "cgroup/memory.max": "max", "cgroup/memory.current": "5"}, None),
+        ({"self": "0::/\n", "cgroup/memory.max": "1000", "cgroup/memory.current": "300"}, MemoryLimit(1000, 300)),
+        (
+            {
+                "self": "0::/\n", "cgroup/memory.max": "1000", "cgroup/memory.current": "300",
+                "cgroup/memory.stat": "anon 100\ninactive_file 120\n",
+            },
+            MemoryLimit(1000, 180),
+        ),
+        (  # of two groups the one that leaves less
+            {
+                "self": "0::/a/b\n", "cgroup/a/memory.max": "1000", "cgroup/a/memory.current": "900",
+                "cgroup/a/b/memory.max": "500", "cgroup/a/b/memory.current": "100",
+            },
+            MemoryLimit(1000, 900),
+        ),
+        (
+            {
+                "self": "4:memory:/a\n", "cgroup/memory/a/memory.limit_in_bytes": "1000",
+                "cgroup/memory/a/memory.usage_in_bytes": "300",
+                "cgroup/memory/a/memory.stat": "total_inactive_file 40\n",
+            },
+            MemoryLimit(1000, 260),
+        ),
+        (
+            {
+                "self": "4:memory:/\n", "cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+                "cgroup/memory/memory.usage_in_bytes": "300",
+            },
+            None,
+        ),
+    ],
+    ids=["no limit", "a limit", "files that can be read again", "a group above", "version 1", "version 1, no limit"],
+)  # fmt: skip
+def test_the_memory_limit_is_that_of_the_group_that_leaves_the_least(groups, files, found):
+    for name, content in files.items():
+        path = groups / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert memory_limit() == found

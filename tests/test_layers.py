@@ -36,11 +36,11 @@ MAY_IMPORT = {
 }
 MUST_NOT_IMPORT = {
     "cli": set(),
-    "report": {"torch", "click", "rich", "zmq"},
+    "report": {"torch", "click", "rich", "zmq", "prometheus_client", "http"},
     "experiments": {"click", "zmq"},
     "federation": {"click", "rich", "networkx"},
     "simulation": {"click", "rich", "zmq", "networkx"},
-    "peer": {"torch", "click", "rich", "sklearn", "networkx"},
+    "peer": {"torch", "click", "rich", "sklearn", "networkx", "prometheus_client", "http"},
     "privacy": {"torch", "zmq", "click", "rich"},
     "results": {"torch", "zmq", "click", "rich", "networkx", "pydantic"},
     "topology": {"torch", "zmq", "click", "rich", "msgpack"},
@@ -97,6 +97,8 @@ def test_programs_use_dpeer_as_a_script_would():
     [
         ("peer", "import torch"),
         ("peer", "def late():\n    from torch import nn"),
+        ("peer", "from http.server import HTTPServer"),
+        ("peer", "import prometheus_client"),
         ("peer", "from dpeer.training import TorchLearner"),
         ("peer", "from dpeer import training"),
         ("training", "import zmq.asyncio"),

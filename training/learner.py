@@ -176,6 +176,17 @@ class TorchLearner:
         """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
         return self.gossip.held(number)
 
+    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
+        """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
+
+        Args:
+            number: The round.
+            active: Whether it is this peer's to run.
+            restarts: How often it may have begun again there, and repeated steps.
+        """
+        if self.session is not None and self.shares:
+            self.session.charge_lost(number, active=active, restarts=restarts)
+
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
 
@@ -479,6 +490,16 @@ class TorchLearner:
     def linear(self) -> bool:
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
         return self.gossip.linear
+
+    @property
+    def disagreement(self) -> float | None:
+        """Relative distance of the own released body to the last mix; None where it was not measured.
+
+        It is a function of releases, so it costs no privacy; but a promise against those who see averages alone
+        (``dp_adversary="aggregate"``) says nothing of a single release.
+        """
+        hidden = isinstance(self.session, ClientSession) and self.session.guarantee.adversary == "aggregate"
+        return None if hidden else self.gossip.disagreement
 
     @property
     def pushes(self) -> bool:

@@ -44,7 +44,7 @@ def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLaun
     def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:
         import ray
 
-        with _connected(asked["address"]):
+        with _connected(asked["address"], out / "ray.log"):
             nodes = ray.nodes()  # type: ignore[no-untyped-call]
             for needs in {tuple(_needs(cell, asked).items()) for cell in cells}:
                 if not any(_fits(needs, node) for node in nodes):
@@ -56,8 +56,12 @@ def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLaun
 
 
 @contextlib.contextmanager
-def _connected(address: str) -> Iterator[None]:
+def _connected(address: str, log: Path) -> Iterator[None]:
     """A connection to a Ray cluster, unless this process has one already.
+
+    Args:
+        address: The cluster's.
+        log: The file for what Ray prints, if it prints anything.
 
     Raises:
         ConfigurationError: No cluster is there.
@@ -83,9 +87,16 @@ def _connected(address: str) -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     try:
-        yield
+        # A thread of Ray prints on stdout what nodes report, each of them a thousand characters: no place for that in a
+        # comparison's JSON, nor beside its progress.
+        with log.open("a", encoding="utf-8", buffering=1) as file, contextlib.redirect_stdout(file):
+            try:
+                yield
+            finally:
+                ray.shutdown()
     finally:
-        ray.shutdown()
+        if not log.stat().st_size:
+            log.unlink()
 
 
 def _reach(address: str) -> None:

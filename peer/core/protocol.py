@@ -294,6 +294,19 @@ class Core:
                 self.entry.come_back(max(turn.before.begins, turn.now.begins))
         return self.look(now)
 
+    def withhold(self, number: int, until: int) -> None:
+        """Release nothing up to round `until`; round `number` begins."""
+        announced = self.entry.enters
+        self.entry.withhold(number, until)
+        if self.entry.enters != announced:
+            self.exchange.send_heartbeats(one.rank for one in self.members.all())
+
+    @property
+    def furthest(self) -> int | None:
+        """The round of the neighbor that is furthest, of those that were heard; None if none was."""
+        heard = [one.current_round for one in self.members.all() if one.status is not Status.UNSEEN]
+        return max(heard, default=None)
+
     def join(self, number: int) -> None:
         """Begin with round `number`, the last one before the entry of this peer, which is new in the federation."""
         self.entry.come_back(number - self._config.rejoin_after - 1)

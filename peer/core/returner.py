@@ -40,6 +40,7 @@ class Entry:
         hops: While this peer sits rounds out: how many hops it is from those who went on. 0 otherwise.
         enters: The round that it announces; 0 while it takes part.
         since: The first of the rounds that it sits out; None while it takes part.
+        earliest: The round before which it releases nothing in any case: a disk that it lost may have.
         has_adopted: Whether its body is the mean of its neighbors', since it was left behind the last time.
         incarnation: Grows with every return, so that neighbors notice that what they keep of this peer is worthless.
     """
@@ -49,6 +50,7 @@ class Entry:
     ) -> None:
         self.hops = self.enters = self.incarnation = 0
         self.since: int | None = None
+        self.earliest = 0
         self._schedule, self._members, self._inbox = schedule, members, inbox
         self._rejoin_after, self._shares, self._patience = rejoin_after, shares, patience
         self._adopts = self.has_adopted = self._renewed = False
@@ -117,6 +119,8 @@ class Entry:
 
     def _may_enter(self, number: int) -> bool:
         """Whether this peer takes part in round `number`, which no neighbor that takes part has completed."""
+        if number < self.earliest:
+            return False
         if self.has_adopted:
             return number >= self.enters
         return self._is_near(number) or not self._adopts
@@ -135,14 +139,14 @@ class Entry:
         A peer that keeps its own body needs none of theirs first: it is the next one.
         """
         if self.keeps_its_own(number):
-            self.enters = number + 1
+            self.enters = max(number + 1, min(self.earliest, self._schedule.rounds))
             return
         furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
         # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
         open_from = max(number, furthest) + 1
         while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:
             open_from -= 1
-        if self.enters >= open_from:
+        if self.enters >= max(open_from, min(self.earliest, self._schedule.rounds)):
             return
         # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
         heard = {rank for one in range(number, open_from) for rank in self._schedule.at(one).in_neighbors}
@@ -151,13 +155,25 @@ class Entry:
         if number + 1 >= self.enters and adopts and first < open_from:
             self._too_late += 1
         ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(open_from - 1 + ahead, first + 1), self._schedule.rounds)
+        self.enters = min(max(open_from - 1 + ahead, first + 1, self.earliest), self._schedule.rounds)
 
     def _there(self, number: int, unknown: int) -> int:
         """How far the neighbors of a round are that go on; at least `unknown` if none of them is heard at present."""
         near = self._near(number)
         there = self._first(near, number)
         return there if any(not one.away for one in near) else max(there, unknown)
+
+    def withhold(self, number: int, until: int) -> bool:
+        """Release nothing up to round `until`; returns whether round `number` is one of those.
+
+        A peer that takes part otherwise announces when it will release again, so that no neighbor waits for a body
+        before. Two such neighbors would wait for each other.
+        """
+        self.earliest = until + 1
+        withheld = number < self.earliest
+        if self.since is None:
+            self.enters = min(self.earliest, self._schedule.rounds) if withheld else 0
+        return withheld
 
     def come_back(self, since: int) -> None:
         """Take part again only as a returner that has been away since this round."""

@@ -73,6 +73,9 @@ class RoundClock:
         """The ranks to which no chain of neighbors leads: the start does not wait for them."""
         self.remembered = 0
         """The most rounds that others know of this rank, whatever it knows itself."""
+        self.ahead = 0
+        """The most rounds that others have known of this rank when it knew of fewer itself: another process of it, on
+        a disk that is lost, has completed them."""
         self.recalled: Mapping[int, int] = {}
         """By rank, the completed rounds that an earlier process of this peer has heard of: they count in no quorum."""
         self._rank = rank
@@ -158,6 +161,8 @@ class RoundClock:
     def remind(self, rounds: int) -> None:
         """Note that another peer recalls so many rounds of this rank."""
         self.remembered = max(self.remembered, rounds)
+        if rounds > self[self._rank]:
+            self.ahead = max(self.ahead, rounds)
 
     def grow(self, size: int) -> None:
         """Make room for ranks below `size`."""

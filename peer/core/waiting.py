@@ -317,6 +317,24 @@ class Waiting:
             return NO_NEIGHBOR
         return None
 
+    def _is_older(self) -> str | None:
+        """Why no release may be made: neighbors remember a later incarnation of this peer than its disk has.
+
+        Each is on disk before a neighbor hears of it, so another disk has taken part since: a backup was put back, and
+        what was released from it is not in this one's ledger.
+        """
+        config, own = self._config, self._entry.incarnation
+        if not config.protects or not config.resume or config.restored or self._exchange.has_released:
+            return None
+        known = max((one.remembers for one in self._members.all()), default=0)
+        if known <= own or not self._round_clock[config.rank]:
+            return None
+        return (
+            f"another folder of rank {config.rank} has taken part since (a backup that was put back?): the others know "
+            f"its return number {known}, and this folder {own}; go on with that one, for what it released is not in "
+            "this one's ledger"
+        )
+
     def _lost_ledger(self) -> str | None:
         """Why no release may be made: neighbors remember rounds of this peer, and its disk has no ledger of them.
 
@@ -351,7 +369,7 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
-        if (lost := self._lost_ledger()) is not None:
+        if (lost := self._lost_ledger() or self._is_older()) is not None:
             self._wait = None
             return [Fail(CheckpointError(lost))]
         if wait.kind == "meet":

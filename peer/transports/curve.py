@@ -75,6 +75,8 @@ class CurveAuth:
         self._sockets = sockets
         self.owners = keyring.owners
         """The owner of each public key that is let in."""
+        self.proved: set[Identity] = set()
+        """The identities that have proved a key so far, also without a message since."""
         self._unreported: dict[str, tuple[str, int]] = {}
         self._questions = sockets.open(zmq.REP, _ZAP)
         self._questions.bind(_ZAP)
@@ -97,6 +99,7 @@ class CurveAuth:
             code, text, name = b"400", b"not listed", b""
         else:
             code, text, name = b"200", b"", str(owner).encode()
+            self.proved.add(owner)
         with contextlib.suppress(zmq.ZMQError):  # the asking connection is gone
             self._questions.send_multipart([version or _VERSION, request, code, text, name, b""], zmq.NOBLOCK)
 

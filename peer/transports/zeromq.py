@@ -241,6 +241,11 @@ class ZeroMQTransport:
         self._pause = _RETRY
         return Sent.TAKEN
 
+    @property
+    def proved(self) -> frozenset[Identity]:
+        """The identities that have connected and proved their keys so far, also without a message since."""
+        return frozenset() if self._auth is None else frozenset(self._auth.proved)
+
     async def receive(self) -> Event:
         """The next event; the sockets take turns."""
         return await self._sockets.receive()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpeer.federation import config, keys, operators
-from dpeer.federation.addresses import addresses
+from dpeer.federation.addresses import addresses, listen_address
 from dpeer.federation.settings import Settings
 from tests.conftest import Ended
 
@@ -151,3 +151,17 @@ def test_a_disk_that_is_full_half_way_leaves_nothing(dpeer: Run, monkeypatch: py
     ended = dpeer("init", "trial", "--size", 3, "--keys", "--operator")
     assert (ended.code, ended.err) == (2, "dpeer: 'trial' cannot be written: No space left on device\n")
     assert [str(path) for path in Path().iterdir()] == ["mine.txt"]
+
+
+def test_ranks_of_containers_listen_at_all_interfaces(dpeer: Run) -> None:
+    Path("hosts.txt").write_text("10.8.0.10:7800\n[fd00::3]\nrelay://relay.example:7790\n- Clinic\n10.8.0.14\n")
+    assert dpeer("init", "--hosts", "hosts.txt", "--keys", "--bind-all").code == 0
+    settings = loaded()
+    assert [settings.rank[rank].bind for rank in range(5)] == [
+        "tcp://*:7800",
+        "tcp://*:7700",
+        None,
+        None,
+        "tcp://*:7700",
+    ]
+    assert listen_address(settings, 5, 0, encrypted=True) == "tcp://*:7800"

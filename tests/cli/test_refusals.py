@@ -58,7 +58,7 @@ SAMPLE = "privacy epsilon --privacy sample --sampling-rate 0.05 --steps 20 --rou
 
 REFUSED = {
     # The command line as a whole.
-    "clutser": "unknown command 'clutser': did you mean 'cluster'? valid: start, …",
+    "clutser": "unknown command 'clutser': did you mean 'cluster'? valid: init, check, start, …",
     "--verison": "No such option '--verison'. Did you mean '--version'?",
     "simulate --topolgy ring": "No such option '--topolgy'. Did you mean '--topology'?",
     "simulate surplus=1": "Got unexpected extra argument (surplus=1); each KEY=VALUE needs a --task-option of its own",

@@ -127,7 +127,13 @@ def test_top_has_rates_privacy_loss_drops_and_the_disk(
     def status(request: Any) -> dict[str, Any]:
         looks.append(len(looks))
         neighbors = tuple(replace(one, bytes_sent=5_000_000 * len(looks)) for one in WAITING.neighbors)
-        more = {"round_seconds": 30.0, "left_seconds": 390.0, "epsilon": 1.25, "disk_free": 5 * 10**9}
+        more = {
+            "disagreement": 0.0314,
+            "round_seconds": 30.0,
+            "left_seconds": 390.0,
+            "epsilon": 1.25,
+            "disk_free": 5 * 10**9,
+        }
         return asdict(replace(WAITING, neighbors=neighbors, dropped={"stranger": 2}, **more))
 
     with running(tmp_path / "rank-2", {"status": status}):
@@ -135,7 +141,7 @@ def test_top_has_rates_privacy_loss_drops_and_the_disk(
     head, row = (line.split() for line in found.out.splitlines() if line.strip()[:1].isalnum())
     assert head[:5] == ["rank", "rounds", "quorum", "round", "left"]
     words = " ".join(row)
-    for part in ("30.0 s 6 min 30 s", "1.25", "2 stranger", "5.0 GB", "MB 0 B"):
+    for part in ("30.0 s 6 min 30 s", "1.25", "0.031", "2 stranger", "5.0 GB", "MB 0 B"):
         assert part in words, (part, words)
     assert len(looks) == 2
 

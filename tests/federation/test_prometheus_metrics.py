@@ -1,5 +1,6 @@
 """Metrics of a status document, as the parsers of Prometheus' own client read them."""
 
+import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -10,6 +11,7 @@ from dpeer.federation.prometheus_metrics import expose
 from dpeer.federation.status_document import history_line, running_peer
 from dpeer.peer.snapshot import Snapshot
 from tests.federation.statuses import WELL, entry
+from tests.test_layers import ROOT
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 
@@ -42,7 +44,8 @@ def test_what_is_exposed_parses_and_says_what_the_document_says(accept, read):
     expected = {
         "dpeer_up": 1, "dpeer_ready": 1, "dpeer_rounds": 20, "dpeer_completed_rounds": 9, "dpeer_quorum_rounds": 9,
         "dpeer_waiting_seconds": 2.5, "dpeer_sits_out": 0, "dpeer_drains": 0, "dpeer_round_seconds": 1.5,
-        "dpeer_remaining_seconds": 16.5, "dpeer_epsilon": 1.25, "dpeer_delta": 1e-5, "dpeer_disk_free_bytes": 5_000_000,
+        "dpeer_remaining_seconds": 16.5, "dpeer_epsilon": 1.25, "dpeer_delta": 1e-5,
+        "dpeer_disagreement": 0.125, "dpeer_disk_free_bytes": 5_000_000,
         "dpeer_status_age_seconds": 0.5, "dpeer_last_mix_timestamp_seconds": 987.5,
         "dpeer_checkpoint_timestamp_seconds": 996.5, "dpeer_rounds_since_mix": 1, "dpeer_mixed_bodies": 1,
         "dpeer_missed_bodies": 1, "dpeer_epoch": 1, "dpeer_members": 4, "dpeer_accuracy": 0.5, "dpeer_test_loss": 1.5,
@@ -77,6 +80,14 @@ def test_several_peers_share_their_families():
     assert ("dpeer_rounds", ("rank", "5")) not in found
 
 
+def test_no_series_is_there_twice_whatever_addresses_answer():
+    twice = replace(WELL, neighbors=WELL.neighbors * 2)
+    text, _ = expose(document(twice, replace(WELL, completed=1), Snapshot(5, 1, "starting")), "", process=False)
+    series = [line.rpartition(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")]
+    assert len(series) == len({*series})
+    assert samples(document(WELL, replace(WELL, completed=1)))["dpeer_completed_rounds", ("rank", "2")] == 9
+
+
 def test_a_peer_that_does_not_run_is_down():
     peer = {"folder": "rank-7", "running": False, "state": "does not run", "unready": "does not run"}
     assert samples({"time": 1.0, "peers": [peer]}) == {
@@ -92,3 +103,9 @@ def test_with_privacy_no_figure_of_the_data_is_among_them():
 def test_the_process_is_among_them_where_it_is_the_peers():
     names = {name for name, *_ in samples(document(WELL), process=True)}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total"} <= names
+
+
+def test_the_documents_list_every_metric_and_no_other():
+    section = (ROOT / "docs/files.md").read_text().partition("## Metrics")[2].partition("\n## ")[0]
+    exposed = {name for name, *_ in samples(document(WELL, history=[entry(7)]))}
+    assert {*re.findall(r"`(dpeer_\w+)`", section)} == exposed

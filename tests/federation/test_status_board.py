@@ -30,7 +30,7 @@ def test_the_document_has_the_snapshot_and_what_follows_from_it(clock):
     found = only(StatusBoard("rank-2", lambda: WELL, private=False))
     assert {name: found[name] for name in asdict(WELL)} == asdict(WELL)
     assert (found["folder"], found["running"], found["age_seconds"]) == ("rank-2", True, 0.0)
-    assert (found["unready"], found["disagreement"], found["history"]) == (None, None, [])
+    assert (found["unready"], found["disagreement"], found["history"]) == (None, 0.125, [])
 
 
 def test_a_reader_gets_what_the_loop_has_left_and_how_old_it_is(clock):
@@ -51,6 +51,21 @@ def test_a_loop_that_does_not_fill_the_board_is_taken_for_blocked(clock):
     assert only(board)["unready"] == blocked(only(board))
 
 
+def test_a_snapshot_that_cannot_be_taken_ends_no_peer_and_shows_by_its_age(clock):
+    board = StatusBoard("rank-2", lambda: WELL, private=False)
+
+    def fail():
+        raise RuntimeError("a neighbor has no link")
+
+    board.follow(fail)
+    clock[0] += STALE + 2
+    board.add_round(entry(9))
+    assert (only(board)["completed"], len(only(board)["history"])) == (9, 1)
+    assert blocked(only(board)) is not None
+    with pytest.raises(RuntimeError):  # which the control socket answers with
+        board.answer({"ask": "status"})
+
+
 def test_the_history_has_the_last_rounds():
     board = StatusBoard("rank-2", lambda: WELL, private=False)
     for number in range(KEPT + 5):
@@ -61,6 +76,24 @@ def test_the_history_has_the_last_rounds():
         "round": 5, "round_seconds": 1.75, "accuracy": 0.5, "test_loss": 1.5, "train_loss": 2.5, "disagreement": None,
         "heard": [0], "missed": [1],
     }  # fmt: skip
+
+
+def test_after_a_restart_the_history_goes_on():
+    board = StatusBoard("rank-2", lambda: WELL, private=True)
+    board.recall([entry(number) for number in range(300)])
+    board.add_round(entry(300))
+    history = only(board)["history"]
+    assert [line["round"] for line in history] == list(range(301 - KEPT, 301))
+    assert "accuracy" not in history[0]
+
+
+def test_a_damaged_line_is_a_round_of_which_little_is_known():
+    board = StatusBoard("rank-2", lambda: WELL, private=False)
+    board.recall([{"round": 3, "train_seconds": "long", "heard": {"0": 1}, "accuracy": None}])
+    assert only(board)["history"] == [{
+        "round": 3, "round_seconds": None, "accuracy": None, "test_loss": None, "train_loss": None,
+        "disagreement": None, "heard": [], "missed": [],
+    }]  # fmt: skip
 
 
 def test_where_data_are_protected_no_figure_of_them_is_shown():

@@ -1,9 +1,11 @@
 """Client of status: what arguments name, peers over HTTP, and answers that are no status."""
 
 import dataclasses
+import http.client
 import json
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,6 +86,16 @@ def test_a_peer_is_asked_over_http(serve):
     assert [line["round"] for line in found.answer["history"]] == [8]
 
 
+def test_a_peer_is_asked_by_any_name_of_its_host(serve, monkeypatch):
+    """Its server knows names of this host alone, and is asked by the number that a name stands for."""
+    port, connect = serve(board().read).port, socket.create_connection
+    monkeypatch.setattr(
+        http.client.socket, "create_connection", lambda place, *more: connect(("127.0.0.1", place[1]), *more)
+    )
+    (found,) = look_at([ServeAddress("site-3.example", port)])
+    assert found.answer["rank"] == 2
+
+
 def test_what_was_looked_at_can_be_served_again(serve):
     first = serve(board().read)
     second = serve(lambda: as_document(look_at([first, ServeAddress("127.0.0.1", 1)], history=True)))
@@ -126,6 +138,13 @@ def test_an_address_that_does_not_answer_is_given_up(monkeypatch):
         ({"peers": [plain(WELL) | {"why": "x" * 301}]}, "why: string should have at most 300 characters"),
         ({"peers": [plain(WELL) | {"history": [{"round": 1}] * 201}]},
          "history: list should have at most 200 items after validation, not 201"),
+        ({"peers": [plain(WELL)] * 513}, "513 peers, and at most 512 are read"),
+        ({"peers": [plain(WELL) | {"neighbors": [{"rank": 1, "liveness": "x"}] * 4096}] * 5},
+         "20480 neighbors, and at most 16384 are read"),
+        ({"peers": [plain(WELL) | {"neighbors": [{"rank": 1, "liveness": "x"}] * 4097}]},
+         "neighbors: list should have at most 4096 items after validation, not 4097"),
+        ({"peers": [plain(WELL) | {"dropped": {"\x1b[31m" * 90: 1}}]},
+         f"dropped.{('?[31m' * 8)}.[key]: string should have at most 300 characters"),
         ({"peers": [{"running": False, "folder": "../../etc", "state": "x"}]},
          "folder: string should match pattern '^[^/]+$'"),
     ],
@@ -164,19 +183,67 @@ def test_what_another_program_answers_is_one_line(monkeypatch, content, state):
     assert (found.answer, found.state) == (None, state)
 
 
-def test_a_program_that_speaks_no_http_is_one_line():
+def answered(act):
+    """The state of an address whose server does `act` with the connection, once a request has come."""
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer():
             there, _ = other.accept()
-            with there:
-                there.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+            with there, suppress(ConnectionError):
+                there.recv(65536)
+                act(there)
 
         thread = threading.Thread(target=answer)
         thread.start()
         (found,) = look_at([ServeAddress("127.0.0.1", other.getsockname()[1])])
         thread.join()
-    assert found.state.startswith("cannot be asked: ")
+    return found.state
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"SSH-2.0-OpenSSH_9.6", b"\x1b[31mred\x1b]0;title\x07", b"HTTP/9.\x1b[31m 200 OK", b"x" * 70_000],
+)  # fmt: skip
+def test_a_program_that_speaks_no_http_is_one_line_without_its_words(line):
+    assert answered(lambda there: there.sendall(line + b"\r\n")) == "cannot be asked: the answer is no HTTP"
+
+
+def test_a_redirection_is_not_followed():
+    head = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n"
+    assert answered(lambda there: there.sendall(head)) == "cannot be asked: HTTP 302, and no status of a peer"
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+    ],
+)
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(monkeypatch, start, drop):
+    monkeypatch.setattr(status_client, "TIMEOUT", 0.1)
+
+    def drip(there):
+        there.sendall(start)
+        for _ in range(400):  # the client hangs up long before
+            there.sendall(drop)
+            threading.Event().wait(0.02)
+
+    assert answered(drip) == "cannot be asked: no answer in time"
+
+
+def test_an_answer_whose_heads_do_not_end_is_too_long(monkeypatch):
+    monkeypatch.setattr(status_client, "LONGEST", 1000)
+    endless = b"HTTP/1.1 100 Continue\r\n\r\n" * 1000
+    assert answered(lambda there: there.sendall(endless)) == "cannot be asked: the answer is too long for a status"
+
+
+def test_an_answer_that_claims_more_than_memory_holds_is_one_line():
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000000\r\n\r\n{"
+    assert answered(lambda there: there.sendall(head)) == "cannot be asked: the answer is no status of a peer"
 
 
 def test_words_of_others_are_printable_when_they_come_in():
@@ -193,7 +260,7 @@ def test_what_a_newer_version_adds_is_left_out_and_what_an_older_one_lacks_has_a
 def test_the_check_knows_every_field_of_a_snapshot():
     found = check_peer(running_peer("rank-2", plain(WELL), []), history=True)
     assert {one.name for one in dataclasses.fields(Snapshot)} <= {*found}
-    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"disagreement", "age_seconds", "history"}
+    assert {*found} - {one.name for one in dataclasses.fields(Snapshot)} == {"age_seconds", "history"}
     known = {*running_peer("rank-2", plain(WELL), [])}
     assert known - {*found} == {"folder", "running", "unready"}
 

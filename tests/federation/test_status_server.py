@@ -5,6 +5,8 @@ import http.client
 import json
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -130,11 +132,12 @@ def test_metrics_come_in_the_format_that_is_asked_for(serve):
 
 def test_the_page_runs_its_own_scripts_alone(serve):
     page = SimpleNamespace(
-        page=lambda title: f"<h1>{title}</h1><script>alert(1)</script>", view=lambda found: f"<p>{found['time']}</p>"
+        page=lambda title, content="": f"<h1>{title}</h1>{content}<script>alert(1)</script>",
+        view=lambda found: f"<p>{found['time']}</p>",
     )
     server = serve(page=page, title="rank 2")
     code, text, headers = get(server, "/")
-    assert (code, text) == (200, "<h1>rank 2</h1><script>alert(1)</script>")
+    assert (code, text) == (200, "<h1>rank 2</h1><p>1000.0</p><script>alert(1)</script>")
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'; script-src 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI=';" in policy
     assert get(server, "/view")[:2] == (200, "<p>1000.0</p>")
@@ -146,6 +149,7 @@ def test_the_live_page_runs_its_one_script_and_escapes_what_peers_say(serve):
     code, text, headers = get(server, "/")
     assert (code, text.count("<h1>rank &lt;1&gt;</h1>"), text.count("<script>")) == (200, 1, 1)
     assert headers["Content-Security-Policy"].count("'sha256-") == 1
+    assert "rank 1 (in round 9)" in get(serve(), "/")[1], "peers are there before the script has fetched them"
     view = get(server, "/view")[1]
     assert "&lt;script&gt;x&lt;/script&gt;" in view
     assert "<script" not in view
@@ -183,6 +187,12 @@ def test_the_name_at_which_it_is_served_is_known(serve, monkeypatch):
     assert get(server, "/healthz", Host="site-4.example:9100")[0] == 421
 
 
+def test_further_names_of_this_host_are_known(serve):
+    server = serve(names=["Site-3.example"])
+    assert get(server, "/healthz", Host="site-3.example:7780")[0] == 200
+    assert get(server, "/healthz", Host="example")[0] == 421
+
+
 def test_an_address_that_is_taken_or_not_of_this_host_is_refused(serve):
     port = serve().address.port
     with pytest.raises(AddressError, match=rf"^--serve 127\.0\.0\.1:{port}: this host cannot listen there: Address"):
@@ -196,7 +206,7 @@ def test_what_cannot_be_looked_at_is_an_error_of_the_service(serve):
         raise ConfigurationError("no folder 'dpeer-run' exists")
 
     assert get(serve(fail), "/healthz")[:2] == (503, "no folder 'dpeer-run' exists\n")
-    assert get(serve(fail), "/")[0] == 200
+    assert get(serve(fail), "/")[0] == 200, "the page is there, and tries again"
 
 
 def test_so_many_connections_at_once_and_no_more(serve):
@@ -225,6 +235,32 @@ def test_a_request_without_end_is_cut(serve):
     with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as endless:
         endless.sendall(b"GET /healthz HTTP/1.0\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"y" * 500) for n in range(66)))
         assert endless.recv(100).startswith(b"HTTP/1.0 ")
+
+
+def test_many_readers_cost_little_more_than_one(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
+    drawn = []
+    page = SimpleNamespace(page=lambda title, content="": title, view=lambda found: drawn.append(found) or "drawn")
+    server = serve(page=page)
+    with ThreadPoolExecutor(8) as threads:
+        assert {*threads.map(lambda _: get(server, "/view")[:2], range(20))} == {(200, "drawn")}
+    assert len(drawn) == 1
+
+
+def test_a_probe_is_answered_as_of_now(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
+    ages = iter([0.0, 11.0, 0.0])
+    server = serve(lambda: document(age=next(ages)))
+    assert [get(server, "/healthz")[0] for _ in range(3)] == [200, 503, 200]
+
+
+def test_so_many_connections_a_second_are_accepted_and_more_wait(serve, monkeypatch):
+    monkeypatch.setattr(status_server, "PER_SECOND", 10)
+    asked = []
+    server = serve(lambda: asked.append(time.monotonic()) or document())
+    for _ in range(25):
+        assert get(server, "/healthz")[0] == 200
+    assert asked[-1] - asked[0] >= (25 - 10 - 1) / 10 * 0.9
 
 
 def test_what_is_no_request_ends_its_own_connection_alone(serve):

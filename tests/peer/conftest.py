@@ -41,7 +41,7 @@ class VectorLearner:
     kept_point = "mixed"
     finite = linear = True
     pushes = False
-    privacy = None
+    disagreement = privacy = None
     gradients = 0
     unfinished = None
     steps = steps_asked = ()

@@ -362,6 +362,31 @@ def test_a_lost_ledger_ends_a_peer_that_has_sat_rounds_out_and_released_nothing(
     assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
 
 
+def test_an_older_folder_of_a_rank_that_was_put_back_from_a_backup_does_not_begin():
+    """Its disk was thought to be lost, and turns up again; each return is on disk before a neighbor hears of it."""
+    table = Table(dialled=[1], rounds=9, start=4, resume=True, protects=True)
+    table.core.entry.incarnation = 1
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=1))
+    assert table.ended == []
+    table.hear("from 2", table.hello(2, 6, remembers=2))
+    assert str(table.ended[0].error) == (
+        "another folder of rank 0 has taken part since (a backup that was put back?): the others know its return "
+        "number 2, and this folder 1; go on with that one, for what it released is not in this one's ledger"
+    )
+
+
+@pytest.mark.parametrize("other", [{"restored": True}, {"protects": False}, {"resume": False}, {"start": 0}])
+def test_one_that_was_put_back_protects_nothing_or_begins_a_new_run_does(other):
+    table = Table(**{"dialled": [1], "rounds": 9, "start": 4, "resume": True, "protects": True, **other})
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=2))
+    table.hear("from 2", table.hello(2, 6, remembers=2))
+    assert not any(isinstance(one, Fail) for one in table.ended)
+
+
 @pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])
 def test_what_a_neighbor_claims_to_remember_gives_an_incarnation_that_can_be_sent(claimed):
     table = ring(rounds=9)

@@ -185,6 +185,15 @@ def test_of_many_peers_the_median_is_drawn_and_the_extremes_have_their_ranks() -
     assert ends.keys() == {str(best), str(worst)}
 
 
+def test_a_median_ends_with_the_last_round_that_most_peers_have() -> None:
+    lines = {
+        str(rank): [(number, float(rank)) for number in range(1, 9 + (rank > 2) + (rank > 9))] for rank in range(12)
+    }
+    last, value = read_back(chart(lines))["median"][-1]
+    assert last == pytest.approx(9, abs=0.05), "of 12 peers 9 have this round, and 2 the next"
+    assert value == pytest.approx(7, abs=0.2)
+
+
 def test_ranks_at_the_ends_of_equal_lines_do_not_cover_each_other() -> None:
     for value in (0.0, 0.5, 1.0):
         found = chart({str(rank): [(1, value), (2, value)] for rank in range(8)} | {"8": [(1, 0.0)], "9": [(1, 1.0)]})

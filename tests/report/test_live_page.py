@@ -136,11 +136,20 @@ def test_a_run_that_has_ended_says_so() -> None:
     assert found.one("section", id="trouble").text == ""
 
 
-def test_before_the_first_round_charts_say_why_they_are_empty() -> None:
-    waits = "it waits for its neighbors, before the start"
-    found = shown(*(running(rank, 3, completed=0, phase="meet", unready=waits) for rank in range(3)))
+@pytest.mark.parametrize(
+    ("peers", "why"),
+    [
+        ([running(rank, 2, completed=0, phase="meet", unready="it waits") for rank in range(2)],
+         "No round is complete yet."),
+        ([running(rank, 2, lines=[]) for rank in range(2)], "No round is complete since these peers started."),
+        ([stopped(0), stopped(1)], "Only peers that run show their rounds; dpeer report shows those of a run."),
+    ],
+    ids=["before the start", "resumed", "ended"],
+)  # fmt: skip
+def test_charts_without_a_round_say_why(peers: list[Any], why: str) -> None:
+    found = shown(*peers)
     assert {name: one.one("p").text for name, one in cards(found).items()} == dict.fromkeys(
-        ["Accuracy", "Disagreement", "Round time, s", "Missed bodies"], "No round is complete yet."
+        ["Accuracy", "Disagreement", "Round time, s", "Missed bodies"], why
     )
     assert not found.all("svg", "chart")
 
@@ -148,10 +157,11 @@ def test_before_the_first_round_charts_say_why_they_are_empty() -> None:
 def test_a_private_federation_shows_no_figure_of_the_training_and_says_so() -> None:
     bare = [{"round": number, "round_seconds": 20.0, "heard": [1], "missed": []} for number in range(5)]
     found = shown(*(running(rank, 3, epsilon=1.5, delta=1e-5, lines=bare) for rank in range(3)))
-    for name in ("Accuracy", "Disagreement"):
-        assert cards(found)[name].one("p").text == (
-            "Not shown: of peers with privacy no figure of the training leaves."
-        )
+    empty = {name: cards(found)[name].one("p").text for name in ("Accuracy", "Disagreement")}
+    assert empty == {
+        "Accuracy": "Not shown: of peers with privacy no figure of the training leaves.",
+        "Disagreement": "Not measured: no mix yet, or bodies travel as sums or masks, or privacy keeps it here.",
+    }
     assert facts(found)["epsilon, largest"] == "1.5at delta 1e-05"
     assert {"accuracy", "disagreement"}.isdisjoint(rows(found)[0])
     mixed = shown(running(0, 3, epsilon=1.5, lines=bare), running(1, 3))
@@ -219,6 +229,24 @@ def test_no_document_makes_the_page_fail(data: st.DataObject) -> None:
     peer["waits_for"] = data.draw(st.just(peer["waits_for"]) | JSON)
     for one in ({"peers": [peer, data.draw(JSON)]}, {"peers": data.draw(JSON)}):
         tree(view(one))
+
+
+@pytest.mark.parametrize("figure", ["accuracy", "test_loss", "round_seconds", "disagreement"])
+@pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-99, -5e-324, 1e99, -1e99, 1e308])
+def test_no_number_makes_the_page_fail(figure: str, value: float) -> None:
+    lines = history(0, 3)
+    lines[1] |= {"accuracy": None, figure: value}
+    tree(view(document(running(0, 2, lines=lines, round_seconds=value, left_seconds=value, epsilon=value))))
+
+
+def test_a_peer_with_many_words_has_a_short_row() -> None:
+    peer = running(0, 60, hops=20, waits={one: f"late {one}" for one in range(1, 41)})
+    for number, one in enumerate(peer["neighbors"]):
+        one["why"] = f"reason {number}"
+    row = rows(shown(peer))[0]
+    assert row["neighbors"].count("reason") == 8
+    assert row["neighbors"].endswith(" and 32 more")
+    assert row["state"].count("late") == 8
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

@@ -1,5 +1,6 @@
 """`dpeer compare` on a Ray cluster of two nodes on this machine: its bits are those of local runs, whatever is lost."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -71,8 +72,9 @@ def test_cells_of_a_killed_node_go_on_elsewhere_and_all_have_the_bits_of_local_o
         cluster.remove_node(second, allow_graceful=False)
 
     with meanwhile(lambda: [*tmp_path.glob("caught-*")], kill):
-        ended = dpeer(*compare(*rows, *on_ray, "--out", "ray"))
+        ended = dpeer(*compare(*rows, *on_ray, "--out", "ray", "--json"))
     assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["seeds"] == [*range(12)], "figures alone are on stdout, whatever Ray reports"
     (lost,) = [line for line in ended.err.splitlines() if "its worker is lost" in line]
     assert lost.endswith("it goes on elsewhere after 2 of 3 rounds")
     assert "24/24 " in ended.err

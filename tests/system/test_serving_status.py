@@ -84,3 +84,24 @@ def test_a_port_that_others_reach_is_warned_of_and_one_that_is_taken_refused(
     assert not (tmp_path / "dpeer-run" / "rank-1" / "metrics.jsonl").exists()
     with contextlib.suppress(urllib.error.URLError):
         assert get(f"http://127.0.0.1:{base + 2}/", "readyz")[0] == 503
+
+
+FIGURES = ("accuracy", "test_loss", "train_loss", "clip", "gap", "samples")
+"""Parts of the names of what is measured on data."""
+
+
+def test_with_privacy_no_figure_of_the_data_is_served(task, schedule, dpeer_process, free_ports, until, tmp_path):
+    settings = ("--size", 2, "--base-port", free_ports(2), "--task", task, *schedule, *PACED)
+    private = ("--privacy", "client", "--noise-multiplier", 2.0, "--serve", 0)
+    peers = [dpeer_process("start", "--rank", rank, *settings, *private) for rank in range(2)]
+    url = until(lambda: re.search(r"status at (http://127\.0\.0\.1:\d+/)", peers[0].output))[1]
+    until(lambda: len(json.loads(get(url, "status.json")[1])["peers"][0]["history"]) > 2)
+    texts = [get(url, path)[1] for path in ("status.json", "metrics")]
+    assert [word for text in texts for word in FIGURES if word in text.lower()] == []
+    assert '"epsilon": ' in texts[0]
+    assert '"disagreement": null' not in texts[0], "it follows from what is released"
+
+    lines = [json.loads(line) for line in (tmp_path / "dpeer-run/rank-0/metrics.jsonl").read_text().splitlines()]
+    secret = {repr(line[name]) for line in lines for name in ("train_loss", "test_loss") if line[name] is not None}
+    assert len(secret) > 3
+    assert [one for text in (*texts, get(url, "view")[1]) for one in secret if one in text] == []

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.peer.rank_folder import RankFolder
+from dpeer.peer.restored import Restored
 
 
 @dataclass
@@ -17,6 +19,7 @@ class Saved:
     released: list[bytes] | None
     lost: dict[int, str]
     incarnations: dict[int, int]
+    recalled: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -32,6 +35,8 @@ class Disk:
         ledger: Round and incarnation of every release that was charged.
         epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
+        number: How many disks the rank has lost before.
+        restored: What is known of a copy that was put back; None where the disk is the one that was written last.
     """
 
     saved: Saved | None = None
@@ -41,6 +46,8 @@ class Disk:
     ledger: list[tuple[int, int]] = field(default_factory=list)
     epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
+    number: int = 0
+    restored: Restored | None = None
 
 
 class Files:
@@ -52,6 +59,7 @@ class Files:
     inside = ""
     round_seconds = None
     incarnation = 0
+    restored = None
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
@@ -73,6 +81,7 @@ class Files:
         self.released = self._disk.released if self._config.resume else -1
         self.round_seconds = self._disk.seconds if self._config.resume else None
         self.incarnation = self._disk.incarnation if self._config.resume else 0
+        self.restored = self._disk.restored if self._config.resume else None
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -82,6 +91,7 @@ class Files:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
         self.incarnations.update(saved.incarnations)
+        self.recalled = dict(saved.recalled)
         return saved.next_round
 
     def epochs(self):
@@ -105,6 +115,11 @@ class Files:
     def note_incarnation(self, incarnation):
         self._disk.incarnation = self.incarnation = incarnation
 
+    last_lost = RankFolder.last_lost
+
+    def note_restored(self, restored):
+        self._disk.restored = self.restored = restored
+
     def complete(self, entry, *, over=False):
         number = entry["round"]
         every = not (over and not self._config.unrecorded) and (number + 1) % self._config.checkpoint_every == 0
@@ -120,6 +135,7 @@ class Files:
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
             incarnations=dict(self.incarnations),
+            recalled=dict(self.to_recall()),
             entry=dict(entry),
         )
 

@@ -17,10 +17,12 @@ from typing import Any, Literal, get_args
 
 from dpeer.simulation.network import later
 
-What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power", "drain", "lose"]
+Drawn = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power"]
 
-KINDS: tuple[What, ...] = tuple(kind for kind in get_args(What) if kind not in ("drain", "lose"))
-"""The kinds that are drawn; schedules of drains and lost disks have generators of their own (`drains`, `returns`)."""
+What = Drawn | Literal["drain", "lose", "back up", "restore"]
+
+KINDS: tuple[What, ...] = get_args(Drawn)
+"""The kinds that are drawn; drains, lost disks and backups have generators of their own (`drains`, `returns`, ...)."""
 
 _OF_TWO = ("cut", "vanish", "stall")
 
@@ -42,6 +44,8 @@ class Fault:
     | crash | the ranks' processes are killed, and begin again from their checkpoints `seconds` later |
     | power | the same, but their connections do not break: no other peer learns of it |
     | lose | the same, but with empty disks, as on new machines |
+    | back up | the ranks' disks are copied |
+    | restore | as lose, but with the last copy of the disk |
 
     Attributes:
         what: One of these kinds.
@@ -177,6 +181,11 @@ class Director:
             case "crash" | "power":
                 self._stage.kill(rank, notice=fault.what == "crash")
                 self._end(fault, partial(self._stage.restart, rank))
+            case "back up":
+                self._stage.back_up(rank)
+            case "restore":
+                self._stage.kill(rank, notice=False)
+                self._end(fault, partial(self._stage.put_back, rank))
             case "lose":
                 self._stage.kill(rank, notice=False)
                 self._end(fault, partial(self._stage.begin_anew, rank))

@@ -7,6 +7,7 @@ from collections import Counter
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
+from tests.world import restores
 from tests.world.learner import STEPS, mixed, trained
 from tests.world.scenario import TIME_VARYING
 
@@ -53,7 +54,7 @@ def troubles(scenario):
     together = stopped_together(scenario)
     for fault in scenario.faults:
         match fault.what:
-            case "slow":
+            case "slow" | "back up":
                 continue
             case "drain" if fault.seconds < math.inf:
                 continue  # its neighbors wait for it, or are away themselves
@@ -63,8 +64,8 @@ def troubles(scenario):
                 pairs = {pair for pair in found if (pair[0] in fault.ranks) != (pair[1] in fault.ranks)}
             case _:
                 pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
-        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power", "lose"))
-        lost = fault.what in ("vanish", "power", "lose") or (fault.what == "stop" and not together)
+        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power", "lose", "restore"))
+        lost = fault.what in ("vanish", "power", "lose", "restore") or (fault.what == "stop" and not together)
         lost |= fault.what == "drain"
         lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
         for pair in pairs:
@@ -446,7 +447,9 @@ def _ended_well(world, life, ended):
         world.fail(f"rank {life.rank} ended with {outcome!r}")
     elif outcome.status == "left-behind":
         last = world.scenario.rounds - 1
-        waiting = [world.disks[other].saved for other in life.peer.neighbors if _released(world, other, last)]
+        # One whose disk was lost has the last body no more.
+        near = [other for other in life.peer.neighbors if not restores.is_restored(world, other)]
+        waiting = [world.disks[other].saved for other in near if _released(world, other, last)]
         over = all(one is not None and one.next_round > last for one in waiting)
         world.check(over, f"rank {life.rank} is left behind, and neighbors that have bodies have not ended")
         cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life.rank))

@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import Interrupted
-from tests.world import returns
+from tests.world import restores, returns
 
 _BODY = struct.Struct("<qqqdd")
 
@@ -45,7 +45,7 @@ class WorldLearner:
     kept_point = "mixed"
     finite = linear = True
     pushes = False
-    privacy = None
+    disagreement = privacy = None
     digest = "same"
     gradients = 0
     unfinished = None
@@ -95,9 +95,14 @@ class WorldLearner:
         self._world.disks[self.rank].ledger.append((number, incarnation))
         self._world.releases(self._life, number, payload, self._base, self.body)
         returns.releases(self._world, self._life, number, self.body)
+        restores.releases(self._world, self._life, number)
         self._own = self.body
         self.releasing = number
         return [memoryview(payload)]
+
+    def charge_lost(self, number, *, active, restarts):
+        if active:
+            self._world.disks[self.rank].ledger.append((number, restores.LOST))
 
     def evaluate(self):
         return Found()

@@ -27,7 +27,7 @@ def at_the_end(world):
 
 def _run_before_the_disk_was_lost(world, lives, life):
     """Rounds that an earlier process has run whose disk is lost: this one sits them out again, and says that."""
-    lost = any(fault.what == "lose" and life.rank in fault.ranks for fault in world.scenario.faults)
+    lost = any(fault.what in ("lose", "restore") and life.rank in fault.ranks for fault in world.scenario.faults)
     return max((number + 1 for one in lives[: lives.index(life)] for number in one.began), default=-1) if lost else -1
 
 

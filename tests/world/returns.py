@@ -91,6 +91,8 @@ def is_out(world, life, number):
     In a round that is not the peer's to run it would not train anyway. It may be on its way back in such a round too,
     begin to be, or adopt; only its own word tells.
     """
+    if life.peer.saver.restored is not None:  # or a round that it may have released on the disk that was lost
+        return life.peer.core.entry.since is not None
     return world.graphs.at(number, life.rank).active or life.peer.core.entry.since is not None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import hashlib
 import math
 import random
@@ -15,9 +16,10 @@ import msgpack
 from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
+from dpeer.peer.restored import Restored
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants, masses, returns
+from tests.world import invariants, masses, restores, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -84,6 +86,8 @@ class World:
         self.network = FaultyNetwork(random.Random(scenario.seed), scenario.conditions, self._sent)
         self.director = Director(self, scenario.faults)
         self.disks = [Disk() for _ in range(self.size)]
+        self.backups: dict[int, Disk] = {}
+        self.sent_bodies: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
         self.from_base: dict[tuple[int, int, object], object] = {}
@@ -210,6 +214,8 @@ class World:
             epochs=self.setup(life),
             say_waiting=1000.0,
             process=f"{life.rank}.{life.incarnation}".encode(),
+            protects=True,
+            restored=resume and self.disks[life.rank].restored is not None,
         )
         learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)
@@ -285,6 +291,23 @@ class World:
         if self.lives[rank][-1].process.dead:
             self.disks[rank] = Disk()
             self._begin(rank, resume=False)
+
+    def back_up(self, rank):
+        """Copy a rank's disk; in use or not."""
+        self.backups[rank] = copy.deepcopy(self.disks[rank])
+
+    def put_back(self, rank):
+        """Begin again with the last copy of the disk."""
+        if self.lives[rank][-1].process.dead:
+            number = self.disks[rank].number + 1
+            disk = self.disks[rank] = copy.deepcopy(self.backups[rank])
+            disk.number = number
+            completed = 0 if disk.saved is None else disk.saved.next_round
+            known = None
+            if all(restores.is_restored(self, one) for one in range(self.size)):  # the operators know, and no peer
+                known = max((number for _, number in self.began), default=0)
+            disk.restored = Restored(0.0, completed, known is None and completed > 0, known)
+            self._begin(rank, resume=True)
 
     def _go_on(self, life):
         if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
@@ -373,7 +396,8 @@ class World:
 
     def sits_out(self, life, number):
         if returns.is_out(self, life, number):
-            invariants.left_behind(self, life, number)
+            if life.peer.saver.restored is None:  # such a peer is away until a neighbor has gone on
+                invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
         self.mixtures.setdefault((life.rank, number), []).append(([], False))
 
@@ -390,6 +414,7 @@ class World:
             charged = {number for number, _ in self.disks[source].ledger}
             self.check(fields["rank"] == source, f"rank {source} sends a body of rank {fields['rank']}")
             returns.sends(self, life, fields["round"])
+            restores.sends(self, source, fields["round"])
             self.check(fields["round"] in charged, f"rank {source} sends a body that was not charged: {fields}")
             receivers = self.graphs.at(fields["round"], source).out_neighbors
             self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")

@@ -19,6 +19,7 @@ from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
+from dpeer.training.mixing.disagreement import disagreement
 from dpeer.training.mixing.guard import TOO_FEW, Guard, Vectors
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import all_finite
@@ -41,15 +42,19 @@ class Gossip:
         codec: The codec.
         pushes: Whether `push_to` is called before each release.
         mix_share: The share of the difference to the mix that a round mixes in.
+        disagreement: Of the last mix (`dpeer.training.mixing.disagreement`); None where the release was no body, none
+            was released, or no other body was mixed.
     """
 
     pushes = False
     mix_share = 1.0
+    compares = True
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
         self.codec = codec
         self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
         self._released: Vectors | None = None
+        self.disagreement: float | None = None
 
     @property
     def linear(self) -> bool:
@@ -89,7 +94,8 @@ class Gossip:
         refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
         distances: dict[int, float] = {}
-        lost = self._lost()
+        self.disagreement = None
+        own, lost = self._released, self._lost()
         if self._guard.plain:
             if not self._add(bodies, weigh(bodies), distances):
                 infinite = {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
@@ -103,6 +109,9 @@ class Gossip:
             bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
             self._add(bodies, weigh(bodies), distances)
             refused |= judged
+        if self.compares and own is not None and bodies:
+            first = sum(self._body.manifest.get("extras", {}).values())
+            self.disagreement = disagreement(own, self._body.data, first)
         if lost is not None:
             with torch.no_grad():
                 self._body.data.add_(lost)
@@ -124,7 +133,7 @@ class Gossip:
         Returns:
             The ranks whose payload was not mixed, and why. With none left the body stays.
         """
-        self._released = None
+        self._released = self.disagreement = None
         found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
         refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
@@ -245,6 +254,7 @@ class SparseGossip(Gossip):
 
     codec: Masked
     linear = False
+    compares = False  # masks differ: most coordinates would
 
     def _fits(self, body: Vectors) -> bool:
         return True  # the codec has compared the values with their mask

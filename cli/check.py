@@ -1,0 +1,112 @@
+"""`dpeer check`: whether a rank can start on this host and reach its neighbors, and what a round will take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.click_from_setting import Time
+from dpeer.cli.options import GroupedCommand, GroupedOption, resume_or_start_option, run_options
+from dpeer.cli.terminal import one_line
+from dpeer.federation.findings import Finding, Findings, Level
+from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
+from dpeer.federation.settings import option_names
+from dpeer.federation.site_check import Asked, check_site
+from dpeer.results.units import read_duration, read_rate
+
+_COLORS = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_WIDTH = 14
+"""Columns of what was looked at."""
+
+
+@click.command(cls=GroupedCommand, short_help="Say whether a rank can start on this host, and what a round will take.")
+@click.option(
+    "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
+    help="The rank, or `env`: from Slurm, Open MPI or a pod's name.",
+)  # fmt: skip
+@click.option(
+    "--connect", is_flag=True, cls=GroupedOption, first=True,
+    help="Also dial the neighbors and wait for those that dial in, up to the proof of keys; not beside a running peer.",
+)  # fmt: skip
+@click.option(
+    "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, first=True, show_default=True,
+    help="How long --connect waits for neighbors.",
+)  # fmt: skip
+@click.option(
+    "--line", metavar="RATE", cls=GroupedOption, first=True,
+    help="Rate of this site's line, such as 20Mbit, for the time that bodies take.",
+)  # fmt: skip
+@click.option(
+    "--strict",
+    is_flag=True,
+    cls=GroupedOption,
+    first=True,
+    help="Exit with 1 for a WARN, too, and not only for a FAIL.",
+)
+@click.option("--json", "as_json", is_flag=True, cls=GroupedOption, first=True, help="Print JSON.")
+@click.option(
+    "--join", "joins", is_flag=True, cls=GroupedOption, group="The run",
+    help="The rank enters a running federation, as with dpeer start.",
+)  # fmt: skip
+@resume_or_start_option
+@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
+def check(
+    rank: str,
+    connect: bool,
+    within: str,
+    line: str | None,
+    strict: bool,
+    as_json: bool,
+    joins: bool,
+    federation: Path | None,
+    resume: bool,
+    resume_or_start: bool,
+    overwrite: bool,
+    new_data: bool,
+    **flags: Any,
+) -> int:
+    """Say what would keep a rank from starting on this host, and what its rounds will take.
+
+    It takes all options of `dpeer start`: type `check` in place of `start`. PASS is in order, WARN may be not as it is
+    meant, FAIL keeps the peer from starting or taking part. The forecast is timed with the rank's own model and data.
+    Nothing is written, and no body leaves this host.
+
+    Exit code: 0 without a FAIL, else 1.
+
+    \b
+    Examples:
+      dpeer check --rank 3
+      dpeer check --federation ward-study/dpeer.toml --rank 3 --connect --within 5min
+    """  # noqa: D301 - \b is click's
+    seconds = read_duration("--within", within)
+    line_rate = None if line is None else read_rate("--line", line)
+    findings = Findings((lambda finding: None) if as_json else _print)
+    asked = Asked(
+        federation, flags, rank, joins=joins, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
+        new_data=new_data, connect=connect, within=seconds,
+    )  # fmt: skip
+    forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
+    bad = findings.worst(Level.FAIL, *([Level.WARN] if strict else []))
+    if as_json:
+        found = [{"check": one.check, "level": one.level.value, "text": one.text} for one in findings.all]
+        content = {"ok": not bad, "findings": found, "forecast": None if forecast is None else forecast.as_json()}
+        click.echo(json.dumps(content, indent=1, allow_nan=False))
+        return int(bad)
+    if forecast is not None:
+        click.echo("\nWhat will happen:")
+        for subject, words in forecast.lines(line_rate).items():
+            click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
+        for note in forecast.notes:
+            click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
+    counts = {level: sum(one.level is level for one in findings.all) for level in Level}
+    then = "mend what has failed, and check again" if counts[Level.FAIL] else "it can start: dpeer start"
+    click.echo(f"\n{', '.join(f'{count} {level}' for level, count in counts.items())}: {then}")
+    return int(bad)
+
+
+def _print(finding: Finding) -> None:
+    level = click.style(finding.level.value, fg=_COLORS[finding.level])
+    click.echo(f"{level}  {finding.check:{_WIDTH}}{one_line(finding.text)}")

@@ -1,0 +1,79 @@
+"""Findings of `dpeer check`: what was looked at, whether it is in order, and what to do where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpeer.exceptions import DpeerError, describe
+
+
+class Level(StrEnum):
+    """Whether what was looked at is in order."""
+
+    PASS = "PASS"  # noqa: S105 - no password
+    WARN = "WARN"
+    """It starts, and something may be not as it is meant."""
+
+    FAIL = "FAIL"
+    """It would not start, or not take part."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check.
+
+    Attributes:
+        check: What was looked at, in a word or two.
+        level: Whether it is in order.
+        text: What was found, and what to do.
+    """
+
+    check: str
+    level: Level
+    text: str
+
+
+class Findings:
+    """The findings so far.
+
+    Args:
+        tell: Gets each as soon as it is there.
+    """
+
+    def __init__(self, tell: Callable[[Finding], None] = lambda finding: None) -> None:
+        self.all: list[Finding] = []
+        self._tell = tell
+
+    def add(self, check: str, level: Level, text: str) -> None:
+        """Note a finding."""
+        self.all.append(Finding(check, level, text))
+        self._tell(self.all[-1])
+
+    def passed(self, check: str, text: str) -> None:
+        """Note that something is in order."""
+        self.add(check, Level.PASS, text)
+
+    def warn(self, check: str, text: str) -> None:
+        """Note that something may be not as it is meant."""
+        self.add(check, Level.WARN, text)
+
+    def fail(self, check: str, text: str) -> None:
+        """Note that something keeps the peer from starting, or from taking part."""
+        self.add(check, Level.FAIL, text)
+
+    @contextmanager
+    def of(self, check: str) -> Iterator[None]:
+        """Within it an error is a finding: that of the check, which ends with it."""
+        try:
+            yield
+        except DpeerError as error:
+            self.fail(check, str(error))
+        except Exception as error:  # of a task, or of a library: the start would end with it, too
+            self.fail(check, describe(error))
+
+    def worst(self, *levels: Level) -> bool:
+        """Whether any finding is of one of these levels."""
+        return any(one.level in levels for one in self.all)

@@ -1,0 +1,56 @@
+"""Repeated looks at many peers for a page: one that does not answer holds up no look at the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from dpeer.exceptions import DpeerError
+from dpeer.federation.control_client import Place
+
+Look = Callable[[], list[Place]]
+"""Looks at one peer, or at those that one address answers for; ends within seconds, whatever they do."""
+
+PATIENCE = 1.0
+"""Seconds that a look waits for a peer that has been heard before."""
+
+_AT_ONCE = 32
+
+
+class RepeatedLook:
+    """Looks at peers each time that it is called, on one thread at a time.
+
+    A peer that has been heard before and is late is shown as it was then. Its look goes on meanwhile, and ends with an
+    answer or with why none came.
+
+    Args:
+        looks: Makes the looks by the names of their peers, in order; called each time, since folders come and go.
+        patience: Seconds that a call waits for peers that have been heard before.
+    """
+
+    def __init__(self, looks: Callable[[], Mapping[str, Look]], patience: float = PATIENCE) -> None:
+        self._looks, self._patience = looks, patience
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "look")
+        self._asked: dict[str, Future[list[Place]]] = {}
+        self._found: dict[str, list[Place]] = {}
+
+    def __call__(self) -> list[Place]:
+        """The peers, in the order of the looks.
+
+        Raises:
+            ConfigurationError: A folder holds no run.
+        """
+        looks = self._looks()
+        for name, look in looks.items():
+            if name not in self._asked:
+                self._asked[name] = self._threads.submit(look)
+        wait([asked for name, asked in self._asked.items() if name not in self._found])
+        wait(self._asked.values(), self._patience)
+        for name, asked in [*self._asked.items()]:
+            if asked.done():
+                del self._asked[name]
+                try:
+                    self._found[name] = asked.result()
+                except DpeerError:  # its folder was removed meanwhile
+                    self._found.pop(name, None)
+        return [place for name in looks for place in self._found.get(name, ())]

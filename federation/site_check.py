@@ -1,0 +1,292 @@
+"""Everything that `dpeer check` looks at for one rank on this host, by the checks of the start itself."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.federation import config, keys
+from dpeer.federation.addresses import from_file
+from dpeer.federation.control_client import left
+from dpeer.federation.findings import Findings, Level
+from dpeer.federation.folders import holds_files, refuse_faults, refuse_used
+from dpeer.federation.forecast import Forecast, forecast
+from dpeer.federation.host_checks import (
+    available_memory,
+    check_clock,
+    check_disk,
+    check_memory,
+    check_shared_memory,
+    check_writable,
+)
+from dpeer.federation.line_check import check_lines, check_port
+from dpeer.federation.operators import changes
+from dpeer.federation.scheduler_rank import own_rank
+from dpeer.federation.serve_address import read_serve
+from dpeer.federation.settings import as_run
+from dpeer.federation.starting import Starting
+from dpeer.peer import epoch_folder
+from dpeer.peer.core.epoch import SignedEpoch
+from dpeer.results.files import rank_folder
+from dpeer.results.units import in_short
+from dpeer.training.data.duplicate_rows import count_equal
+from dpeer.training.data.duplicate_rows import in_words as equal_in_words
+
+PROGRESS = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the peer would be started, and what else is looked at.
+
+    Attributes:
+        file: The federation file; None for ./dpeer.toml if it exists.
+        flags: Settings that are given, by name.
+        rank: The rank, or `env`.
+        joins, resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
+        connect: Whether neighbors are dialled and waited for.
+        within: For how many seconds.
+    """
+
+    file: Path | None
+    flags: Mapping[str, Any]
+    rank: str
+    joins: bool = False
+    resume: bool = False
+    resume_or_start: bool = False
+    overwrite: bool = False
+    new_data: bool = False
+    connect: bool = False
+    within: float = 60.0
+
+
+def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: None) -> Forecast | None:
+    """Look at everything that a start needs, and forecast the run; nothing is written, and no body is sent.
+
+    Args:
+        findings: Gets what was found.
+        asked: How the peer would be started.
+        doing: Gets what takes long, before it begins.
+
+    Returns:
+        None where the peer could not be built.
+    """
+    starting = None
+    with findings.of("settings"):
+        number = own_rank(asked.rank)
+        settings = as_run(config.load(asked.file, asked.flags))
+        starting = Starting(settings, number, joins=asked.joins)
+        if asked.resume_or_start and holds_files(rank_folder(starting.own.out, number)):
+            asked = dataclasses.replace(asked, resume=True)
+        refuse_faults(settings, resume=asked.resume)
+        file = config.source(asked.file)
+        which = "no federation file: all by default" if file is None else str(file)
+        findings.passed("settings", f"rank {number} of {settings.size}, {settings.topology}; {which}")
+    if starting is None:
+        return None
+    folder = rank_folder(starting.own.out, starting.rank)
+    free_memory = available_memory()
+    keyed = _check_key(findings, starting)
+    _check_members(findings, starting, folder, resume=asked.resume)
+    is_left = _check_output(findings, starting, folder, asked)
+    reachable = _check_addresses(findings, starting, keyed=keyed)
+    if keyed and reachable and is_left:
+        if asked.connect:
+            doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
+            asyncio.run(check_lines(findings, starting, within=asked.within))
+        else:
+            asyncio.run(check_port(findings, starting))
+    if is_left:
+        _check_serve(findings, starting)
+    check_clock(findings, [Path(__file__), *([] if file is None else [file])])
+    check_shared_memory(findings, own_code=":" in starting.own.task)
+    return _check_training(findings, starting, folder, asked, free_memory, doing)
+
+
+def _check_key(findings: Findings, starting: Starting) -> bool:
+    """Whether the peer can prove who it is, where the federation uses keys."""
+    with findings.of("key"):
+        ring = starting.keyring
+        if ring is None and starting.settings.insecure:
+            findings.warn("key", "--insecure, without keys: any program that reaches the port can read and alter all")
+        elif ring is None:
+            findings.passed("key", "the federation file lists none: nothing is encrypted, and only loopback is allowed")
+        elif line := keys.accepted(starting.own.secret):
+            findings.warn("key", line)
+        else:
+            count = len(ring.listed)
+            findings.passed("key", f"the secret is that of {ring.public.hex()[:16]}…, and {count} ranks have keys")
+        return True
+    return False
+
+
+def _check_members(findings: Findings, starting: Starting, folder: Path, *, resume: bool) -> None:
+    """Whether the rank is a member in the last epoch that it knows, and who may change the federation."""
+    check = "members"
+    with findings.of(check):
+        if starting.joins:
+            findings.passed(check, f"rank {starting.rank} joins: its neighbors hand it the epoch that lists it")
+            return
+        record = epoch_folder.read(folder / epoch_folder.FOLDER) if resume else None
+        if record is None or not record.line:
+            words = f"0..{starting.settings.size - 1}; {changes(len(starting.operators), starting.own.signers)}"
+            findings.passed(check, words)
+            return
+        epochs = [SignedEpoch.decode(document).epoch for document in record.documents]
+        now = next(one for one in epochs if one.digest == record.line[-1])
+        words = f"epoch {now.number}, the last that is known here: {in_short(now.members)}"
+        if starting.rank in now.members:
+            findings.passed(check, words)
+        else:
+            findings.fail(check, f"{words}: rank {starting.rank} is no member any more; it can join as a new rank")
+
+
+def _check_output(findings: Findings, starting: Starting, folder: Path, asked: Asked) -> bool:
+    """Whether the output folder can be used; returns whether no peer runs in it."""
+    own, before = starting.own, len(findings.all)
+    is_left = left(folder)
+    if not is_left:
+        findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
+    with findings.of("output"):
+        refuse_used(
+            own.out, [starting.rank], resume=asked.resume, overwrite=asked.overwrite, new_data=asked.new_data,
+            size=starting.settings.size,
+        )  # fmt: skip
+    if len(findings.all) == before:
+        check_writable(findings, own.out, folder)
+    return is_left
+
+
+def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> bool:
+    """Whether the peer has an address to listen at, a proxy to dial through, and a way to each neighbor."""
+    before, proxied = len(findings.all), False
+    with findings.of("proxy"):
+        proxy = starting.through.proxy
+        findings.passed("proxy", "none: it dials directly" if proxy is None else f"it dials through {proxy}")
+        proxied = True
+    with findings.of("address"):
+        where, _ = (starting.listen, starting.bulk) if keyed else (None, None)  # what may be listened at needs the key
+        dialled, inward = starting.to_dial, sorted({*starting.neighbors} - {*starting.to_dial})
+        hosts = starting.unresolvable() if proxied else {}
+        for rank, host in hosts.items():
+            findings.warn("address", f"rank.{rank}.address: host {host!r} cannot be resolved: look at it, and at DNS")
+        apart = "" if from_file(starting.settings) else " (no addresses in the file: all peers on this host)"
+        parts = [f"{where or 'dials out only'}{apart}"] if keyed else []
+        parts += [f"dials rank {rank} at {address}" for rank, address in dialled.items()]
+        parts += [f"is dialled by rank {rank}" for rank in inward]
+        findings.passed("address", ", ".join(parts))
+    return not any(one.level is Level.FAIL for one in findings.all[before:])
+
+
+def _check_serve(findings: Findings, starting: Starting) -> None:
+    """Whether status can be served where it is asked for, and whether others can read it there."""
+    if starting.own.serve is None:
+        return
+    from dpeer.federation.status_server import check_address  # prometheus-client and http.server
+
+    with findings.of("serve"):
+        address = read_serve(starting.own.serve)
+        check_address(address)
+        if address.loopback:
+            findings.passed("serve", f"status at {address}, for programs of this host")
+        else:
+            findings.warn("serve", f"status at {address}: every host that reaches it can read it")
+
+
+def _check_training(
+    findings: Findings, starting: Starting, folder: Path, asked: Asked, free_memory: int | None, doing: PROGRESS
+) -> Forecast | None:
+    """Build the peer in a folder that is thrown away, look at its data, and time it."""
+    doing("loading PyTorch, the task and its data")
+    import torch  # takes seconds: mistakes above show at once
+
+    from dpeer.federation.build import build, compute_of
+    from dpeer.federation.checks import check_plugins
+
+    own, rank = starting.with_threads(), starting.rank
+    if own.threads is not None:
+        torch.set_num_threads(own.threads)
+    found, parts, resolved = None, None, None
+    with findings.of("device"):
+        made = config.resolve(own, rank)
+        _check_device(findings, compute_of(made).device, torch)
+        resolved = made
+    if resolved is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="dpeer-check-") as scratch, _copied(folder, Path(scratch) / "run") as out:
+        with findings.of("task"):
+            check_plugins(resolved)
+            there = dataclasses.replace(resolved, run=resolved.run.model_copy(update={"out": out}))
+            parts = build(there, resume=asked.resume, new_data=asked.new_data)
+            facts = parts.facts
+            samples = f"{facts['training_samples']:,} training samples, {facts['evaluated_samples']:,} to measure on"
+            model = f"body of {facts['body_parameters']:,} parameters, head of {facts['head_parameters']:,}"
+            findings.passed("task", f"{own.task}: {samples}; {model}")
+        if parts is None:
+            return None
+        with findings.of("duplicates"):
+            _check_duplicates(findings, parts.fingerprint, rank, parts.held)
+        with findings.of("timing"):
+            doing("training a few minibatches, and evaluating once")
+            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.neighbors)
+    if found is not None:
+        check_memory(findings, found.memory_bytes, free_memory)
+        check_disk(findings, folder, found.disk_bytes)
+    return found
+
+
+def _check_device(findings: Findings, device: Any, torch: Any) -> None:
+    """Which device trains, and whether a faster one is left idle."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        words = f"{device} ({torch.cuda.get_device_name(device)}), {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+        findings.passed("device", words)
+    elif torch.cuda.is_available():
+        findings.warn("device", "cpu, and this host has a GPU: --device auto takes it")
+    else:
+        threads = torch.get_num_threads()
+        findings.passed("device", f"cpu, {threads} thread{'s' * (threads != 1)}")
+
+
+def _check_duplicates(findings: Findings, fingerprint: Mapping[str, Any], rank: int, held: Any) -> None:
+    """Whether rows stand twice in this rank's data, or in those of a peer that runs on this host."""
+    from dpeer.federation.same_rows import Registry, private_folder
+
+    check = "duplicates"
+    if held is None:
+        findings.passed(check, "rows are not compared: of private runs, of common pools, and of what is not in memory")
+        return
+    trained, rows = set(held.trained), len(held.trained) + len(held.tested)
+    twice = sum(one in trained for one in held.tested)
+    folder = private_folder(make=False)
+    others = [] if folder is None else Registry(folder, fingerprint, rank, held).compare()
+    for one in others:
+        findings.warn(check, str(one))
+    if twice:
+        findings.warn(check, f"{twice:,} of {len(held.tested):,} test rows equal a training row: measure on others")
+    if not (others or twice):
+        equal = count_equal([*held.trained, *held.tested])
+        words = f"{equal_in_words(equal, rows)}, on one side each" if equal else f"no two of {rows:,} rows are equal"
+        findings.passed(check, f"{words}; other hosts' rows are not compared: agree with them (docs/security.md)")
+
+
+@contextmanager
+def _copied(folder: Path, out: Path) -> Iterator[Path]:
+    """A run folder in which a peer can be built as in its own, which stays as it is: privacy's files are copies."""
+    from dpeer.privacy.history import FOLDER
+
+    copy = out / folder.name
+    copy.mkdir(parents=True)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name == FOLDER:
+            shutil.copytree(path, copy / FOLDER)
+        elif path.is_dir() or path.is_file():
+            (copy / path.name).symlink_to(path.absolute())
+    yield out

@@ -1,0 +1,102 @@
+"""What a peer starts with, from its settings: keys, addresses, proxy and neighbors to dial, each checked when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from dpeer.cores import own_cores
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import addresses, keys
+from dpeer.federation.operators import CANNOT_CHANGE, check_operators
+from dpeer.federation.settings import Settings
+from dpeer.peer.peer import dialled
+from dpeer.peer.transports import Keyring
+from dpeer.peer.transports.proxies import Proxies, proxies
+from dpeer.topology.settings import build_graph
+
+
+class Starting:
+    """One peer of a federation on several hosts, as `dpeer start` starts it and `dpeer check` looks at it.
+
+    Args:
+        settings: The federation's.
+        rank: The peer.
+        joins: Whether it joins a running federation.
+
+    Attributes:
+        own: The settings as this rank uses them.
+        operators: The public keys of those who may change the federation.
+        size: The number of ranks that have an address: a joiner has one like the others.
+
+    Raises:
+        ConfigurationError: The rank does not exist, or may not join.
+    """
+
+    def __init__(self, settings: Settings, rank: int, *, joins: bool) -> None:
+        self.settings, self.rank, self.joins = settings, rank, joins
+        self.operators = check_operators(settings)
+        if joins and not self.operators:
+            raise ConfigurationError(f"--join: {CANNOT_CHANGE}")
+        own = settings.of_rank(rank, joins=joins)
+        self.own = own if own.deadline is not None else own.model_copy(update={"deadline": "auto"})
+        self.size = max(settings.size, rank + 1)
+
+    @cached_property
+    def keyring(self) -> Keyring | None:
+        """See `keys.keyring`."""
+        return keys.keyring(self.own, self.own.size, self.rank)
+
+    @cached_property
+    def listen(self) -> str | None:
+        """See `addresses.listen_address`."""
+        return addresses.listen_address(self.settings, self.size, self.rank, encrypted=self.keyring is not None)
+
+    @cached_property
+    def bulk(self) -> int | None:
+        """See `addresses.bulk_port`; None without keys."""
+        return None if self.keyring is None else addresses.bulk_port(self.settings, self.size, self.rank)
+
+    @cached_property
+    def through(self) -> Proxies:
+        """See `proxies`."""
+        return proxies(self.own.proxy)
+
+    @cached_property
+    def everyone(self) -> Mapping[int, str]:
+        """See `addresses.addresses`."""
+        return addresses.addresses(self.settings, self.size)
+
+    @cached_property
+    def neighbors(self) -> tuple[int, ...]:
+        """The ranks that it exchanges bodies with in some round, in the graph of the start; a joiner's are not known.
+
+        Raises:
+            ConfigurationError: No such graph exists.
+        """
+        if self.own.algorithm == "local" or self.joins:
+            return ()
+        return build_graph(self.settings).connections(self.rank, self.settings.rounds)
+
+    @cached_property
+    def to_dial(self) -> Mapping[int, str]:
+        """The neighbors that it dials, and their addresses.
+
+        Raises:
+            AddressError: Neither it nor a neighbor has an address.
+        """
+        return dialled(self.rank, self.neighbors, self.everyone)
+
+    def unresolvable(self) -> dict[int, str]:
+        """The hosts of neighbors to dial that no name server knows (yet), by rank; a proxy resolves names itself."""
+        if self.through.proxy is not None:
+            return {}
+        found = {rank: addresses.unresolvable(address) for rank, address in self.to_dial.items()}
+        return {rank: host for rank, host in found.items() if host is not None}
+
+    def with_threads(self) -> Settings:
+        """Its settings with a share of the cores, where all peers are on this host and none is given."""
+        if self.own.threads is not None or not addresses.all_on_this_host(self.settings, self.settings.size):
+            return self.own
+        # Threads of several peers that fight for the same cores can be a hundred times slower.
+        return self.own.model_copy(update={"threads": max(1, len(own_cores()) // self.settings.size)})

@@ -1,0 +1,350 @@
+"""Checks of `dpeer check` on one host: each in a case in which it warns or fails, and what a forecast has."""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from dpeer.federation import addresses, host_checks, keys, operators, site_check
+from dpeer.federation.build import build
+from dpeer.federation.config import load, resolve
+from dpeer.federation.findings import Finding, Findings, Level
+from dpeer.federation.forecast import Forecast
+from dpeer.federation.rank_lock import held
+from dpeer.federation.same_rows import registered
+from dpeer.federation.settings import as_run
+from dpeer.federation.site_check import Asked, check_site
+from dpeer.peer import epoch_folder
+from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
+from dpeer.peer.core.epoch_chain import ChainRecord
+from tests.conftest import SMALL_TASK
+
+TASK = (
+    SMALL_TASK
+    + """
+
+def apart(rank, size, seed):
+    torch.manual_seed(seed + rank)
+    train, test = (TensorDataset(torch.randn(12, 4), torch.arange(12) % 2) for _ in range(2))
+    return Task(model=Net(), head=("fc",), train=train, test=test)
+
+
+def broken(rank, size, seed):
+    raise ValueError("no scans for this site")
+"""
+)
+
+QUICK = {"body_epochs": 1, "rounds": 4, "alone": "never", "base_port": 1}
+
+
+class Looked(NamedTuple):
+    findings: list[Finding]
+    forecast: Forecast | None
+
+    def of(self, check: str) -> list[tuple[Level, str]]:
+        return [(one.level, one.text) for one in self.findings if one.check == check]
+
+    @property
+    def bad(self) -> dict[str, tuple[Level, str]]:
+        """The check, level and words of all that is not in order."""
+        return {one.check: (one.level, one.text) for one in self.findings if one.level is not Level.PASS}
+
+
+Look = Callable[..., Looked]
+
+
+@pytest.fixture
+def look(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Check rank 1 of a federation file of four ranks, with more lines; flags by name."""
+    Path("mine.py").write_text(TASK)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(in_tmp_path / "private"))
+    (in_tmp_path / "private").mkdir(mode=0o700)
+
+    def run(lines: str = "", flags: dict[str, Any] | None = None, **asked: Any) -> Looked:
+        Path("dpeer.toml").write_text(f"size = 4\n{lines}")
+        free = socket.socket()
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        findings = Findings()
+        given = {"task": "mine.py:apart", **QUICK, "base_port": port - 1, **(flags or {})}
+        return Looked(findings.all, check_site(findings, Asked(**{"file": None, "flags": given, "rank": "1", **asked})))
+
+    return run
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {str(path): path.lstat() for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in found.items()}
+
+
+def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Look, in_tmp_path: Path) -> None:
+    look()
+    before = tree(in_tmp_path)
+    found = look()
+    assert found.bad == {}
+    assert tree(in_tmp_path).keys() == before.keys()
+    assert [one.check for one in found.findings] == [
+        "settings", "key", "members", "output", "proxy", "address", "port", "clock", "shared memory", "device", "task",
+        "duplicates", "memory", "disk",
+    ]  # fmt: skip
+    forecast = found.forecast
+    assert forecast is not None
+    body = 4 * (4 * 6 + 6)
+    assert (forecast.neighbors, forecast.rounds) == ((0, 2), 4)
+    assert (forecast.sent_bytes, forecast.received_bytes) == (2 * body, 2 * body)
+    assert forecast.steps == 2, "a batch of 32 holds all: one of the head, one of the body"
+    assert forecast.disk_bytes > 4 * body
+    assert 0 < forecast.train_seconds < 60
+
+
+def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
+    found = look("topolgy = 'ring'\n")
+    assert found.forecast is None
+    (only,) = found.findings
+    assert (only.check, only.level) == ("settings", Level.FAIL)
+    assert "did you mean 'topology'?" in only.text
+
+
+def own_key(folder: Path, *, listed: bool = True) -> str:
+    lines = []
+    for rank in range(4):
+        _, public = keys.write_secret(rank, folder / "keys")
+        lines.append(f"rank.{rank}.key = '{public.hex()}'\n")
+    return "".join([*lines, "secret = 'keys/rank-1.secret'\n" if listed else ""])
+
+
+def test_a_missing_secret_fails_and_nothing_is_opened_without_it(look: Look, in_tmp_path: Path) -> None:
+    found = look(own_key(in_tmp_path, listed=False))
+    assert found.bad.keys() == {"key"}
+    assert "this peer has no secret" in found.bad["key"][1]
+    assert found.of("port") == []
+
+
+def test_a_secret_that_others_can_read_fails_and_a_mounted_one_warns(
+    look: Look, in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = own_key(in_tmp_path)
+    assert look(lines).bad == {}
+    Path("keys/rank-1.secret").chmod(0o644)
+    level, text = look(lines).bad["key"]
+    assert level is Level.FAIL
+    assert "chmod 600" in text
+    monkeypatch.setattr(keys, "_accepted", lambda path: "mode 0644 is accepted, as of a mounted secret")
+    assert look(lines).bad["key"] == (Level.WARN, "mode 0644 is accepted, as of a mounted secret")
+
+
+def test_insecure_warns(look: Look) -> None:
+    level, text = look("insecure = true\n").bad["key"]
+    assert level is Level.WARN
+    assert text.startswith("--insecure")
+
+
+@dataclass
+class Case:
+    """What makes a check of rank 1 find something."""
+
+    check: str
+    level: Level
+    words: str
+    lines: str = ""
+    flags: Any = None
+    asked: Any = None
+    around: Callable[[Path], AbstractContextManager[Any]] | None = None
+
+
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    with held(folder / "dpeer-run" / "rank-1"):
+        yield
+
+
+@contextmanager
+def earlier_run(folder: Path) -> Iterator[None]:
+    path = folder / "dpeer-run" / "rank-1"
+    path.mkdir(parents=True)
+    (path / "metrics.jsonl").write_text("{}\n")
+    yield
+
+
+@contextmanager
+def a_file(folder: Path) -> Iterator[None]:
+    (folder / "dpeer-run").write_text("")
+    yield
+
+
+@contextmanager
+def from_the_future(folder: Path) -> Iterator[None]:
+    now = time.time()
+    os.utime(folder / "mine.py", (now, now))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_checks.time, "time", lambda: now - 86400)
+        yield
+
+
+def patched(target: Any, name: str, value: Any) -> Callable[[Path], AbstractContextManager[Any]]:
+    @contextmanager
+    def around(folder: Path) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(target, name, value)
+            yield
+
+    return around
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (folder / "port").write_text(str(server.getsockname()[1]))
+        yield
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def room(of_disk: int, shared: int = 10**10) -> Callable[[Any], Usage]:
+    """What `shutil.disk_usage` gives."""
+    return lambda path: Usage(10**12, 0, shared if path == host_checks.SHARED_MEMORY else of_disk)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    real = os.statvfs
+
+    class ReadOnly:
+        f_flag = os.ST_RDONLY
+
+        def __init__(self, path: Any) -> None:
+            found = real(path)
+            self.f_bavail, self.f_frsize, self.f_blocks, self.f_bfree = (
+                found.f_bavail, found.f_frsize, found.f_blocks, found.f_bfree,
+            )  # fmt: skip
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "statvfs", ReadOnly)
+        yield
+
+
+CASES = {
+    "a rank that is none": Case("settings", Level.FAIL, "rank 7 does not exist", asked={"rank": "7"}),
+    "joining without an operator": Case("settings", Level.FAIL, "cannot change", asked={"joins": True}),
+    "an earlier run": Case("output", Level.FAIL, "holds an earlier run", around=earlier_run),
+    "nothing to resume": Case("output", Level.FAIL, "no run of rank 1", asked={"resume": True}),
+    "a running peer": Case("output", Level.FAIL, "in use by a running peer", around=in_use),
+    "a file as folder": Case("output", Level.FAIL, "is a file", around=a_file),
+    "a read-only disk": Case(
+        "output", Level.FAIL, "read-only file system", around=read_only),
+    "another user's folder": Case(
+        "output", Level.FAIL, "may not write", around=patched(os, "access", lambda path, mode: False)),
+    "no proxy": Case("proxy", Level.FAIL, "expected http://HOST:PORT", flags={"proxy": "ftp://a:1"}),
+    "a proxy of no environment": Case(
+        "proxy", Level.FAIL, "neither https_proxy nor all_proxy", flags={"proxy": "environment"}),
+    "two that dial out": Case(
+        "address", Level.FAIL, "ranks 0 and 1 are neighbors and neither has an address",
+        "rank.2.address = 'tcp://127.0.0.1:7'\n"),
+    "not loopback": Case(
+        "address", Level.FAIL, "without encryption", "rank.1.address = 'tcp://10.0.0.3:7'\n"
+        "rank.3.address = 'tcp://10.0.0.4:7'\n"),
+    "a name that is none": Case(
+        "address", Level.WARN, "rank.2.address: host 'clinic.invalid' cannot be resolved",
+        "rank.1.address = 'tcp://127.0.0.1:0'\nrank.2.address = 'tcp://clinic.invalid:7'\n",
+        around=patched(addresses, "unresolvable", lambda address: "clinic.invalid")),
+    "status for all": Case("serve", Level.WARN, "every host that reaches it can read it", flags={"serve": "*:0"}),
+    "status at another host's address": Case(
+        "serve", Level.FAIL, "this host cannot listen there", flags={"serve": "192.0.2.1:0"}),
+    "a clock that is behind": Case("clock", Level.WARN, "24.0 h before", around=from_the_future),
+    "little shared memory": Case(
+        "shared memory", Level.WARN, "--shm-size",
+        around=patched(host_checks.shutil, "disk_usage", room(10**10, 64 * 2**20))),
+    "a device that is none": Case("device", Level.FAIL, "--device cuda:7", flags={"device": "cuda:7"}),
+    "a device that is idle": Case(
+        "device", Level.WARN, "this host has a GPU", around=patched(torch.cuda, "is_available", lambda: True)),
+    "a task that raises": Case("task", Level.FAIL, "no scans for this site", flags={"task": "mine.py:broken"}),
+    "a table that is missing": Case(
+        "task", Level.FAIL, "visits.csv", flags={"task": "csv", "task_options": {"path": "visits.csv", "target": "y"}}),
+    "a budget that is too small": Case(
+        "task", Level.FAIL, "epsilon",
+        flags={"privacy": "client", "noise_multiplier": 0.1, "target_epsilon": 0.001}),
+    "rows that are trained and tested on": Case(
+        "duplicates", Level.WARN, "12 of 12 test rows equal a training row", flags={"task": "mine.py:task"}),
+    "no memory": Case("memory", Level.FAIL, "free some", around=patched(site_check, "available_memory", lambda: 1000)),
+    "a full disk": Case(
+        "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
+    "a disk that is almost full": Case(
+        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(20_000))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_check_finds_what_is_wrong_and_no_other_does(look: Look, in_tmp_path: Path, case: Case) -> None:
+    with ExitStack() as stack:
+        if case.around is not None:
+            stack.enter_context(case.around(in_tmp_path))
+        found = look(case.lines, case.flags, **(case.asked or {}))
+    assert {name: level for name, (level, _) in found.bad.items()} == {case.check: case.level}
+    assert case.words in found.bad[case.check][1]
+
+
+def test_a_port_that_is_taken_fails(look: Look) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = look(flags={"base_port": server.getsockname()[1] - 1})
+    assert {name: level for name, (level, _) in found.bad.items()} == {"port": Level.FAIL}
+    assert "is in use" in found.bad["port"][1]
+
+
+def test_a_rank_that_was_taken_out_of_the_federation_fails(look: Look) -> None:
+    operator = operators.new_operator()
+    lines = f"operators = ['{operator_of(operator)}']\nname = 'one'\n"
+    graph = EpochGraph(settings={"topology": "full"}, edges="0" * 16)
+    first = first_epoch("1" * 64, size=4, operators=[operator_of(operator)], signers=1, graph=graph, rounds=4)
+    folder = Path("dpeer-run/rank-1")
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("{}\n")
+    for gone, bad in ((2, set()), (1, {"members"})):
+        epoch = successor(first, begins=3, graph=graph, evict=[gone])
+        document = SignedEpoch(epoch=epoch).signed_with(operator).encode()
+        shutil.rmtree(folder / epoch_folder.FOLDER, ignore_errors=True)
+        epoch_folder.write(folder / epoch_folder.FOLDER, ChainRecord((document,), (epoch.digest,)))
+        found = look(lines, resume=True)
+        assert found.bad.keys() == bad
+        assert found.of("members")[0][1].startswith("epoch 1, the last that is known here: ")
+
+
+def test_rows_of_a_peer_on_this_host_warn(look: Look) -> None:
+    look()  # makes the files that are named below
+    flags = {"task": "mine.py:apart", **QUICK}
+    resolved = resolve(as_run(load(None, flags)), 1)
+    other = build(resolved)
+    with registered(other.fingerprint, 2, other.held):
+        found = look()
+    assert found.bad.keys() == {"duplicates"}
+    assert "rank 2, on this host, also has 24 of this peer's 24 rows" in found.bad["duplicates"][1]
+
+
+def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Path) -> None:
+    """What is trained to be timed is charged in a folder that is thrown away."""
+    private = {"privacy": "client", "noise_multiplier": 2.0, "topology": "full"}
+    folder = in_tmp_path / "dpeer-run" / "rank-1" / "privacy"
+    folder.mkdir(parents=True)
+    (folder / "ledger.jsonl").write_text("damaged\n")
+    before = tree(in_tmp_path / "dpeer-run")
+    found = look(flags=private)
+    assert found.bad.keys() == {"task"}, "the start would end with it, too"
+    assert "ledger" in found.bad["task"][1]
+    assert tree(in_tmp_path / "dpeer-run") == before
+    (folder / "ledger.jsonl").unlink()
+    forecast = look(flags=private).forecast
+    assert forecast is not None
+    assert "after 4 releases" in str(forecast.privacy)
+    assert list(folder.iterdir()) == []

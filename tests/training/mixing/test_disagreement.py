@@ -1,0 +1,144 @@
+"""Disagreement of one peer, against numpy in double precision, and what may not have one."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.privacy import Adversary, ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.training import Hyperparameters, build_learner
+from dpeer.training.codecs import Dense
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.disagreement import MOST, disagreement
+from dpeer.training.mixing.gossip import Gossip
+from tests.training.small import small_task
+
+
+def values(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(count, dtype=np.float32))
+
+
+def expected(own: torch.Tensor, mix: torch.Tensor) -> float:
+    own, mix = own.double().numpy(), mix.double().numpy()
+    return float(np.linalg.norm(own - mix) / np.linalg.norm(mix))
+
+
+@pytest.mark.parametrize("count", [1, 2, 700, MOST])
+def test_of_a_small_body_all_values_are_compared(count: int) -> None:
+    own, mix = values(count, 1), values(count, 2)
+    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
+
+
+def test_close_bodies_do_not_cancel() -> None:
+    mix = values(5000) + 100.0
+    own = mix + 1e-4 * values(5000, 1)
+    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [MOST + 1, 3 * MOST + 77])
+def test_of_a_large_body_runs_stand_for_all(count: int) -> None:
+    own, mix = values(count, 1), values(count, 2)
+    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.02)
+
+
+def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
+    count = 4 * MOST
+    mix = values(count)
+    for part in range(10):
+        own = mix.clone()
+        own[part * count // 10 : (part + 1) * count // 10] += 1.0
+        assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.05)
+
+
+def test_the_cost_of_a_large_body_has_a_bound() -> None:
+    count = 9 * MOST
+    mix = values(count)
+    own = mix.clone()
+    own[::2] = torch.nan  # every run has some
+    assert disagreement([own], mix) is None
+    read = sum(disagreement([torch.where(torch.arange(count) // 512 == run, torch.nan, mix)], mix) is None
+               for run in range(0, count // 512, 97))  # fmt: skip
+    assert 0 < read < len(range(0, count // 512, 97)) / 4
+
+
+def test_pieces_are_one_body() -> None:
+    own, mix = values(5000, 1), values(5000, 2)
+    pieces = [own[:7], own[7:7], own[7:1300], own[1300:]]
+    assert disagreement(pieces, mix) == pytest.approx(expected(own, mix), rel=1e-5)
+    large, other = values(2 * MOST, 1), values(2 * MOST, 2)
+    assert disagreement([large[:MOST], large[MOST:]], other) == pytest.approx(disagreement([large], other), rel=1e-6)
+
+
+@pytest.mark.parametrize("first", [3, 512, 4999])
+def test_what_is_sent_before_the_body_is_left_out(first: int) -> None:
+    own, mix = values(5000, 1), values(5000, 2)
+    own[:first] = torch.inf
+    assert disagreement([own], mix, first) == pytest.approx(expected(own[first:], mix[first:]), rel=1e-5)
+    large, other = values(2 * MOST, 1), values(2 * MOST, 2)
+    large[:first] = torch.inf
+    assert disagreement([large], other, first) == pytest.approx(expected(large[first:], other[first:]), rel=0.02)
+
+
+def test_halves_are_compared_as_they_are() -> None:
+    own, mix = values(700, 1).bfloat16(), values(700, 2)
+    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
+
+
+@pytest.mark.parametrize(("own", "mix"), [(1.0, 0.0), (np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, np.inf)])
+def test_what_is_no_number_is_none(own: float, mix: float) -> None:
+    assert disagreement([torch.full((4,), own)], torch.full((4,), mix)) is None
+
+
+def halves(ranks: Collection[int]) -> Mapping[int, float]:
+    return {1: 0.5, 2: 0.5} if 2 in ranks else {1: 1.0}
+
+
+def gossip(start: torch.Tensor) -> tuple[Gossip, Any]:
+    body = Flat("body", [("w", torch.nn.Parameter(start.clone()))])
+    return Gossip(body, 1, Dense(body.data, 1, "float32")), body
+
+
+def test_a_peer_compares_what_it_has_released_with_the_mix() -> None:
+    step, body = gossip(values(700, 1))
+    step.release(0)
+    released = body.data.clone()
+    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    assert step.disagreement == pytest.approx(expected(released, body.data), rel=1e-5)
+
+
+def test_without_a_release_or_another_body_nothing_is_measured() -> None:
+    step, _ = gossip(values(700, 1))
+    step.release(0)
+    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    step.release(1)
+    step.mix({}, halves)
+    assert step.disagreement is None, "alone"
+    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    assert step.disagreement is None, "nothing was released in this round"
+    step.release(2)
+    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    assert step.disagreement is not None
+    step.adopt({2: [values(700, 2).numpy().tobytes()]}, lambda ranks: {2: 1.0})
+    assert step.disagreement is None, "its own body is no part of that mean"
+
+
+@pytest.mark.parametrize(("adversary", "shown"), [("neighbor", True), ("aggregate", False)])
+def test_a_promise_against_those_who_see_averages_alone_hides_it(
+    tmp_path: Path, adversary: Adversary, shown: bool
+) -> None:
+    session = ClientSession(
+        Guarantee(3.0, 0.05, 1e-5, adversary), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
+    )
+    h = Hyperparameters(body_epochs=1, batch_size=16)
+    learner = build_learner(small_task(0), "dfedmdc", h, rank=1, seed=0, session=session)
+    learner.start_over()
+    learner.train(0)
+    payload = learner.release(0)
+    released = learner.gossip.codec.decode(1, payload)[0].clone()
+    other = values(released.numel())
+    learner.mix_sound({2: [other.numpy().tobytes()]}, halves)
+    measured = learner.disagreement
+    assert measured == (pytest.approx(expected(released, learner.body), rel=1e-4) if shown else None)

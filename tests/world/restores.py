@@ -1,0 +1,79 @@
+"""Schedules of lost disks of which an older backup was put back, and what a ledger counts and a peer sends then."""
+
+import random
+
+from dpeer.exceptions import TopologyError
+from dpeer.simulation.network import Conditions
+from tests.world.faults import Fault
+
+RESTORES = 120
+"""The number of schedules, from seed 0 on, in the test suite."""
+
+LOST = -1
+"""In the ledger, in place of an incarnation: a round that was perhaps released on the disk that was lost."""
+
+
+def generate_restores(seed):
+    """The scenario of a seed: ranks lose their disks, and go on with copies of some seconds before."""
+    from tests.world.scenario import STATIC, Scenario, graphs
+
+    rng = random.Random(f"restores {seed}")
+    size, rounds = rng.randint(3, 8), rng.randint(25, 40)
+    topology = rng.choice(STATIC)
+    participation = rng.choice((1.0, 1.0, 0.6))
+    try:
+        graphs(topology, size, participation)
+    except TopologyError:  # not of this size
+        topology = "ring"
+    conditions = Conditions(
+        latency=(0.001, rng.choice((0.002, 0.3))), chunk_bytes=rng.choice((None, 16)), redial=(0.1, 1.0),
+        notice=(0.0, 0.5),
+    )  # fmt: skip
+    faults = []
+    at = rng.uniform(3, 10)
+    for _ in range(rng.choice((1, 1, 2))):
+        away = rng.sample(range(size), rng.randint(1, max(1, (size - 1) // 2)))
+        for rank in away:
+            fails = round(at + rng.uniform(0.0, 8.0), 2)  # a disk may be lost the moment after it was copied
+            back = round(rng.choice((rng.uniform(0.0, 3.0), rng.uniform(5.0, 30.0))), 2)
+            faults += [Fault("back up", (rank,), round(at, 2)), Fault("restore", (rank,), fails, back)]
+            if rng.random() < 0.3:  # killed on its way back
+                faults.append(Fault("power", (rank,), round(fails + back + rng.uniform(0, 6), 2), rng.uniform(0.5, 8)))
+        rest = [rank for rank in range(size) if rank not in away]
+        if rng.random() < 0.3:  # one that remembers it is killed, too
+            faults.append(Fault("crash", (rng.choice(rest),), round(at + rng.uniform(0, 10), 2), rng.uniform(0.5, 10)))
+        at += rng.uniform(30, 45)
+    return Scenario(
+        seed, topology, size, rounds, participation=participation, wait=300.0, conditions=conditions,
+        checkpoint_every=rng.choice((1, 1, 3)), faults=tuple(faults),
+    )  # fmt: skip
+
+
+# -- invariants --------------------------------------------------------------------------------------------------------
+
+
+def is_restored(world, rank):
+    """Whether a rank goes on with an older copy of its disk at some time."""
+    return any(fault.what == "restore" and rank in fault.ranks for fault in world.scenario.faults)
+
+
+def releases(world, life, number):
+    """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent."""
+    if not is_restored(world, life.rank):
+        return
+    charged = {one for one, _ in world.disks[life.rank].ledger}
+    lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in charged)
+    world.check(not lacks, f"rank {life.rank} releases round {number}, and its ledger lacks rounds {lacks}")
+
+
+def sends(world, rank, number):
+    """A rank whose disk was restored never sends a body other than that which it had sent before, on another disk.
+
+    From one disk it may: here a round that is run again after a crash is mixed with other bodies.
+    """
+    if not is_restored(world, rank):
+        return
+    _, body = world.made[rank, number]
+    disk, before = world.sent_bodies.setdefault((rank, number), (world.disks[rank].number, body))
+    other = disk != world.disks[rank].number and before != body
+    world.check(not other, f"rank {rank} sends a second, different body of round {number}, which it had sent")

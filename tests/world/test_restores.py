@@ -1,0 +1,147 @@
+"""Restores: a peer that lost its disk goes on with a backup: it counts what it released since, and repeats nothing."""
+
+import pytest
+
+from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.restored import Restored
+from tests.thinning import every
+from tests.world.checking import check, why
+from tests.world.disk import Files
+from tests.world.faults import Fault
+from tests.world.learner import WorldLearner
+from tests.world.restores import LOST, RESTORES, generate_restores
+from tests.world.scenario import Scenario
+from tests.world.world import World
+
+CHUNKS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+def test_the_invariants_hold_when_backups_are_put_back(chunk):
+    check(generate_restores, range(chunk, RESTORES, CHUNKS))
+
+
+def restored(seconds, *faults, size=5, rounds=40, **more):
+    """A world in which rank 3's disk is copied after 5 s and lost at 12 s, and the copy put back `seconds` later."""
+    loss = Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, seconds), *faults
+    return World(Scenario(1, "ring", size, rounds, wait=300.0, faults=loss, **more)).run()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.0, 30.0])
+def test_all_rounds_since_the_backup_are_charged_and_released_again_in_none(seconds):
+    """Its neighbors may still wait for it, or be far ahead."""
+    world = restored(seconds)
+    assert world.lives[3][-1].outcome.status == "done"
+    first, second = world.lives[3]
+    lost = [number for number, incarnation in world.disks[3].ledger if incarnation == LOST]
+    again = [number for rank, number, life in world.released if rank == 3 and life == 1]
+    assert max(first.began) in lost
+    assert lost == list(range(lost[0], lost[-1] + 1))
+    assert again == list(range(lost[-1] + 1, 40))
+    assert second.files.restored is None
+
+
+def test_neighbors_that_were_killed_and_have_forgotten_a_round_are_not_believed():
+    """All lose power at once, with checkpoints of every fourth round."""
+    power = tuple(Fault("power", (rank,), 12.0, 1.0) for rank in (0, 1, 2, 4))
+    world = restored(1.0, *power, checkpoint_every=4)
+    assert world.lives[3][-1].outcome.status == "done"
+
+
+def test_all_that_are_restored_wait_for_one_that_remembers():
+    """Two of three, side by side: each comes back by what the third one knows."""
+    both = Fault("back up", (1,), 5.0), Fault("restore", (1,), 12.0, 3.0)
+    world = World(Scenario(1, "full", 3, 30, wait=300.0, faults=(
+        *both, Fault("back up", (2,), 5.0), Fault("restore", (2,), 12.5, 3.0),
+    ))).run()  # fmt: skip
+    assert all(life.outcome.status == "done" for life in world.present)
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def it_goes_on_from_its_backup(patch):
+    """As if an older copy had been put back by hand."""
+    take_up = Files.take_up
+
+    def blind(self):
+        start = take_up(self)
+        self.restored = None
+        return start
+
+    patch.setattr(Files, "take_up", blind)
+
+
+def it_charges_no_round_that_it_sits_out(patch):
+    charge = WorldLearner.charge_lost
+
+    def mean(self, number, *, active, restarts):
+        charge(self, number, active=active and self._life.peer.core.entry.since is None, restarts=restarts)
+
+    patch.setattr(WorldLearner, "charge_lost", mean)
+
+
+def it_charges_none_that_others_remember(patch):
+    patch.setattr(Files, "last_lost", lambda self, ahead: -1)
+
+
+def it_forgets_after_a_crash_that_it_was_restored(patch):
+    take_up = Files.take_up
+
+    def hasty(self):
+        start, self._disk.restored = take_up(self), None
+        return start
+
+    patch.setattr(Files, "take_up", hasty)
+
+
+def the_next_round_is_thought_to_be_new(patch):
+    """A peer that has completed n rounds may have released the one after them."""
+    patch.setattr(Restored, "last_lost", lambda self, ahead, every: max(self.completed, ahead) - 1)
+
+
+def what_others_remember_is_not_heard(patch):
+    patch.setattr(RoundClock, "remind", lambda self, rounds: None)
+
+
+def it_announces_no_entry(patch):
+    """Two side by side that release nothing yet wait for each other's bodies."""
+    patch.setattr(Core, "withhold", lambda self, number, until: setattr(self.entry, "earliest", until + 1))
+
+
+_KILLED_AT_ONCE = Scenario(1, "ring", 5, 40, wait=300.0, faults=(
+    Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, 3.0), Fault("power", (3,), 15.001, 1.0),
+))  # fmt: skip
+"""Before it has charged anything."""
+
+_ALL = Scenario(1, "full", 3, 12, wait=300.0, faults=tuple(
+    fault for rank in range(3) for fault in (Fault("back up", (rank,), 0.0), Fault("restore", (rank,), 4.0, 2.0))
+))  # fmt: skip
+"""All go on with copies of empty disks, of which none is a returner."""
+
+MUTATIONS = {
+    it_goes_on_from_its_backup: 0,
+    it_charges_no_round_that_it_sits_out: 0,
+    it_charges_none_that_others_remember: 1,
+    it_forgets_after_a_crash_that_it_was_restored: _KILLED_AT_ONCE,
+    the_next_round_is_thought_to_be_new: 1,
+    what_others_remember_is_not_heard: 1,
+    it_announces_no_entry: _ALL,
+}
+"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_mutation_is_found(mutation, monkeypatch):
+    mutation(monkeypatch)
+    first = MUTATIONS[mutation]
+    scenario = first if isinstance(first, Scenario) else generate_restores(first)
+    assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
+
+
+@pytest.mark.parametrize("scenario", [_KILLED_AT_ONCE, _ALL])
+def test_a_schedule_that_is_made_for_a_mutation_ends_well_without_it(scenario):
+    assert why(scenario) is None
