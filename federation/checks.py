@@ -141,19 +141,23 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
         f"--participation {training.participation:g}": (
             "who trains a round ahead would not be who exchanges it" if training.participation < 1 else None
         ),
-        f"--round-seconds {run.round_seconds}": (
+        _asked("--round-seconds", run.round_seconds): (
             "a budget is found from one round's bodies for its own training" if run.round_seconds is not None else None
         ),
         f"--steps-from {run.steps_from}": (
             "they are of rounds that were not trained ahead" if run.steps_from is not None else None
         ),
-        f"--checkpoint-minutes {run.checkpoint_minutes}": (
+        _asked("--checkpoint-minutes", run.checkpoint_minutes): (
             "the round that trains is not the one that is saved" if run.checkpoint_minutes is not None else None
         ),
     }
     for what, reason in reasons.items():
         if reason is not None:
             raise ConfigurationError(f"--overlap 1 with {what}: {reason}: leave one of the two out")
+
+
+def _asked(flag: str, value: float | str | None) -> str:
+    return f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
 
 
 def check_server(training: TrainingPart) -> None:
@@ -185,9 +189,9 @@ def check_round_budget(run: RunPart, privacy: str) -> None:
     if privacy != "sample":
         return
     if run.round_seconds is not None:
-        asked = run.round_seconds if isinstance(run.round_seconds, str) else f"{run.round_seconds:g}"
+        asked = _asked("--round-seconds", run.round_seconds)
         raise ConfigurationError(
-            f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
+            f"{asked} with --privacy sample: how many steps fit into a time depends on the records "
             "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
         )
     if run.steps_from is not None:

@@ -47,14 +47,13 @@ def note_nothing(patch):
     patch.setattr(Files, "complete", lambda self, entry, *, over=False, ahead=None: complete(self, entry, over=over))
 
 
-def mix_it_all(patch):
-    patch.setattr("tests.world.overlaps.SHARE", 1.0)
-    patch.setattr(OverlappedLearner, "mix_share", 0.5)
+def count_losses_as_without_overlap(patch):
+    patch.setattr(rounds._OverlappedRounds, "mix_share", 1.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutation", [lose_what_waits, note_nothing, mix_it_all], ids=lambda mutation: mutation.__name__
+    "mutation", [lose_what_waits, note_nothing, count_losses_as_without_overlap], ids=lambda mutation: mutation.__name__
 )
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)

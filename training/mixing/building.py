@@ -114,7 +114,7 @@ def _check_overlap(algorithm: Algorithm, trainer: Trainer, own: Codec | None) ->
         )
     if type(algorithm).mixed is not Algorithm.mixed:
         raise ConfigurationError(
-            f"--overlap 1 with {name}, which changes the mix of the round that it has trained; leave it out"
+            f"--overlap 1 with {name}, which changes the mix of the round that it has trained: leave it out"
         )
 
 
