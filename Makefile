@@ -8,7 +8,7 @@ MINUTES ?= 5
 # The tests start hundreds of processes: where bytecode is not kept, each of them compiles dpeer again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-all soak fuzz audit lowest lint bench clean
+.PHONY: demo check docs test test-all soak fuzz audit lowest lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
@@ -45,6 +45,11 @@ lint: $(VENV)/linted
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation as a site in build/site; a link, an anchor or a page that is missing ends it.
+docs: $(VENV)/installed
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 lowest:

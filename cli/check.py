@@ -102,7 +102,11 @@ def check(
         for note in forecast.notes:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
     counts = {level: sum(one.level is level for one in findings.all) for level in Level}
-    then = "mend what has failed, and check again" if counts[Level.FAIL] else "it can start: dpeer start"
+    then = (
+        "mend what has failed, and check again"
+        if counts[Level.FAIL]
+        else "it can start, by `dpeer start` with the same options"
+    )
     click.echo(f"\n{', '.join(f'{count} {level}' for level, count in counts.items())}: {then}")
     return int(bad)
 

@@ -92,8 +92,8 @@ def start(
             terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: any program that reaches the port can read and alter all messages")
-        for neighbor, host in starting.unresolvable().items():
-            terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
+        for neighbor, unknown in starting.unresolvable().items():
+            terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
         hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
         with ended_at_once():
@@ -105,8 +105,9 @@ def start(
 
         status = None
         if own.serve is not None:
-            host = addresses.host_of(settings, number)
-            status = ServeStatus(read_serve(own.serve), live_page, () if host is None else (host,))
+            own_host = addresses.host_of(settings, number)
+            names = () if own_host is None else (own_host,)
+            status = ServeStatus(read_serve(own.serve), live_page, names)
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:

@@ -21,23 +21,13 @@ from dpeer.federation.baseline.training import (
     copy_for_baseline,
     has_own_core,
 )
-from dpeer.federation.checks import (
-    check_first_weights,
-    check_hostile,
-    check_overlap,
-    check_quorum,
-    check_replayable,
-    check_round_budget,
-    check_server,
-    check_sums,
-    first_weights_notes,
-)
+from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import account, planned_rounds, privacy_config
+from dpeer.federation.privacy import account, planned_rounds
 from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.peer import LivenessConfig, PeerConfig
@@ -49,7 +39,6 @@ from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import RESTORED, rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
-from dpeer.topology.settings import build_graph
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -123,35 +112,12 @@ def build(
     own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
     facts_of_algorithm = facts_of(config.algorithm)
     shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
-    if data.schema is not None and data.standardize and private:
-        raise ConfigurationError(
-            "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
-            "it out"
-        )
-    check_round_budget(run, config.privacy.privacy)
-    graph = build_graph(config.graph)
-    check_quorum(config.network.quorum, config.graph.size)
-    if how.participation_mode == "server":
-        check_server(how)
-    if run.checkpoint_minutes is not None:
-        check_replayable(facts_of_algorithm, run.checkpoint_minutes)
-    meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
+    graph, meeting, protected, guarantee = check_settings(config)
     repeated, not_repeated = (
         ({}, list[str]())
         if run.steps_from is None
         else recorded_steps(run.steps_from, rank, how.rounds, lambda number: meeting.at(number, rank).active)
     )
-    protected = privacy_config(config, graph)
-    guarantee = protected.guarantee
-    if shares != "nothing":
-        check_hostile(how, config.privacy, graph)
-        check_sums(how, config.privacy.privacy, graph)
-        check_overlap(run, how, config.privacy.privacy)
-        if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
-            raise ConfigurationError(
-                f"--participation-mode server: {facts_of_algorithm.name} mixes in a way of its own, which needs what "
-                "each receiver itself has sent in the round: use --participation-mode peers, or another --algorithm"
-            )
     compute = compute_of(config)
     task = task_of(config)
     lacking = config.held_out_if_enough and run.keep == "best" and task.validation is None
@@ -163,7 +129,7 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     content = content_of(task, private=private)
-    account(own_folder / FOLDER, resume=resume)
+    account(own_folder / FOLDER, resume=resume, protects=private, new_data=new_data)
     own_data = PeerData(
         content, new=new_data, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
     )

@@ -4,21 +4,76 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.config import RunConfig
+from dpeer.federation.privacy import privacy_config
 from dpeer.federation.run_settings import RunPart
 from dpeer.plugins import check_source
+from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
-from dpeer.topology import Row, TimeVaryingTopology, Topology
-from dpeer.training import Task
-from dpeer.training.algorithms.base import Facts
+from dpeer.topology import Graphs, Row, TimeVaryingTopology, Topology, take_part
+from dpeer.topology.settings import build_graph
+from dpeer.training import Algorithm, Task
+from dpeer.training.algorithms.base import Facts, facts_of
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
+
+
+class Checked(NamedTuple):
+    """What was made of settings that fit each other.
+
+    Attributes:
+        graph: The graph of all peers.
+        meeting: The same with those alone that take part in a round.
+        privacy: What privacy depends on.
+        guarantee: What it promises; None without privacy.
+    """
+
+    graph: Topology | TimeVaryingTopology
+    meeting: Graphs
+    privacy: PrivacyConfig
+    guarantee: Any
+
+
+def check_settings(config: RunConfig) -> Checked:
+    """Refuse settings that contradict each other, the graph or the promise of privacy; no data are read.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    data, run, how = config.data, config.run, config.training
+    facts = facts_of(config.algorithm)
+    if data.schema is not None and data.standardize and config.privacy.privacy != "none":
+        raise ConfigurationError(
+            "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
+            "it out"
+        )
+    check_round_budget(run, config.privacy.privacy)
+    graph = build_graph(config.graph)
+    check_quorum(config.network.quorum, config.graph.size)
+    if how.participation_mode == "server":
+        check_server(how)
+    if run.checkpoint_minutes is not None:
+        check_replayable(facts, run.checkpoint_minutes)
+    meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
+    protected = privacy_config(config, graph)
+    guarantee = protected.guarantee
+    if facts.shares != "nothing":
+        check_hostile(how, config.privacy, graph)
+        check_sums(how, config.privacy.privacy, graph)
+        check_overlap(run, how, config.privacy.privacy)
+        if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
+            raise ConfigurationError(
+                f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
+                "itself has sent in the round: use --participation-mode peers, or another --algorithm"
+            )
+    return Checked(graph, meeting, protected, guarantee)
 
 
 def check_quorum(quorum: str | int, size: int) -> None:

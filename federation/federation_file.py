@@ -75,7 +75,7 @@ def federation_file(
             lines += _setting(name, values)
     lines += ["", f"# -- The ranks: address, public key, and what is a site's own {'-' * 55}", "", *_about_ranks(apart)]
     for one in sites:
-        lines += ["", *_table(one, public.get(one.rank), folder, bind_all=bind_all)]
+        lines += ["", *_table(one, public.get(one.rank), folder, apart=apart, bind_all=bind_all)]
     return "\n".join(lines) + "\n"
 
 
@@ -97,7 +97,7 @@ def _about_ranks(apart: bool) -> list[str]:
     return comment("Without addresses all peers run on one host, and rank R listens at port 7700 + R.")
 
 
-def _table(one: Site, key: str | None, folder: str, *, bind_all: bool) -> list[str]:
+def _table(one: Site, key: str | None, folder: str, *, apart: bool, bind_all: bool) -> list[str]:
     secret = f"{folder}/rank-{one.rank}.secret"
     lines = [*comment(one.site)] if one.site else []
     lines.append(f"[rank.{key_text(str(one.rank))}]")
@@ -107,7 +107,8 @@ def _table(one: Site, key: str | None, folder: str, *, bind_all: bool) -> list[s
             lines.append(f"bind = {value_text('tcp://*:' + one.address.rpartition(':')[2])}")
     if key is None:
         lines += [f'#key = "64 digits, as `dpeer keygen --rank {one.rank} --out {folder}` prints them"']
-        lines += [f"#secret = {value_text(secret)}"]
+        # Between hosts no peer starts before the keys are there, and then each needs its secret.
+        lines += [f"{'' if apart else '#'}secret = {value_text(secret)}"]
     else:
         lines += [f"key = {value_text(key)}", f"secret = {value_text(secret)}"]
     return lines

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from types import TracebackType
 
 from dpeer.exceptions import DpeerError, describe
 
@@ -64,16 +65,31 @@ class Findings:
         """Note that something keeps the peer from starting, or from taking part."""
         self.add(check, Level.FAIL, text)
 
-    @contextmanager
-    def of(self, check: str) -> Iterator[None]:
+    def of(self, check: str) -> Guard:
         """Within it an error is a finding: that of the check, which ends with it."""
-        try:
-            yield
-        except DpeerError as error:
-            self.fail(check, str(error))
-        except Exception as error:  # of a task, or of a library: the start would end with it, too
-            self.fail(check, describe(error))
+        return Guard(self, check)
 
     def worst(self, *levels: Level) -> bool:
         """Whether any finding is of one of these levels."""
         return any(one.level in levels for one in self.all)
+
+
+class Guard(AbstractContextManager[None, bool]):
+    """Context in which an error is noted as a failed check, and goes no further.
+
+    Args:
+        findings: Where to note it.
+        check: What is looked at.
+    """
+
+    def __init__(self, findings: Findings, check: str) -> None:
+        self._findings, self._check = findings, check
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):  # none, or Ctrl-C
+            return False
+        # One that is not dpeer's is of a task, or of a library: the start would end with it, too.
+        self._findings.fail(self._check, str(error) if isinstance(error, DpeerError) else describe(error))
+        return True

@@ -26,6 +26,9 @@ TRAINS = 3.0
 _COPIES = 4
 """Checkpoints that lie on disk at once, at most, and the model: the one that is written, two that are kept."""
 
+_FIXED = 100_000
+"""Bytes of a run's other files: card, summary, settings beside a checkpoint."""
+
 _LINES = 2000
 """Bytes of files of a round beside the checkpoint: a line of metrics.jsonl, and lines of the log."""
 
@@ -45,7 +48,7 @@ class Forecast:
         settings: What the federation's messages carry of its settings, hexadecimal: equal where these are.
         rounds: The number of rounds.
         train_seconds: Of a round's local training.
-        evaluate_seconds: Of one evaluation.
+        evaluate_seconds: Of a round's evaluations, in the mean.
         steps: The minibatches of a round.
         timed_steps: How many of them were timed.
         payload_bytes: Of one body, at most.
@@ -94,13 +97,17 @@ class Forecast:
         many = "" if len(self.neighbors) == 1 else "s"
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
         found = {
-            "neighbors": f"rank{many} {ranks}" if self.neighbors else "none: nothing is sent",
+            "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
             "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
             f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation",
             "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
         }
-        if self.neighbors:
+        if not self.payload_bytes:
+            found["neighbors"] = "none: nothing is sent"
+        elif not self.neighbors:
+            found["bytes"] = f"{size(self.payload_bytes)} a body, to and from each neighbor in each round"
+        else:
             most = 8 * max(self.sent_bytes, self.received_bytes)
             rates = _SHOWN if line_rate is None else (line_rate,)
             times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in rates)
@@ -113,14 +120,14 @@ class Forecast:
         return found
 
 
-def forecast(config: RunConfig, parts: PeerParts, scratch: Path, neighbors: tuple[int, ...]) -> Forecast:
+def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None) -> Forecast:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
     Args:
         config: The peer's.
         parts: What `build` has made in a folder that is thrown away: the model is trained, and privacy charged there.
         scratch: An empty folder for a copy of a checkpoint.
-        neighbors: The ranks that the peer exchanges bodies with.
+        graph: The graph on which bodies are exchanged; None where it is not known, or nothing is sent.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -132,13 +139,14 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, neighbors: tupl
     began = time.perf_counter()
     learner.evaluate()
     _settle()
-    evaluate_seconds = time.perf_counter() - began
+    # A round is measured before and after mixing.
+    evaluate_seconds = 2 * (time.perf_counter() - began) / config.run.evaluate_every
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
-    sent, received = _edges(parts.topology, config.rank, how.rounds)
+    sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload = learner.payload_bytes
     return Forecast(
-        neighbors=neighbors,
+        neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
         settings=federation_id(parts.fingerprint).hex(),
         rounds=how.rounds,
         train_seconds=train_seconds * asked / taken if taken else 0.0,
@@ -149,7 +157,7 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, neighbors: tupl
         sent_bytes=round(payload * sent),
         received_bytes=round(payload * received),
         memory_bytes=_memory() + round(payload * (2 * received + 2)),
-        disk_bytes=_COPIES * copy + _LINES * how.rounds,
+        disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
         privacy=next(iter(parts.promises), None),
@@ -169,7 +177,7 @@ def _train(learner: TorchLearner, seconds: float | None) -> float:
 
 def _settle() -> None:
     """Wait until the device has done its work so far."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 

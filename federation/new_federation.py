@@ -15,11 +15,11 @@ from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.federation import operators
 from dpeer.federation.addresses import addresses, all_on_this_host
-from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags
+from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resolve
 from dpeer.federation.federation_file import federation_file
 from dpeer.federation.hosts_file import Host
 from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secret
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.site_page import Site, overview, site_page
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
@@ -93,6 +93,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
         )
         for rank in range(checked.size)
     )  # fmt: skip
+    _check_run(checked)
     schema = values.get("schema")
     if schema is not None:
         read_schema(schema)
@@ -101,6 +102,17 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
         if name != "schema" and values.get(name) is not None:
             values[name] = os.path.relpath(values[name], folder)
     return Plan(values, settings, sites, None if schema is None else Path(schema), apart)
+
+
+def _check_run(settings: Settings) -> None:
+    """Refuse settings with which rank 0 would end before it reads its data."""
+    # torch, which takes seconds: mistakes in hosts and addresses show at once.
+    from dpeer.federation.checks import check_settings
+    from dpeer.training.loading import check_task_name
+
+    config = resolve(as_run(settings).of_rank(0), 0)
+    check_task_name(config.data.task)
+    check_settings(config)
 
 
 def _check_twice(hosts: Sequence[Host]) -> None:

@@ -55,20 +55,27 @@ def _most_active(graphs: Participation, rounds: int, first: int) -> int:
     return max(counts.values(), default=0)
 
 
-def account(folder: Path, *, resume: bool) -> None:
+def account(folder: Path, *, resume: bool, protects: bool = False, new_data: bool = False) -> None:
     """See that the ledger in a rank's privacy folder has all that has left the rank, before anything else does.
 
     Args:
         folder: The folder.
         resume: Whether the run in it is continued.
+        protects: Whether the run to come protects its data.
+        new_data: Whether its data are others than those of earlier runs.
 
     Raises:
-        CheckpointError: The ledger to go on with has lost something.
+        CheckpointError: The ledger to go on with has lost something; or a restored run is not counted yet.
     """
     if resume:
         check_ledger(folder.parent)
     # What was released since a backup is known to the others of its run alone, and a new run does not ask them.
     unknown = not resume and restored.read(folder.parent) is not None and not current(folder).noiseless
+    if unknown and protects and not new_data:
+        raise CheckpointError(
+            f"{str(folder.parent)!r} was put back from a backup, and what it has released since is not counted yet: go "
+            "on with --resume, and --overwrite later; or give --new-data if the data are others now"
+        )
     if unknown or sent_unrecorded(folder.parent):
         record_noiseless(folder)  # now, for the metrics that prove it will be gone
     if not resume:

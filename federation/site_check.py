@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.federation import config, keys
+from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.folders import holds_files, refuse_faults, refuse_used
+from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, working_folder_kept
 from dpeer.federation.forecast import Forecast, forecast
 from dpeer.federation.host_checks import (
     available_memory,
@@ -94,7 +94,7 @@ def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: 
     folder = rank_folder(starting.own.out, starting.rank)
     free_memory = available_memory()
     keyed = _check_key(findings, starting)
-    _check_members(findings, starting, folder, resume=asked.resume)
+    _check_members(findings, starting, folder, resume=asked.resume, keyed=keyed)
     is_left = _check_output(findings, starting, folder, asked)
     reachable = _check_addresses(findings, starting, keyed=keyed)
     if keyed and reachable and is_left:
@@ -105,6 +105,10 @@ def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: 
             asyncio.run(check_port(findings, starting))
     if is_left:
         _check_serve(findings, starting)
+    if names := starting.own.log_to:
+        with findings.of("trackers"):
+            trackers.check(names)
+            findings.passed("trackers", f"{', '.join(names)} can be used")
     check_clock(findings, [Path(__file__), *([] if file is None else [file])])
     check_shared_memory(findings, own_code=":" in starting.own.task)
     return _check_training(findings, starting, folder, asked, free_memory, doing)
@@ -127,8 +131,11 @@ def _check_key(findings: Findings, starting: Starting) -> bool:
     return False
 
 
-def _check_members(findings: Findings, starting: Starting, folder: Path, *, resume: bool) -> None:
-    """Whether the rank is a member in the last epoch that it knows, and who may change the federation."""
+def _check_members(findings: Findings, starting: Starting, folder: Path, *, resume: bool, keyed: bool) -> None:
+    """Whether the rank is a member in the last epoch that it knows, and who may change the federation.
+
+    What follows looks at that epoch's neighbors.
+    """
     check = "members"
     with findings.of(check):
         if starting.joins:
@@ -143,6 +150,8 @@ def _check_members(findings: Findings, starting: Starting, folder: Path, *, resu
         now = next(one for one in epochs if one.digest == record.line[-1])
         words = f"epoch {now.number}, the last that is known here: {in_short(now.members)}"
         if starting.rank in now.members:
+            if keyed:
+                starting.follow(now)
             findings.passed(check, words)
         else:
             findings.fail(check, f"{words}: rank {starting.rank} is no member any more; it can join as a new rank")
@@ -220,7 +229,11 @@ def _check_training(
         resolved = made
     if resolved is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="dpeer-check-") as scratch, _copied(folder, Path(scratch) / "run") as out:
+    with (
+        working_folder_kept(),
+        tempfile.TemporaryDirectory(prefix="dpeer-check-") as scratch,
+        _copied(folder, Path(scratch) / "run") as out,
+    ):
         with findings.of("task"):
             check_plugins(resolved)
             there = dataclasses.replace(resolved, run=resolved.run.model_copy(update={"out": out}))
@@ -235,7 +248,7 @@ def _check_training(
             _check_duplicates(findings, parts.fingerprint, rank, parts.held)
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
-            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.neighbors)
+            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph)
     if found is not None:
         check_memory(findings, found.memory_bytes, free_memory)
         check_disk(findings, folder, found.disk_bytes)

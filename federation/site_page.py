@@ -172,7 +172,8 @@ def _firewall(one: Site, *, apart: bool) -> str:
         whom = _ranks(one.dialled_by)
         lines.append(f"- in: TCP to `{own.removeprefix('tcp://')}` on this host, from {whom}")
     if own is not None and own.startswith(RELAY):
-        call = f", through which {_ranks(one.dialled_by)} reach this peer" if one.dialled_by else ""
+        reach = "reaches" if len(one.dialled_by) == 1 else "reach"
+        call = f", through which {_ranks(one.dialled_by)} {reach} this peer" if one.dialled_by else ""
         lines.append(f"- out: TCP to the relay `{own.removeprefix(RELAY)}`{call}")
     for rank, address in one.dials.items():
         lines.append(f"- out: TCP to `{address.partition('://')[2]}` (rank {rank})")
@@ -238,9 +239,9 @@ def overview(
     for one in sites:
         own = [f"`sites/rank-{one.rank}.md`", *([f"`{folder}/rank-{one.rank}.secret`"] if made else [])]
         place = one.address or ("dials out" if apart else "on one host with all")
+        site = one.site.replace("|", "/") or "-"
         lines.append(
-            f"| {one.rank} | {one.site or '-'} | {place} | {', '.join(f'`{name}`' for name in common)} | "
-            f"{', '.join(own)} |"
+            f"| {one.rank} | {site} | {place} | {', '.join(f'`{name}`' for name in common)} | {', '.join(own)} |"
         )
     steps = [f"Read {file}, and agree on it with the sites: settings above the tables are equal everywhere."]
     if made:
@@ -250,11 +251,17 @@ def overview(
         ]
     else:
         steps += [
-            "Send each site its page. It makes its key and sends you the line `key = \"...\"`: put it below `[rank.R]` "
-            "in place of `#key`, and take the # from `#secret`.",
+            "Send each site its page. It makes its key and sends you the line `key = \"...\"`: put it below "
+            f"`[rank.R]`, in place of the line `#key`{'' if apart else ', and take the # from `#secret`'}.",
             f"When the keys of *all* ranks are in {file}, send it to all. A peer with an address beyond its host does "
             "not start before.",
         ]  # fmt: skip
+    places = {one.address for one in sites if one.address is not None and one.address.startswith(RELAY)}
+    if relays := sorted(place.removeprefix(RELAY) for place in places):
+        steps.append(
+            f"Send {file} to the host of the relay, too, which needs the public keys alone, and runs there "
+            f"`dpeer relay --listen tcp://*:{relays[0].rpartition(':')[2]} --keys {file}` ({', '.join(relays)})."
+        )
     if operator:
         steps.append(
             f"Keep `{folder}/operator.secret` off the hosts that train, with its owner: it signs changes of members "

@@ -92,6 +92,7 @@ class _Running(_Model):
     epsilon: float | None = None
     delta: float | None = None
     disk_free: _Count | None = None
+    withheld: _Ranks = []
     disagreement: float | None = None
     age_seconds: float = 0.0
     history: Annotated[list[_Round], Field(max_length=KEPT)] = []

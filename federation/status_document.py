@@ -15,6 +15,9 @@ KEPT = 200
 STALE = 10.0
 """Seconds after which an event loop that has not filled its board is taken for blocked."""
 
+WITHHELD = "see the peer's log"
+"""What stands in place of a reason that is for the peer's own host alone."""
+
 Document = Mapping[str, Any]
 """{"time": Unix seconds, "peers": [{...}, ...]}; docs/files.md lists a peer's fields."""
 
@@ -38,8 +41,22 @@ def running_peer(
         history: Its last rounds, each as `history_line` makes it.
         age: Seconds since the snapshot was taken.
     """
-    found = {"folder": folder, "running": True, "disagreement": None, **snapshot, "age_seconds": age}
+    found = {"folder": folder, "running": True, "disagreement": None, **_for_others(snapshot), "age_seconds": age}
     return found | {"unready": why_unready(found), "history": list(history)}
+
+
+def _for_others(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A snapshot whose reasons name no address of another peer, and no setting, such as its classes."""
+    ranks = {*snapshot.get("withheld", ())}
+    if not ranks:
+        return snapshot
+    return {
+        **snapshot,
+        **{
+            name: [one | {"why": WITHHELD} if one["rank"] in ranks and one["why"] else one for one in snapshot[name]]
+            for name in ("waits_for", "neighbors")
+        },
+    }
 
 
 def why_unready(peer: Mapping[str, Any], within: int = WITHIN) -> str | None:

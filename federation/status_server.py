@@ -11,8 +11,10 @@ import re
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any, Protocol, Self
@@ -26,7 +28,10 @@ from dpeer.federation.status_document import Document, blocked, why_unready
 from dpeer.results.files import finite
 
 AT_ONCE = 16
-"""Connections at a time."""
+"""Connections at a time: of more, the oldest of the busiest host ends, so that no idle ones keep a probe out."""
+
+_THREADS = 2 * AT_ONCE
+"""Threads at a time: some may still make answers for connections that have ended."""
 
 PATIENCE = 15.0
 """Seconds in which a request comes, and in which its answer is read."""
@@ -164,8 +169,17 @@ def _bound(address: ServeAddress, option: str) -> _Server:
         ) from error
 
 
+@dataclass
+class _Reader:
+    """An accepted connection: since when (of the monotonic clock), from which host, and whether it was ended here."""
+
+    since: float
+    host: str
+    ended: bool = False
+
+
 class _Server(ThreadingHTTPServer):
-    """Threads that answer, at most `AT_ONCE`, each for at most `PATIENCE` seconds."""
+    """Threads that answer, for at most `AT_ONCE` connections, each of at most `PATIENCE` seconds."""
 
     daemon_threads = True
     block_on_close = False
@@ -174,7 +188,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, family: socket.AddressFamily, place: Any) -> None:
         self.address_family = family
-        self._open: dict[socket.socket, float] = {}
+        self._open: dict[socket.socket, _Reader] = {}
         self._lock = threading.Lock()
         self._accepted = 0
         super().__init__(place, _Handler)
@@ -202,9 +216,13 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         self._accepted = 1
         with self._lock:
-            busy = len(self._open) >= AT_ONCE
+            busy = len(self._open) >= _THREADS
             if not busy:
-                self._open[request] = time.monotonic()
+                reading = {one: reader.host for one, reader in self._open.items() if not reader.ended}
+                if len(reading) >= AT_ONCE:
+                    [(busiest, _)] = Counter(reading.values()).most_common(1)
+                    self._end(next(one for one, host in reading.items() if host == busiest))
+                self._open[request] = _Reader(time.monotonic(), client_address[0])
         if busy:
             request.settimeout(0.1)
             with suppress(OSError):
@@ -222,10 +240,14 @@ class _Server(ThreadingHTTPServer):
         """End the connections that have lasted too long."""
         now = time.monotonic()
         with self._lock:
-            for one, since in self._open.items():
-                if now - since > PATIENCE:
-                    with suppress(OSError):
-                        one.shutdown(socket.SHUT_RDWR)
+            for one, reader in self._open.items():
+                if now - reader.since > PATIENCE:
+                    self._end(one)
+
+    def _end(self, one: socket.socket) -> None:
+        self._open[one].ended = True
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let a connection that has failed go: a peer's log is not for what its readers do."""
@@ -261,9 +283,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _host_is_known(self) -> bool:
-        text = self.headers.get("Host")
-        if text is None:  # HTTP/1.0; browsers send one always
-            return True
+        given = self.headers.get_all("Host", [])  # HTTP/1.0 may have none; browsers send one always
+        return all(self._is_known(text) for text in given)
+
+    def _is_known(self, text: str) -> bool:
         host = re.sub(r":\d{1,5}$", "", text.strip()).strip("[]").lower().removesuffix(".")
         if host in self.server.names:
             return True

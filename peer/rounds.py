@@ -218,7 +218,7 @@ class _RoundLoop:
             raise CheckpointError(
                 f"the neighbors are in round {furthest + 1}, and the backup has {restored.completed} rounds: they have "
                 "begun again, and what was released since the backup is not known to them; wait for others, or start "
-                "over with --overwrite, which counts the restored run as one without noise"
+                "over with --overwrite --new-data if the data are others now"
             )
         await self.worker.run(self.learner.charge_lost, number, active=active, restarts=restored.restarts)
         if restored.restarts:

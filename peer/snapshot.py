@@ -105,6 +105,7 @@ class Snapshot:
         disagreement: Relative distance of the own released body to the mix, in the last completed round; None where it
             was not measured.
         disk_free: Bytes that the folder's disk had left when a round was last saved.
+        withheld: Ranks whose `why` is for this host alone, because it may name an address, or a setting.
     """
 
     rank: int
@@ -134,6 +135,7 @@ class Snapshot:
     delta: float | None = None
     disagreement: float | None = None
     disk_free: int | None = None
+    withheld: tuple[int, ...] = ()
 
 
 def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder, *, ended: bool) -> Snapshot:
@@ -178,6 +180,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         delta=last.get("delta"),
         disagreement=last.get("disagreement"),
         disk_free=files.disk_free,
+        withheld=tuple(one.rank for one in core.members.all() if one.trouble or one.trouble_dialling),
     )
 
 

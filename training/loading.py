@@ -89,9 +89,18 @@ def load_task(
         return adapted(task, choices.lora, first)
 
 
-def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
+def check_task_name(spec: str) -> None:
+    """Refuse the name of a built-in task that does not exist.
+
+    Raises:
+        UnknownName: It is such.
+    """
     if ":" not in spec and not spec.endswith(".py") and spec not in BUILTIN_TASKS:
         raise UnknownName("task", spec, BUILTIN_TASKS)
+
+
+def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
+    check_task_name(spec)
     with LOCK:
         if spec in BUILTIN_TASKS:
             factory = BUILTIN_TASKS[spec].factory()

@@ -122,7 +122,7 @@ def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -
     for rank in range(4):  # as its README tells the keeper
         line = dpeer("keygen", "--rank", rank, "--out", "keys").out.strip()
         text = re.sub(rf'#key = "64 digits, as `dpeer keygen --rank {rank} .*', line, text)
-    Path("dpeer.toml").write_text(text.replace("#secret", "secret"))
+    Path("dpeer.toml").write_text(text)
     assert keys.keyring(loaded().of_rank(2), 4, 2) is not None
 
 
@@ -165,3 +165,14 @@ def test_ranks_of_containers_listen_at_all_interfaces(dpeer: Run) -> None:
         "tcp://*:7700",
     ]
     assert listen_address(settings, 5, 0, encrypted=True) == "tcp://*:7800"
+
+
+def test_the_keeper_is_shown_what_the_relay_needs(dpeer: Run) -> None:
+    Path("hosts.txt").write_text("relay://relay.example:7790 A\nrelay://relay.example:7790 B\n")
+    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
+    assert (
+        "`dpeer relay --listen tcp://*:7790 --keys dpeer.toml` (relay.example:7790)"
+        in Path("sites/README.md").read_text()
+    )
+    page = Path("sites/rank-1.md").read_text()
+    assert "- out: TCP to the relay `relay.example:7790`, through which rank 0 reaches this peer" in page

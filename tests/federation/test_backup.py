@@ -13,16 +13,22 @@ from dpeer.federation.backup import back_up, restore
 from dpeer.federation.privacy import account, check_ledger
 from dpeer.peer import checkpoint, restored
 from dpeer.peer.restored import Restored
-from dpeer.privacy import Charge, Ledger, history
+from dpeer.privacy import Charge, Ledger
+from dpeer.training.state.file_names import REST
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
 SAMPLE = {"sampling_rate": 0.05, "noise_multiplier": 1.0, "unit": "record"}
 
 
 def save(folder, completed, *, size=8):
-    """A checkpoint of so many rounds."""
+    """A checkpoint of so many rounds, each with a private release."""
     state = checkpoint.State(completed, {"size": size}, (1,), [b"header", b"body" * 1000])
-    checkpoint.write(folder / "checkpoint", state, lambda to: (to / "weights").write_bytes(b"w" * 50_000))
+
+    def save_learner(to):
+        (to / "weights").write_bytes(b"w" * 50_000)
+        (to / REST).write_text(json.dumps({"releases": completed}))
+
+    checkpoint.write(folder / "checkpoint", state, save_learner)
 
 
 def rank(run, number=3, *, completed=2, level="client", size=8):
@@ -38,7 +44,8 @@ def rank(run, number=3, *, completed=2, level="client", size=8):
         elif ledger is not None:
             ledger.charge(one, Charge(0.05, 1.0, 30))
         with (folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps({"round": one}) + "\n")
+            spent = {None: None, "client": {"releases": one + 1}, "sample": {"steps": 30 * (one + 1)}}[level]
+            file.write(json.dumps({"round": one, "bytes_sent": 100, "privacy": spent}) + "\n")
         save(folder, one + 1, size=size)
     return folder
 
@@ -209,20 +216,35 @@ def test_a_restored_folder_that_is_backed_up_again_keeps_what_was_stated(tmp_pat
     assert (note.restarts, note.rounds) == (3, 7)
 
 
-def test_a_new_run_in_a_restored_folder_counts_the_one_before_as_without_noise(tmp_path):
-    """What it released after the backup is known to its own neighbors alone, and the new run does not ask them."""
+def put_back(tmp_path):
+    """The privacy folder of a restored rank."""
     rank(tmp_path / "run")
     back_up(tmp_path / "run", tmp_path / "b.zip")
     restore(tmp_path / "b.zip", tmp_path / "new")
-    folder = tmp_path / "new" / "rank-3" / "privacy"
-    account(folder, resume=True)
-    assert restored.read(folder.parent) is not None, "it goes on, and asks them"
-    account(folder, resume=False)
+    return tmp_path / "new" / "rank-3" / "privacy"
+
+
+def test_a_private_run_does_not_begin_in_a_restored_folder_and_the_refusal_loses_nothing(tmp_path):
+    """What it released after the backup is known to its own neighbors alone, and a new run does not ask them."""
+    folder = put_back(tmp_path)
+    before = content(folder.parent)
+    with pytest.raises(CheckpointError) as refused:
+        account(folder, resume=False, protects=True)
+    assert str(refused.value) == (
+        f"'{folder.parent}' was put back from a backup, and what it has released since is not counted yet: go on with "
+        "--resume, and --overwrite later; or give --new-data if the data are others now"
+    )
+    account(folder, resume=True, protects=True)
+    assert content(folder.parent) == before
+
+
+@pytest.mark.parametrize("how", [{"protects": True, "new_data": True}, {"protects": False}])
+def test_another_run_in_it_counts_the_restored_one_as_without_noise(tmp_path, how):
+    folder = put_back(tmp_path)
+    account(folder, resume=False, **how)
     assert restored.read(folder.parent) is None
-    ledger = Ledger(folder, M, resume=False, data="d")
-    assert [run.noiseless for run in ledger.earlier] == [False, True]
-    assert history.current(folder).noiseless
-    account(folder, resume=False)
+    assert [run.noiseless for run in Ledger(folder, M, resume=False, data="d").earlier] == [False, True]
+    account(folder, resume=False, protects=True)
     assert len(Ledger(folder, M, resume=False, data="d").earlier) == 2
 
 

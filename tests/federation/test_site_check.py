@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from dpeer.federation import addresses, host_checks, keys, operators, site_check
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import addresses, host_checks, keys, operators, site_check, trackers
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
@@ -207,6 +208,10 @@ def taken(folder: Path) -> Iterator[None]:
         yield
 
 
+def refuse(names: Any) -> None:
+    raise ConfigurationError(f"{names[0]} is not installed")
+
+
 class Usage(NamedTuple):
     total: int
     used: int
@@ -263,6 +268,9 @@ CASES = {
     "status for all": Case("serve", Level.WARN, "every host that reaches it can read it", flags={"serve": "*:0"}),
     "status at another host's address": Case(
         "serve", Level.FAIL, "this host cannot listen there", flags={"serve": "192.0.2.1:0"}),
+    "a tracker without its library": Case(
+        "trackers", Level.FAIL, "tensorboard is not installed", flags={"log_to": ["tensorboard"]},
+        around=patched(trackers, "check", refuse)),
     "a clock that is behind": Case("clock", Level.WARN, "24.0 h before", around=from_the_future),
     "little shared memory": Case(
         "shared memory", Level.WARN, "--shm-size",
@@ -282,7 +290,7 @@ CASES = {
     "a full disk": Case(
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
-        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(20_000))),
+        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
 }  # fmt: skip
 
 
@@ -303,10 +311,11 @@ def test_a_port_that_is_taken_fails(look: Look) -> None:
     assert "is in use" in found.bad["port"][1]
 
 
-def test_a_rank_that_was_taken_out_of_the_federation_fails(look: Look) -> None:
+def test_a_resumed_rank_is_checked_in_the_last_epoch_that_it_knows(look: Look) -> None:
+    """With rank 2 gone its neighbor is rank 3, and a rank that was itself taken out cannot start."""
     operator = operators.new_operator()
     lines = f"operators = ['{operator_of(operator)}']\nname = 'one'\n"
-    graph = EpochGraph(settings={"topology": "full"}, edges="0" * 16)
+    graph = EpochGraph(settings={"topology": "ring"}, edges="0" * 16)
     first = first_epoch("1" * 64, size=4, operators=[operator_of(operator)], signers=1, graph=graph, rounds=4)
     folder = Path("dpeer-run/rank-1")
     folder.mkdir(parents=True)
@@ -319,6 +328,21 @@ def test_a_rank_that_was_taken_out_of_the_federation_fails(look: Look) -> None:
         found = look(lines, resume=True)
         assert found.bad.keys() == bad
         assert found.of("members")[0][1].startswith("epoch 1, the last that is known here: ")
+        if not bad:
+            assert found.forecast is not None
+            assert found.forecast.neighbors == (0, 3)
+            assert "is dialled by rank 0" in found.of("address")[0][1]
+            assert "dials rank 3 at tcp://" in found.of("address")[0][1]
+
+
+def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
+    operator = operator_of(operators.new_operator())
+    found = look(f"operators = ['{operator}']\nname = 'one'\n", rank="5", joins=True)
+    assert found.bad == {}
+    assert found.forecast is not None
+    lines = found.forecast.lines(None)
+    assert lines["neighbors"] == "named by the epoch that lists this rank"
+    assert lines["bytes"] == "120 B a body, to and from each neighbor in each round"
 
 
 def test_rows_of_a_peer_on_this_host_warn(look: Look) -> None:

@@ -1,15 +1,20 @@
 """StatusBoard: what the event loop leaves for threads to read, and that reading costs it nothing."""
 
 import asyncio
+import json
 import threading
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from dpeer.federation import status_board
+from dpeer.federation.control_client import Place
 from dpeer.federation.status_board import StatusBoard
+from dpeer.federation.status_client import as_document
 from dpeer.federation.status_document import KEPT, STALE, blocked, why_unready
+from dpeer.peer.snapshot import Awaited, NeighborSnapshot
 from tests.federation.statuses import WELL, entry
 
 
@@ -31,6 +36,23 @@ def test_the_document_has_the_snapshot_and_what_follows_from_it(clock):
     assert {name: found[name] for name in asdict(WELL)} == asdict(WELL)
     assert (found["folder"], found["running"], found["age_seconds"]) == ("rank-2", True, 0.0)
     assert (found["unready"], found["disagreement"], found["history"]) == (None, 0.125, [])
+
+
+def test_a_reason_that_may_name_an_address_or_a_setting_stays_on_the_host(clock):
+    why = "its name 'site-1.example' cannot be resolved (Name or service not known)"
+    snapshot = replace(
+        WELL, withheld=(1,), waits_for=(Awaited(0, "in round 9"), Awaited(1, why)),
+        neighbors=(
+            NeighborSnapshot(1, "unseen", None, None, why), NeighborSnapshot(3, "dead", 2, 9.0, "silent for 9 s"),
+        ),
+    )  # fmt: skip
+    board = StatusBoard("rank-2", lambda: snapshot, private=False)
+    assert "site-1" not in json.dumps(board.read())
+    assert [one["why"] for one in only(board)["waits_for"]] == ["in round 9", "see the peer's log"]
+    assert [one["why"] for one in only(board)["neighbors"]] == ["see the peer's log", "silent for 9 s"]
+    assert board.answer({})["waits_for"][1]["why"] == why, "the control socket is the owner's"
+    page = as_document([Place(Path("rank-2"), board.answer({"history": True}))])
+    assert "site-1" not in json.dumps(page), "nor does the page of all peers have it"
 
 
 def test_a_reader_gets_what_the_loop_has_left_and_how_old_it_is(clock):

@@ -176,6 +176,12 @@ def test_a_web_page_of_another_name_cannot_read_it_through_a_browser(serve, host
     assert get(serve(), "/status.json", Host=host)[0] == code
 
 
+def test_of_two_names_both_must_be_known(serve):
+    with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as there:
+        there.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n")
+        assert there.recv(100).startswith(b"HTTP/1.0 421 ")
+
+
 def test_the_name_at_which_it_is_served_is_known(serve, monkeypatch):
     monkeypatch.setattr(
         status_server.socket, "getaddrinfo",
@@ -209,20 +215,50 @@ def test_what_cannot_be_looked_at_is_an_error_of_the_service(serve):
     assert get(serve(fail), "/")[0] == 200, "the page is there, and tries again"
 
 
-def test_so_many_connections_at_once_and_no_more(serve):
+def test_idle_connections_keep_no_probe_out(serve):
     server = serve()
     place = ("127.0.0.1", server.address.port)
-    idle = [socket.create_connection(place) for _ in range(AT_ONCE)]
+    idle = [socket.create_connection(place, timeout=10) for _ in range(AT_ONCE)]
+    assert get(server, "/healthz")[0] == 200
+    assert idle[0].recv(100) == b"", "the oldest has ended"
+    idle[-1].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert idle[-1].recv(100).startswith(b"HTTP/1.0 200 ")
+    for one in idle:
+        one.close()
+
+
+def test_a_busy_host_displaces_its_own_connections(serve):
+    server = serve(address="127.0.0.1:0")
+    place = ("127.0.0.1", server.address.port)
+    other = socket.create_connection(place, timeout=10, source_address=("127.0.0.2", 0))
+    idle = [socket.create_connection(place, timeout=10) for _ in range(AT_ONCE + 2)]
+    assert [one.recv(100) for one in idle[:3]] == [b""] * 3
+    other.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert other.recv(100).startswith(b"HTTP/1.0 200 ")
+    for one in (other, *idle):
+        one.close()
+
+
+def test_answers_that_take_long_are_made_by_so_many_threads_at_once_and_no_more(serve):
+    looking, over = threading.Semaphore(0), threading.Event()
+
+    def slow():
+        looking.release()
+        over.wait()
+        return document()
+
+    server = serve(slow)
+    place = ("127.0.0.1", server.address.port)
+    waiting = []
+    for _ in range(2 * AT_ONCE):
+        waiting.append(socket.create_connection(place, timeout=10))
+        waiting[-1].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        looking.acquire()
     one_more = socket.create_connection(place, timeout=10)
     assert one_more.recv(100).startswith(b"HTTP/1.0 503 ")
-    for one in (*idle, one_more):
+    over.set()
+    for one in (*waiting, one_more):
         one.close()
-    over = threading.Event()
-    while not over.is_set():  # until the threads have seen the ends
-        with socket.create_connection(place, timeout=10) as again:
-            again.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-            if again.recv(100).startswith(b"HTTP/1.0 200 "):
-                over.set()
 
 
 def test_a_connection_that_says_nothing_is_cut(serve, monkeypatch):
@@ -240,8 +276,12 @@ def test_a_request_without_end_is_cut(serve):
 def test_many_readers_cost_little_more_than_one(serve, monkeypatch):
     monkeypatch.setattr(status_server, "KEPT_FOR", 3600.0)
     drawn = []
-    page = SimpleNamespace(page=lambda title, content="": title, view=lambda found: drawn.append(found) or "drawn")
-    server = serve(page=page)
+
+    def view(found):
+        drawn.append(found)
+        return "drawn"
+
+    server = serve(page=SimpleNamespace(page=lambda title, content="": title, view=view))
     with ThreadPoolExecutor(8) as threads:
         assert {*threads.map(lambda _: get(server, "/view")[:2], range(20))} == {(200, "drawn")}
     assert len(drawn) == 1
@@ -257,7 +297,12 @@ def test_a_probe_is_answered_as_of_now(serve, monkeypatch):
 def test_so_many_connections_a_second_are_accepted_and_more_wait(serve, monkeypatch):
     monkeypatch.setattr(status_server, "PER_SECOND", 10)
     asked = []
-    server = serve(lambda: asked.append(time.monotonic()) or document())
+
+    def look():
+        asked.append(time.monotonic())
+        return document()
+
+    server = serve(look)
     for _ in range(25):
         assert get(server, "/healthz")[0] == 200
     assert asked[-1] - asked[0] >= (25 - 10 - 1) / 10 * 0.9

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import AddressError, ConfigurationError, OutputError
+from dpeer.exceptions import AddressError, ConfigurationError, OutputError, UnknownName
 from dpeer.federation.hosts_file import Host, read_hosts
 from dpeer.federation.new_federation import plan, write
 from tests.messages.message import Message, file
@@ -57,6 +57,19 @@ MESSAGES = {
         'operators: give the run a name of its own, too, such as name = "ward-study-1"'),
     "no such setting's value": Message(
         planned(rounds=0), ConfigurationError, "--rounds = 0: input should be greater than or equal to 1"),
+    "an algorithm that is none": Message(
+        planned(algorithm="dfedsmcd"), UnknownName,
+        "unknown algorithm 'dfedsmcd': did you mean 'dfedsmdc'? valid: local, …"),
+    "a task that is none": Message(
+        planned(task="digit"), UnknownName, "unknown task 'digit': did you mean 'digits'? valid: digits, …"),
+    "privacy without a measure": Message(
+        planned(privacy="client"), ConfigurationError,
+        "--privacy client needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
+        "--noise-multiplier"),
+    "a quorum that is none": Message(
+        planned([Host("tcp://a:1"), Host("tcp://b:1")], quorum=1), ConfigurationError,
+        "--quorum 1: expected 2 to 2 of 2 ranks; two groups of at most half the ranks could both go on, each without "
+        "the other"),
     "a file in place of the folder": Message(
         under_a_file, OutputError, "'{folder}/trial' cannot be written: Not a directory"),
 }  # fmt: skip

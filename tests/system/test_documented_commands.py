@@ -247,6 +247,7 @@ HAR = "dpeer compare examples/experiments/privacy-har.toml --task-option data=FI
 CIFAR = "dpeer compare examples/experiments/privacy-cifar10.toml --task-option data=DIR --out cifar"
 PROPOSE = "dpeer schema init visits.csv --target outcome"
 START = "dpeer start --federation visits.toml --rank 0"
+THREE_TABLES = "dpeer cluster --federation visits.toml --rounds 30"
 FIRST_RUN = "dpeer simulate --size 100 --partition iid"
 DRAWN_ROWS = ",".join(
     row + noise
@@ -370,6 +371,11 @@ SLOW = {
     REPORTED: Small(),
     "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS, PREDICTED, REPORTED)),
     "dpeer cluster --dashboard": Small(f"{TRAINS} --size 2"),
+    THREE_TABLES: Small("--rounds 2 --local-steps 1", (visits_file,)),
+    "dpeer report visits": Small(after=(THREE_TABLES,)),
+    "dpeer predict --run visits/rank-0 --input examples/visits-0.csv --output predictions.csv": Small(
+        after=(THREE_TABLES,)
+    ),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
@@ -449,6 +455,7 @@ NOT_RUN = {
     "make test-all": "the whole test suite",
     "make soak": "ten thousand",
     "make check": "the tests",
+    "make docs": "as a site",
     "make lint": "`ruff check`",
     "make lowest": "the tests",
     "make fuzz": "five minutes",

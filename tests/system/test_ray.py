@@ -1,7 +1,9 @@
 """`dpeer compare` on a Ray cluster of two nodes on this machine: its bits are those of local runs, whatever is lost."""
 
 import json
+import re
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,9 +45,12 @@ def task(rank, size, seed):
 
 @pytest.fixture(scope="module")
 def cluster():
-    started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-    yield started
-    started.shutdown()
+    # Not in pytest's own folder: names of sockets are short.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        head = {**NODE, "include_dashboard": False, "temp_dir": folder}
+        started = Cluster(initialize_head=True, head_node_args=head)
+        yield started
+        started.shutdown()
 
 
 @pytest.fixture
@@ -76,7 +81,8 @@ def test_cells_of_a_killed_node_go_on_elsewhere_and_all_have_the_bits_of_local_o
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["seeds"] == [*range(12)], "figures alone are on stdout, whatever Ray reports"
     (lost,) = [line for line in ended.err.splitlines() if "its worker is lost" in line]
-    assert lost.endswith("it goes on elsewhere after 2 of 3 rounds")
+    # The second round may not be on disk yet while the third trains.
+    assert re.search(r"\(NodeDiedError\); it goes on elsewhere after [12] of 3 rounds$", lost)
     assert "24/24 " in ended.err
     assert 0 < len(caught[0]) < 24
 

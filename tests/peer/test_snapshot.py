@@ -1,0 +1,36 @@
+"""Snapshot of a peer: which of its reasons are for its own host alone."""
+
+from types import SimpleNamespace
+
+from dpeer.peer.snapshot import take_snapshot
+from tests.peer.table import Table
+
+FILES = SimpleNamespace(last=None, recent_seconds=None, completed=0, saved_at=None, mixed=None, disk_free=None)
+
+
+def snapshot(table):
+    config = SimpleNamespace(rank=0, quorum="any")
+    return take_snapshot(config, table.core, table.now, FILES, ended=False)
+
+
+def test_why_a_neighbor_cannot_be_dialled_is_withheld_until_it_is_there():
+    table = Table(dialled=[1, 2], rounds=3)
+    assert snapshot(table).withheld == ()
+    table.do(table.core.unreachable(table.links[2], "port 7700 of 10.0.0.2 cannot be reached", 0.0))
+    found = snapshot(table)
+    assert found.withheld == (2,)
+    assert [one.why for one in found.neighbors] == ["", "port 7700 of 10.0.0.2 cannot be reached"]
+    table.established(2)
+    table.hear(table.links[2], table.hello(2, reply=True))
+    assert snapshot(table).withheld == ()
+
+
+def test_settings_that_differ_are_withheld():
+    table = Table(dialled=[1, 2], rounds=3)
+    table.established(1)
+    why = "classes: 'sepsis' here"
+    hello = table.hello(1, reply=True).model_copy(update={"apart_from": 2, "apart_because": why})
+    table.hear(table.links[1], hello)
+    found = snapshot(table)
+    assert "sepsis" in found.neighbors[0].why
+    assert found.withheld == (1,)
