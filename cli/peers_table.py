@@ -18,6 +18,9 @@ _RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsil
 _WORDS = ("epoch", "state", "neighbors", "last mix", "dropped")
 """Columns whose words may be broken into lines."""
 
+_LONGEST_NAME = 40
+"""Of a rank, or of an address without an answer: a server chooses names, and must not press the others' columns."""
+
 
 def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = None) -> Table:
     """The table of these peers.
@@ -41,7 +44,10 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["disk"]
     table = plain_table(gap=1)
     for name in names:
-        table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS)
+        table.add_column(
+            name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS,
+            max_width=_LONGEST_NAME if name == "rank" else None,
+        )  # fmt: skip
     for one in found:
         rates = (earlier or {}).get(one.key)
         cells = _cells(one, rates)
