@@ -1,4 +1,4 @@
-"""Arguments of `dpeer status` and `dpeer top` that name peers (folders, addresses, a federation file); looks at them."""
+"""Arguments of `dpeer status` and `dpeer top` that name peers: folders, addresses, federation files; looks at them."""
 
 from __future__ import annotations
 
