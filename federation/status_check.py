@@ -9,13 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Typ
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.status_document import FIGURES, KEPT
+from dpeer.peer.core.wire import printable
 
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)
-
-
-_Text = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
+_Text = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _MOST = 2**12
@@ -129,7 +125,7 @@ def check_peer(raw: Any, *, history: bool) -> dict[str, Any]:
         found = _RUNNING.validate_python(raw).model_dump(exclude=None if history else {"history"})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(_printable(str(part))[:40] for part in first["loc"])
+        where = ".".join(printable(str(part))[:40] for part in first["loc"])
         raise DpeerError(f"answers no status of a peer: {where[:100]}: {first['msg'].lower()}") from error
     for line in found.get("history", []):  # a peer with privacy states none of them
         for name in FIGURES:
