@@ -1,4 +1,4 @@
-"""Client of status: peers of run folders on this host, and peers that are asked over HTTP where they `serve`."""
+"""Status client: peers of run folders on this host, and peers that are asked over HTTP where they `serve`."""
 
 from __future__ import annotations
 
