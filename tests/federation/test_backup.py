@@ -1,6 +1,7 @@
 """Backups of ranks' folders: whole, checked, made while files change, and put back where nothing is."""
 
 import json
+import os
 import threading
 import zipfile
 from functools import partial
@@ -57,6 +58,8 @@ def content(folder):
 def test_a_rank_comes_back_byte_for_byte_but_for_what_was_of_its_process_alone(tmp_path):
     folder = rank(tmp_path / "run")
     before = content(folder)
+    for path in folder.rglob("*"):
+        os.utime(path, (1.7e9, 1.7e9))
     for name in (".lock", "control.sock", "control.path", ".summary.json.tmp", "privacy/released-00000009.part"):
         (folder / name).write_text("of a process")
     (folder / "link").symlink_to("/etc/hostname")
@@ -67,6 +70,9 @@ def test_a_rank_comes_back_byte_for_byte_but_for_what_was_of_its_process_alone(t
     assert (tmp_path / "to" / "backup.zip").stat().st_mode & 0o777 == 0o600
     assert restore(tmp_path / "to" / "backup.zip", tmp_path / "new").ranks == found.ranks
     after = content(tmp_path / "new" / "rank-3")
+    for name in before:
+        times = [(place / name).stat().st_mtime for place in (folder, tmp_path / "new" / "rank-3")]
+        assert abs(times[0] - times[1]) <= 2.0, "as old as it was"
     note = after.pop("restored.json")
     assert after == before
     assert restored.read(tmp_path / "new" / "rank-3") == Restored(found.written, 2)
