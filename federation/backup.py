@@ -211,37 +211,38 @@ def _ledgers(folder: Path) -> list[str]:
 def _opened(folder: Path, opened: ExitStack) -> list[tuple[str, IO[bytes]]]:
     """A rank's files but for ledgers, all open at once, so that what is replaced or removed stays readable."""
     for _ in range(_TRIES):
+        newest = checkpoint.latest(folder / checkpoint.FOLDER)
         with ExitStack() as attempt:
             try:
                 files: list[tuple[str, IO[bytes]]] = [
-                    (name, attempt.enter_context((folder / name).open("rb"))) for name in _names(folder)
+                    (name, attempt.enter_context((folder / name).open("rb"))) for name in _names(folder, newest)
                 ]
             except FileNotFoundError:  # replaced by a newer one
+                continue
+            if checkpoint.latest(folder / checkpoint.FOLDER) != newest:  # it may be half removed by now
                 continue
             opened.push(attempt.pop_all())
             return files
     raise OSError(0, f"the files in {str(folder)!r} change too fast: try again, or drain the peer first")
 
 
-def _names(folder: Path) -> list[str]:
-    """The files of a rank's folder, in the order in which they are opened.
+def _names(folder: Path, newest: Path | None) -> list[str]:
+    """The files of a rank's folder, of its checkpoints only the newest, in the order in which they are opened.
 
-    The newest checkpoint first, and metrics.jsonl after it, which has its rounds and perhaps more; the list of epochs
-    before the epochs.
+    That checkpoint first, and metrics.jsonl after it, which has its rounds and perhaps more; the list of epochs before
+    the epochs.
     """
     paths = [path for path in folder.rglob("*") if stat.S_ISREG(path.lstat().st_mode)]
     kept = []
-    newest = checkpoint.latest(folder / checkpoint.FOLDER)
     for path in paths:
         name = path.relative_to(folder)
         if any(part.startswith(".") for part in name.parts) or path.suffix == ".part" or str(name) in _LEFT_OUT:
             continue
         if name.parts[0] == PRIVACY and name.name.startswith("ledger"):
             continue
-        if name.parts[0] == checkpoint.FOLDER and newest is not None and len(name.parts) > 1:
-            older = name.parts[1].startswith("round-") and name.parts[1] != newest.name
-            if older:
-                continue
+        round_of = name.parts[1] if name.parts[0] == checkpoint.FOLDER and len(name.parts) > 1 else ""
+        if round_of.startswith("round-") and (newest is None or round_of != newest.name):
+            continue
         kept.append(name.as_posix())
     order = {checkpoint.FOLDER: 0, METRICS: 1}
     return sorted(kept, key=lambda name: (order.get(name.partition("/")[0], 2), not name.endswith("chain.json"), name))
@@ -382,6 +383,11 @@ def _check_statements(chosen: Sequence[Held], rounds: int | None, restarts: int 
             f"rank {sampled[0]} protects records (--privacy sample): a process that began again between backup and "
             "loss took the steps of its round twice, and no file tells how often; give --restarts N, at most so often "
             "(0: never)"
+        )
+    if rounds is None and (begun := [one.rank for one in private if not one.completed]):
+        raise ConfigurationError(
+            f"rank {begun[0]} has completed no round in the backup, so it cannot wait for one that has gone on since: "
+            "give --rounds N, the most rounds that a rank can have completed before the loss"
         )
     if rounds is None and private and _is_majority(chosen):
         raise ConfigurationError(

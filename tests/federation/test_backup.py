@@ -153,6 +153,24 @@ def test_an_interrupted_backup_leaves_no_file(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
+def test_a_checkpoint_that_is_replaced_while_files_are_listed_is_backed_up_whole(tmp_path, monkeypatch):
+    """Else the old one is left out as an older one, and the new one is not in the list."""
+    folder, latest = rank(tmp_path / "run"), checkpoint.latest
+    moments = iter([None, 3, None, 4])  # before and after the files are listed and opened, twice
+
+    def replaced(where):
+        if (completed := next(moments, None)) is not None:
+            save(folder, completed)
+        return latest(where)
+
+    monkeypatch.setattr(backup.checkpoint, "latest", replaced)
+    found = back_up(tmp_path / "run", tmp_path / "b.zip")
+    assert found.ranks[0].completed == 4
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        names = {name.split("/")[2] for name in archive.namelist() if "/checkpoint/" in name}
+    assert names == {"round-00000003"}
+
+
 @pytest.mark.slow
 def test_a_backup_while_a_peer_writes_is_always_one_that_it_can_go_on_from(tmp_path):
     """Ledger lines, releases, metrics and checkpoints come in their order all the while."""
@@ -216,6 +234,18 @@ def test_where_no_quorum_of_others_is_left_rounds_have_to_be_stated(tmp_path, ra
     restore(tmp_path / "b.zip", tmp_path / "new", rounds=9 if refused else None)
     note = restored.read(tmp_path / "new" / "rank-0")
     assert (note.returns, note.rounds) == (ranks == 3, 9 if refused else None)
+
+
+@pytest.mark.parametrize("level", ["client", "sample"])
+def test_where_no_round_is_completed_rounds_have_to_be_stated(tmp_path, level):
+    """Such a peer begins with the first round, beside others that were put back, too."""
+    Ledger(rank(tmp_path / "run", completed=0, level=level) / "privacy", M, level=level, resume=False).begin()
+    assert back_up(tmp_path / "run", tmp_path / "b.zip").ranks[0].completed == 0
+    with pytest.raises(ConfigurationError, match=r"rank 3 has completed no round in the backup, .*: give --rounds N"):
+        restore(tmp_path / "b.zip", tmp_path / "new", restarts=0)
+    assert not (tmp_path / "new").exists()
+    restore(tmp_path / "b.zip", tmp_path / "new", rounds=5, restarts=0)
+    assert restored.read(tmp_path / "new" / "rank-3").last_lost(0, 1) == 6
 
 
 def test_a_restored_folder_that_is_backed_up_again_keeps_what_was_stated(tmp_path):

@@ -22,8 +22,8 @@ MECHANISMS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def ranks(folder: Path, *numbers: int, level: Any = "client") -> Path:
-    """A run folder with these ranks of a federation of four, each with a round."""
+def ranks(folder: Path, *numbers: int, level: Any = "client", saved: bool = True) -> Path:
+    """A run folder with these ranks of a federation of four, each with a round, which is completed if it is saved."""
     for number in numbers:
         own = folder / "run" / f"rank-{number}"
         own.mkdir(parents=True)
@@ -33,8 +33,9 @@ def ranks(folder: Path, *numbers: int, level: Any = "client") -> Path:
                 ledger.release(0, lambda: b"x")
             else:
                 ledger.charge(0, Charge(0.05, 1.0, 3))
-        state = checkpoint.State(1, {"size": 4}, (), None)
-        checkpoint.write(own / "checkpoint", state, lambda to: None)
+        if saved:
+            state = checkpoint.State(1, {"size": 4}, (), None)
+            checkpoint.write(own / "checkpoint", state, lambda to: None)
     return folder / "run"
 
 
@@ -51,13 +52,13 @@ def backing(text: str, file: str, error: type[Exception] = OutputError, rank: in
 
 
 def restoring(
-    text: str, *numbers: int, level: Any = "client", error: type[Exception] = ConfigurationError,
-    change: Callable[[Path], Any] = lambda folder: None, **how: Any,
+    text: str, *numbers: int, level: Any = "client", saved: bool = True,
+    error: type[Exception] = ConfigurationError, change: Callable[[Path], Any] = lambda folder: None, **how: Any,
 ) -> Message:  # fmt: skip
     """An error of putting a backup of these ranks back."""
 
     def cause(folder: Path) -> None:
-        back_up(ranks(folder, *numbers, level=level), folder / "b.zip")
+        back_up(ranks(folder, *numbers, level=level, saved=saved), folder / "b.zip")
         change(folder)
         restore(folder / "b.zip", folder / "new", **how)
 
@@ -126,6 +127,10 @@ MESSAGES = {
     "rounds of a federation that is put back": restoring(
         "the backup puts back 2 of 4 ranks, so no quorum of others remembers what was released since: give --rounds N, "
         "the most rounds that a rank can have completed before the loss", 2, 3),
+    "rounds of a rank that has completed none": restoring(
+        "rank 3 has completed no round in the backup, so it cannot wait for one that has gone on since: give --rounds "
+        "N, the most rounds that a rank can have completed before the loss", 3,
+        saved=False),
     "a damaged note of a restored folder": Message(
         lambda folder: _with_note(folder, '{"completed": 3}'), CheckpointError,
         "'{folder}/restored.json' is damaged: what was released since the backup cannot be counted; restore the backup "
