@@ -244,7 +244,7 @@ class RankFolder:
             self._warned = True
         if state is not None:
             self.saved_at = checkpoint.written_at(self._config.out) if self._config.out else None
-            if state.released is not None:
+            if state.released is not None and self.resends():
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
             if (mixed := state.extra.get("mixed")) is not None:
@@ -360,6 +360,14 @@ class RankFolder:
         if self.restored is None or not self._config.protects:
             return -1
         return self.restored.last_lost(ahead, self._config.checkpoint_every)
+
+    def resends(self) -> bool:
+        """Whether neighbors that lack the checkpoint's body get it.
+
+        A private peer that comes back by what others know sends none: where all were restored, each would take the
+        other for one that has gone on.
+        """
+        return self.restored is None or not self.restored.returns or not self._config.protects
 
     def note_restored(self, restored: Restored | None) -> None:
         """Put on disk what is known of a restored folder; None: this peer takes part again.

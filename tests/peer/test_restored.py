@@ -62,6 +62,24 @@ def test_a_peer_that_protects_nothing_has_no_lost_rounds(tmp_path, protects, las
     assert restored.read(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("note", "protects", "resends"),
+    [
+        (None, True, True),
+        (Restored(0.0, 4), True, False),
+        (Restored(0.0, 4), False, True),
+        (Restored(0.0, 4, returns=False, rounds=6), True, True),
+    ],
+)
+def test_a_private_peer_that_comes_back_by_what_others_know_sends_no_body_of_its_backup(
+    tmp_path, note, protects, resends
+):
+    config = PeerConfig(0, 9, None, {}, out=tmp_path, resume=True, protects=protects)
+    files = RankFolder(config, object(), Outbox(), {}, {})
+    files.restored = note
+    assert files.resends() == resends
+
+
 def test_only_what_others_know_beyond_the_own_rounds_is_of_another_disk():
     """Their tables also repeat what this peer has told them."""
     clock = RoundClock(0, 3, 50)

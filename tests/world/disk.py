@@ -89,7 +89,7 @@ class Files:
             return 0
         self.last, self.ahead = dict(saved.entry), saved.ahead
         self._learner.take(copy.deepcopy(saved.learner))
-        if saved.released is not None:
+        if saved.released is not None and self.resends():
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
         self.incarnations.update(saved.incarnations)
@@ -118,6 +118,7 @@ class Files:
         self._disk.incarnation = self.incarnation = incarnation
 
     last_lost = RankFolder.last_lost
+    resends = RankFolder.resends
 
     def note_restored(self, restored):
         self._disk.restored = self.restored = restored

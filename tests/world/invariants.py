@@ -456,9 +456,8 @@ def _ended_well(world, life, ended):
         cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life.rank))
         world.check(cut_off, f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
-        world.check(
-            _cut_off(world, life.rank, life.peer.neighbors), f"rank {life.rank} is isolated, and hears a quorum"
-        )
+        alone = _cut_off(world, life.rank, life.peer.neighbors) or restores.none_goes_on(world)
+        world.check(alone, f"rank {life.rank} is isolated, and hears a quorum")
         saved = world.disks[life.rank].saved
         kept = 0 if saved is None else saved.next_round
         world.check(kept == outcome.completed_rounds, f"rank {life.rank} has not saved its last round")

@@ -49,12 +49,33 @@ def generate_restores(seed):
     )  # fmt: skip
 
 
+def generate_singly(seed):
+    """The scenario of a seed: all ranks lose their disks, and go on with copies of different ages."""
+    from tests.world.scenario import Scenario
+
+    rng = random.Random(f"singly {seed}")
+    size, topology = rng.choice((3, 4, 5)), rng.choice(("full", "ring"))
+    faults = []
+    for rank in range(size):
+        copied, lost, away = rng.uniform(3.0, 6.0), rng.uniform(15.0, 15.2), rng.uniform(0.5, 3.0)
+        faults += [
+            Fault("back up", (rank,), round(copied, 2)),
+            Fault("restore", (rank,), round(lost, 2), round(away, 2)),
+        ]
+    return Scenario(seed, topology, size, 30, wait=30.0, faults=tuple(faults))
+
+
 # -- invariants --------------------------------------------------------------------------------------------------------
 
 
 def is_restored(world, rank):
     """Whether a rank goes on with an older copy of its disk at some time."""
     return any(fault.what == "restore" and rank in fault.ranks for fault in world.scenario.faults)
+
+
+def none_goes_on(world):
+    """Whether all ranks were put back and wait for one that was not."""
+    return all(life.files.restored is not None for life in world.present)
 
 
 def releases(world, life, number):

@@ -14,9 +14,9 @@ from tests.world.disk import Files
 from tests.world.epochs import generate_epochs, play
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
-from tests.world.restores import LOST, RESTORES, generate_restores
+from tests.world.restores import LOST, RESTORES, generate_restores, generate_singly
 from tests.world.scenario import Scenario
-from tests.world.world import World
+from tests.world.world import Violation, World
 
 CHUNKS = 12
 
@@ -61,6 +61,25 @@ def test_all_that_are_restored_wait_for_one_that_remembers():
         *both, Fault("back up", (2,), 5.0), Fault("restore", (2,), 12.5, 3.0),
     ))).run()  # fmt: skip
     assert all(life.outcome.status == "done" for life in world.present)
+
+
+FOUND_SINGLY = 0
+"""A seed that finds a body which is sent again."""
+
+
+class Unasked(World):
+    """A world whose operators state nothing, each of whom puts one rank back."""
+
+    def stated(self):
+        return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_ranks_that_are_all_put_back_singly_none_releases_again(seed):
+    """A copy that is a round further than another must not look like a peer that has gone on."""
+    world = Unasked(generate_singly(seed)).run()
+    assert {life.outcome.status for life in world.present} == {"isolated"}
+    assert not [number for _, number, life in world.released if life > 0]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -166,6 +185,13 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     first = MUTATIONS[mutation]
     scenario = first if isinstance(first, Scenario) else generate_restores(first)
     assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
+
+
+def test_the_body_of_a_backup_that_is_sent_again_is_found(monkeypatch):
+    """Others that were put back, too, would adopt it and go on."""
+    monkeypatch.setattr(Files, "resends", lambda self: True)
+    with pytest.raises(Violation, match="its ledger lacks rounds"):
+        Unasked(generate_singly(FOUND_SINGLY)).run()
 
 
 @pytest.mark.parametrize("scenario", [_KILLED_AT_ONCE, _ALL])

@@ -299,6 +299,12 @@ class World:
         """Copy a rank's disk; in use or not."""
         self.backups[rank] = copy.deepcopy(self.disks[rank])
 
+    def stated(self):
+        """The rounds that operators state when they put a disk back; None where peers know."""
+        if all(restores.is_restored(self, one) for one in range(self.size)):
+            return max((number for _, number in self.began), default=0)
+        return None
+
     def put_back(self, rank):
         """Begin again with the last copy of the disk."""
         if self.lives[rank][-1].process.dead:
@@ -306,9 +312,7 @@ class World:
             disk = self.disks[rank] = copy.deepcopy(self.backups[rank])
             disk.number = number
             completed = 0 if disk.saved is None else disk.saved.next_round
-            known = None
-            if all(restores.is_restored(self, one) for one in range(self.size)):  # the operators know, and no peer
-                known = max((number for _, number in self.began), default=0)
+            known = self.stated()
             disk.restored = Restored(0.0, completed, known is None and completed > 0, known)
             self._begin(rank, resume=True)
 
