@@ -1,4 +1,4 @@
-"""Cost of being watched: rounds of peers that serve their status and are scraped each second, beside unwatched ones.
+"""Overhead of status: rounds of peers that serve it and are scraped each second, beside rounds of peers that do not.
 
     python benchmarks/status_overhead.py [--task digits] [--local-steps 50] [--peers 2] [--seconds 20] [--repeats 5]
                                          [--json]

@@ -1,4 +1,4 @@
-"""Page of many peers for a browser, of `dpeer cluster --dashboard` and `dpeer top --web`."""
+"""Dashboard: live page of many peers, served for `dpeer cluster --dashboard` and `dpeer top --web`."""
 
 from __future__ import annotations
 

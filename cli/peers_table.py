@@ -25,6 +25,9 @@ _LEAST_WORTH = (
 )  # fmt: skip
 """Columns that a narrow table leaves out, in this order."""
 
+_LONGEST_NAME = 40
+"""Of a rank, or of an address without an answer: a server chooses names, and must not press the others' columns."""
+
 _NUMBERS, _BROKEN, _GAP = 8, 12, 1
 """Characters that a column of numbers, and one of words, has at least when widths are planned; those between columns.
 
@@ -57,7 +60,10 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
     shown = names if width is None else _that_fit(names, rows, width)
     table = plain_table(gap=_GAP)
     for name in shown:
-        table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS)
+        table.add_column(
+            name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS,
+            max_width=_LONGEST_NAME if name == "rank" else None,
+        )  # fmt: skip
     for cells in rows:
         table.add_row(*(Text(cells.get(name, "")) for name in shown))  # as text: words of others are no markup
     if hidden := [name for name in names if name not in shown]:
@@ -73,7 +79,8 @@ def _that_fit(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: in
         head = cell_len(name)
         if name in _WORDS:
             return max(head, _BROKEN)
-        return max(head, 0 if name == "rank" else _NUMBERS, *(cell_len(cells.get(name, "")) for cells in rows))
+        widest = max(head, *(cell_len(cells.get(name, "")) for cells in rows))
+        return min(widest, _LONGEST_NAME) if name == "rank" else max(widest, _NUMBERS)
 
     kept = list(names)
     for name in _LEAST_WORTH:

@@ -1,4 +1,4 @@
-"""Arguments of `dpeer status` and `dpeer top` that name the peers: folders, addresses, or a federation file."""
+"""Arguments of `dpeer status` and `dpeer top` that name peers: folders, addresses, federation files; looks at them."""
 
 from __future__ import annotations
 

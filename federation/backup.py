@@ -462,6 +462,9 @@ def _extract(archive: zipfile.ZipFile, name: str, path: Path, count: int, digest
             os.fsync(target.fileno())
     except (KeyError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise ConfigurationError(f"{str(file)!r} is damaged: {name}: {error}") from error
+    with contextlib.suppress(ValueError, OverflowError):  # no date
+        stamp = time.mktime((*archive.getinfo(name).date_time, 0, 0, -1))
+        os.utime(path, (stamp, stamp))  # by which people see how old a checkpoint is
     if left or found.hexdigest() != digest:
         raise ConfigurationError(f"{str(file)!r} is damaged: {name} is not what was backed up")
 

@@ -209,6 +209,7 @@ def build(
         # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
+        overlap=bool(how.overlap),
         checkpoint_every=run.checkpoint_every,
         checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,

@@ -67,6 +67,7 @@ def check_settings(config: RunConfig) -> Checked:
     if facts.shares != "nothing":
         check_hostile(how, config.privacy, graph)
         check_sums(how, config.privacy.privacy, graph)
+        check_overlap(run, how, config.privacy.privacy)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
             raise ConfigurationError(
                 f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
@@ -179,6 +180,41 @@ def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryi
             raise ConfigurationError(f"--mixing running-sums with {what}: {reason}: leave one of the two out")
 
 
+def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
+    """Refuse to train a round ahead where what is trained, or how, depends on the round before.
+
+    Raises:
+        ConfigurationError: Names the setting, and the reason.
+    """
+    if not training.overlap:
+        return
+    reasons: dict[str, str | None] = {
+        "--mixing running-sums": (
+            "a sum is made of the body that mixing has left" if training.mixing == "running-sums" else None
+        ),
+        "--privacy sample": "its steps are charged in the round that they belong to" if privacy == "sample" else None,
+        f"--participation {training.participation:g}": (
+            "who trains a round ahead would not be who exchanges it" if training.participation < 1 else None
+        ),
+        _asked("--round-seconds", run.round_seconds): (
+            "a budget is found from one round's bodies for its own training" if run.round_seconds is not None else None
+        ),
+        f"--steps-from {run.steps_from}": (
+            "they are of rounds that were not trained ahead" if run.steps_from is not None else None
+        ),
+        _asked("--checkpoint-minutes", run.checkpoint_minutes): (
+            "the round that trains is not the one that is saved" if run.checkpoint_minutes is not None else None
+        ),
+    }
+    for what, reason in reasons.items():
+        if reason is not None:
+            raise ConfigurationError(f"--overlap 1 with {what}: {reason}: leave one of the two out")
+
+
+def _asked(flag: str, value: float | str | None) -> str:
+    return f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
+
+
 def check_server(training: TrainingPart) -> None:
     """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
 
@@ -208,9 +244,9 @@ def check_round_budget(run: RunPart, privacy: str) -> None:
     if privacy != "sample":
         return
     if run.round_seconds is not None:
-        asked = run.round_seconds if isinstance(run.round_seconds, str) else f"{run.round_seconds:g}"
+        asked = _asked("--round-seconds", run.round_seconds)
         raise ConfigurationError(
-            f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
+            f"{asked} with --privacy sample: how many steps fit into a time depends on the records "
             "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
         )
     if run.steps_from is not None:

@@ -1,4 +1,4 @@
-"""What a host has for a peer: disk, writable paths, memory, shared memory, clock; with what is too little of each."""
+"""Checks of a host: disk, writable paths, memory, shared memory and clock, each with how much is too little."""
 
 from __future__ import annotations
 

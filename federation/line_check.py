@@ -1,4 +1,4 @@
-"""Lines to the neighbors, dialled and listened at by the real transport up to the proof of keys; no message is sent."""
+"""Connections to the neighbors for `dpeer check`, dialled and accepted up to the proof of keys; no message is sent."""
 
 from __future__ import annotations
 

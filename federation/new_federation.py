@@ -16,9 +16,9 @@ from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.federation import operators
 from dpeer.federation.addresses import addresses, all_on_this_host
 from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resolve
-from dpeer.federation.federation_file import federation_file
 from dpeer.federation.hosts_file import Host
 from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secret
+from dpeer.federation.new_federation_file import federation_file
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.site_page import Site, overview, site_page
 from dpeer.peer.peer import dialled

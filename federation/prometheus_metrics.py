@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,9 +11,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from dpeer.federation.status_document import Document
+from dpeer.peer.core.membership import Status
+from dpeer.peer.snapshot import Phase
 
-_LIVENESS = ("unseen", "alive", "suspect", "dead", "gone")
-_PHASES = ("starting", "meet", "pause", "work", "collect", "settle", "linger", "part", "ended")
+_LIVENESS = tuple(status.value for status in Status)
+_PHASES = get_args(Phase)
 
 _GAUGES = {
     "rounds": ("rounds", "Rounds of the run"),

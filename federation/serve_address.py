@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 LOOPBACK = "127.0.0.1"
 
-_WRITTEN = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):)?(?P<port>[0-9]{1,5})")
+_WRITTEN = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|\*|[\w.-]+):)?(?P<port>[0-9]{1,5})")
 _EVERYWHERE = ("*", "0.0.0.0", "::")  # noqa: S104 - read, not bound
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1", re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""Everything that `dpeer check` looks at for one rank on this host, by the checks of the start itself."""
+"""All checks of `dpeer check` for one rank on this host, made by the code that `dpeer start` runs, and the forecast."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dpeer.results.units import in_short
 from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
-PROGRESS = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Asked:
     within: float = 60.0
 
 
-def check_site(findings: Findings, asked: Asked, doing: PROGRESS = lambda what: None) -> Forecast | None:
+def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> Forecast | None:
     """Look at everything that a start needs, and forecast the run; nothing is written, and no body is sent.
 
     Args:
@@ -212,7 +212,7 @@ def _check_serve(findings: Findings, starting: Starting) -> None:
 
 
 def _check_training(
-    findings: Findings, starting: Starting, folder: Path, asked: Asked, free_memory: int | None, doing: PROGRESS
+    findings: Findings, starting: Starting, folder: Path, asked: Asked, free_memory: int | None, doing: Progress
 ) -> Forecast | None:
     """Build the peer in a folder that is thrown away, look at its data, and time it."""
     doing("loading PyTorch, the task and its data")

@@ -76,11 +76,15 @@ def rounds(completed: int | None, of: int | None) -> str:
 def epoch(found: Mapping[str, Any]) -> str:
     """The present epoch and its members, and the next one: "1: 0..8; 2 from round 12 on: 0, 2..8"."""
     now, following = found.get("epoch"), found.get("next_epoch")
-    parts = [f"{now['number']}: {units.in_short(now['members'])}"] if now else [NONE]
+    parts = [f"{now['number']}: {_members(now)}"] if now else [NONE]
     if following:
         begins = following["begins"] + 1
-        parts.append(f"{following['number']} from round {begins} on: {units.in_short(following['members'])}")
+        parts.append(f"{following['number']} from round {begins} on: {_members(following)}")
     return "; ".join(parts)
+
+
+def _members(epoch: Mapping[str, Any]) -> str:
+    return listed(units.in_short(epoch["members"]).split(", "))
 
 
 def dropped(found: Mapping[str, Any]) -> str:

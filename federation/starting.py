@@ -1,4 +1,4 @@
-"""What a peer starts with, from its settings: keys, addresses, proxy and neighbors to dial, each checked when asked."""
+"""Starting peer: keys, addresses, proxy and neighbors to dial, of its settings or an epoch, each checked when asked."""
 
 from __future__ import annotations
 

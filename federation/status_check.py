@@ -1,4 +1,4 @@
-"""Check of a status document that came from another host: types, lengths and printable text, before it is used."""
+"""Check of a peer in a status document from another host: types, lengths and printable text, before it is used."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.status_document import KEPT
+from dpeer.federation.status_document import FIGURES, KEPT
+from dpeer.peer.core.wire import printable
 
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)
-
-
-_Text = Annotated[str, Field(max_length=300), AfterValidator(_printable)]
+_Text = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _MOST = 2**12
@@ -129,11 +125,10 @@ def check_peer(raw: Any, *, history: bool) -> dict[str, Any]:
         found = _RUNNING.validate_python(raw).model_dump(exclude=None if history else {"history"})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(_printable(str(part))[:40] for part in first["loc"])
+        where = ".".join(printable(str(part))[:40] for part in first["loc"])
         raise DpeerError(f"answers no status of a peer: {where[:100]}: {first['msg'].lower()}") from error
-    hidden = ("accuracy", "test_loss", "train_loss")
     for line in found.get("history", []):  # a peer with privacy states none of them
-        for name in hidden:
+        for name in FIGURES:
             if line[name] is None:
                 del line[name]
     return found

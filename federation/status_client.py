@@ -1,4 +1,4 @@
-"""Client of status: peers of run folders on this host, and peers that are asked over HTTP where they `serve`."""
+"""Status client: peers of run folders on this host, and peers that are asked over HTTP where they `serve`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_PEERS, _MOST_NEIGHBORS = 2**9, 2**14
 """Of a status document, at most: peers, and neighbors of all of them."""
 
 _AT_ONCE = 16
-_ADDRESS = re.compile(r"(?:http://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(?P<port>[0-9]{1,5})/?")
+_ADDRESS = re.compile(r"(?:http://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+):(?P<port>[0-9]{1,5})/?")
 
 
 def read_target(text: str) -> Target:
@@ -166,7 +166,7 @@ def _ask(address: ServeAddress, *, history: bool) -> list[Place]:
     """The peers that an address answers for: one, or those of a dashboard; one without an answer where none does."""
     try:
         raw = _get(address)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.InvalidURL) as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
         return [Place(Path(str(address)), None, f"cannot be asked: {why}", address=str(address))]
     peers = raw.get("peers") if isinstance(raw, Mapping) else None

@@ -21,7 +21,7 @@ WITHHELD = "see the peer's log"
 Document = Mapping[str, Any]
 """{"time": Unix seconds, "peers": [{...}, ...]}; docs/files.md lists a peer's fields."""
 
-_FIGURES = ("accuracy", "test_loss", "train_loss")
+FIGURES = ("accuracy", "test_loss", "train_loss")
 """Fields of a record that are releases of the data where privacy is on."""
 
 
@@ -84,7 +84,7 @@ def history_line(entry: Mapping[str, Any], *, private: bool) -> dict[str, Any]:
     found = {
         "round": entry["round"],
         "round_seconds": None if None in seconds else round(sum(one or 0.0 for one in seconds), 6),
-        **{name: number(entry.get(name)) for name in (*_FIGURES, "disagreement")},
+        **{name: number(entry.get(name)) for name in (*FIGURES, "disagreement")},
         **{name: list(wholes(entry.get(name)) or ()) for name in ("heard", "missed")},
     }
-    return {name: value for name, value in found.items() if not (private and name in _FIGURES)}
+    return {name: value for name, value in found.items() if not (private and name in FIGURES)}

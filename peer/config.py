@@ -66,6 +66,10 @@ class PeerConfig:
     stopped: it is resumed inside the round then. None writes nothing of an unfinished round. Costs a copy of the model
     in memory for each call of `Trainer.fit` in a round, and one while it is written."""
 
+    overlap: bool = False
+    """Whether a round's bodies travel while the next round trains. A round lasts as long as the longer of the two; in
+    return bodies are mixed one round late, and by half, so that consensus is reached more slowly."""
+
     wait: float = 300.0
     """Seconds to wait for all ranks, or as many as `quorum` says, before the first round; and for which a pause may
     bring no news."""

@@ -363,6 +363,7 @@ class Peer:
             self.saver,
             self._background,
             evaluate_every=self.config.evaluate_every,
+            overlap=self.config.overlap,
             checkpoint_every=self.config.checkpoint_every,
         )
         await self._background.during(self.driver.linger())

@@ -133,6 +133,7 @@ class RankFolder:
         restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
+        ahead: What an earlier process has noted of the training whose release waits for the next round; or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
@@ -171,6 +172,7 @@ class RankFolder:
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
+        self.ahead: Mapping[str, Any] | None = None
         self._ends: deque[float] = deque(maxlen=_RECENT + 1)
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
@@ -247,6 +249,7 @@ class RankFolder:
             self._earlier_seconds = float(state.extra["seconds"])
             if (mixed := state.extra.get("mixed")) is not None:
                 self.mixed = int(mixed[0]), float(mixed[1])
+            self.ahead = state.extra.get("ahead")
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
@@ -372,12 +375,13 @@ class RankFolder:
         else:
             restored_folder.write(self._config.out, restored)
 
-    def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
+    def complete(self, entry: dict[str, Any], *, over: bool = False, ahead: Mapping[str, Any] | None = None) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
 
         Args:
             entry: Its line of metrics.jsonl.
             over: Whether a quorum has completed it before, and it has changed nothing here: no checkpoint is due.
+            ahead: What was trained of the next round, plain JSON values; None without overlap.
         """
         self._completed = None  # first: one copy at a time
         number = entry["round"]
@@ -395,6 +399,7 @@ class RankFolder:
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)), "mixed": self.mixed,
+                **({} if ahead is None else {"ahead": dict(ahead)}),
             },
         )  # fmt: skip
         due = self._due(number, over=over)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 from dpeer.exceptions import CheckpointError, Drained
@@ -58,6 +58,7 @@ class _Round:
         mixed: The measured model after mixing, and in the last round after that work.
         tuned: The measured copy that was fine-tuned at home after the last round; None without one.
         bytes_sent: The bytes of all copies of the own body.
+        samples: For how many samples a gradient was computed in the round's training; None until it is over.
     """
 
     number: int
@@ -80,6 +81,7 @@ class _Round:
     mixed: Evaluation | None = None
     tuned: Evaluation | None = None
     bytes_sent: int = 0
+    samples: int | None = None
     train_seconds: float = 0.0
     exchange_seconds: float = 0.0
     mix_seconds: float = 0.0
@@ -104,9 +106,12 @@ async def run_rounds(
     background: BackgroundRunner,
     *,
     evaluate_every: int = 1,
+    overlap: bool = False,
     checkpoint_every: int = 1,
 ) -> None:
     """Run all rounds from `start` on; "A round" in docs/design.md gives the purpose of each step.
+
+    With `overlap` a round's bodies travel while the next round trains; see `_OverlappedRounds`.
 
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
@@ -117,7 +122,8 @@ async def run_rounds(
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
         Isolated: It was cut off for longer than it waits.
     """
-    loop = _RoundLoop(learner, driver, worker, saver, background, evaluate_every, checkpoint_every)
+    kind = _OverlappedRounds if overlap else _RoundLoop
+    loop = kind(learner, driver, worker, saver, background, evaluate_every, checkpoint_every)
     schedule = driver.core.schedule
     for number in itertools.count(start):
         if number >= schedule.rounds:
@@ -149,6 +155,13 @@ class _RoundLoop:
     checkpoint_every: int
     measured: Evaluation | None = None
     """The figures of the present model, if it was measured."""
+    ahead: Ahead | None = None
+    """What was trained of the next round; None without overlap."""
+
+    @property
+    def mix_share(self) -> float:
+        """The share of the difference to the mix that a round mixes in."""
+        return 1.0
 
     async def reach(self, number: int) -> None:
         """Make a round the current one once those before are on disk; leave before it, or pause, where that is due."""
@@ -274,7 +287,8 @@ class _RoundLoop:
         learner, worker = self.learner, self.worker
         one.finished = await worker.run(learner.finish, one.number) if one.last else None
         unchanged = not one.mixes and one.finished is None
-        one.mixed = one.trained if unchanged or not one.evaluates else await worker.run(learner.evaluate)
+        known = one.trained if unchanged or not one.evaluates else None
+        one.mixed = await worker.run(learner.evaluate) if known is None and one.evaluates else known
         if one.active or one.mixes or one.mixed is not None:
             self.measured = one.mixed
         one.tuned = await worker.run(learner.fine_tune, one.number) if one.last else None
@@ -290,6 +304,7 @@ class _RoundLoop:
         number, learner, saver = one.number, self.learner, self.saver
         privacy = learner.privacy
         mass = self.driver.core.mass.change(number - 1) if learner.linear else None
+        one.samples = learner.gradients - one.gradients if one.samples is None else one.samples
         over = one.behind and not one.adopted and self.driver.core.members.passed(number)
         await saver.complete(
             RoundRecord.evaluated(
@@ -305,20 +320,93 @@ class _RoundLoop:
                 train_seconds=one.train_seconds,
                 exchange_seconds=one.exchange_seconds,
                 mix_seconds=one.mix_seconds,
-                samples=learner.gradients - one.gradients,
+                samples=one.samples,
                 steps=one.steps,
                 steps_asked=one.steps_asked,
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
                 disagreement=learner.disagreement if one.payload is not None and one.heard else None,
-                mass_error=mass and mass.error,
+                mass_error=mass and mass.error * self.mix_share,
                 mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
             ),
             over=over,
+            ahead=None if self.ahead is None else asdict(self.ahead),
         )
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is known of a round's training while its release waits for that round.
+
+    Attributes:
+        number: The round.
+        train_loss: As in `_Round`, like the next three.
+        steps: See there.
+        steps_asked: See there.
+        samples: For how many samples a gradient was computed.
+    """
+
+    number: int
+    train_loss: float | None
+    steps: list[int]
+    steps_asked: list[int]
+    samples: int
+
+
+class _OverlappedRounds(_RoundLoop):
+    """The parts of a round whose bodies travel while the next round trains.
+
+    Round n begins with a release that waits for it, which goes out at once. While bodies travel, round n + 1 is trained
+    and released; then the bodies of round n are mixed into that release. So what a neighbor gets, what is waited for
+    and what is on disk is of round n alone, as without overlap. Where no release waits (in the first round, and in
+    that of an entry) round n is trained first, and neighbors wait for it. After the last round no other is trained.
+    """
+
+    @property
+    def mix_share(self) -> float:
+        """See `_RoundLoop`."""
+        return self.learner.mix_share
+
+    async def train(self, one: _Round) -> None:
+        """Send what waits for this round, or train it; then train and release the next one."""
+        number, learner = one.number, self.learner
+        payload, known = (learner.held(number), self._known(number)) if one.active else (None, None)
+        self.ahead = None
+        if payload is None or known is None:
+            await super().train(one)
+            one.samples = learner.gradients - one.gradients
+        else:
+            one.payload, one.train_loss, one.samples = payload, known.train_loss, known.samples
+            one.steps, one.steps_asked = list(known.steps), list(known.steps_asked)
+            self.saver.once_saved(partial(self.driver.send, number, payload))
+        if one.payload is not None and self._trains(number + 1):
+            await self._train_ahead(one)
+
+    def _known(self, number: int) -> Ahead | None:
+        found = self.ahead
+        if found is None and self.saver.ahead is not None:
+            found = Ahead(**self.saver.ahead)
+        return found if found is not None and found.number == number else None
+
+    def _trains(self, number: int) -> bool:
+        schedule = self.driver.core.schedule
+        return number < schedule.rounds and schedule.at(number).active
+
+    async def _train_ahead(self, one: _Round) -> None:
+        number, learner, before = one.number + 1, self.learner, self.learner.gradients
+        loss, _, seconds = await self.worker.run(
+            train_and_release, learner, number, one.watch, self.saver, None, lambda: False
+        )
+        one.train_seconds += seconds
+        self.ahead = Ahead(number, loss, list(learner.steps), list(learner.steps_asked), learner.gradients - before)
+
+    async def evaluate_trained(self, one: _Round) -> None:
+        """Measure nothing: what is trained is the next round's model. A round that is sat out keeps the figures."""
+        one.trained = self.measured if one.behind and one.evaluates else None
+        one.watch.lap()
 
 
 def train_and_release(

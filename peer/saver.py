@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
@@ -92,7 +92,14 @@ class Saver:
         """Whether an earlier process of the run has trained and released round `number`."""
         return number <= self._files.released
 
-    async def complete(self, record: RoundRecord, *, over: bool = False) -> None:
+    @property
+    def ahead(self) -> Mapping[str, Any] | None:
+        """What an earlier process has noted of the training whose release waits for the first round of this one."""
+        return self._files.ahead
+
+    async def complete(
+        self, record: RoundRecord, *, over: bool = False, ahead: Mapping[str, Any] | None = None
+    ) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
 
         The round before must be saved (`saved`), so only one copy exists at a time.
@@ -100,16 +107,17 @@ class Saver:
         Args:
             record: Its line of metrics.jsonl.
             over: Whether this peer has sat it out, and may sit it out again after a crash.
+            ahead: What was trained of the next round, plain JSON values; None without overlap.
         """
         entry = record.as_dict()
         if self._unfinished is not None:
             await self._unfinished.written()
         if not self._files.kept:
-            self._files.complete(entry, over=over)
+            self._files.complete(entry, over=over, ahead=ahead)
             self._files.save()
             self._note(entry)
             return
-        await self._worker.run(self._files.complete, entry, over=over)
+        await self._worker.run(self._files.complete, entry, over=over, ahead=ahead)
         self._note_completed(entry)
         self._writing = asyncio.create_task(self._write(entry))
 

@@ -172,6 +172,10 @@ class TorchLearner:
             self._sampled.before()
         return self.gossip.release(number)
 
+    def held(self, number: int) -> Payload | None:
+        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
+        return self.gossip.held(number)
+
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
 
@@ -232,6 +236,8 @@ class TorchLearner:
             The ranks whose payload was left out, and why.
         """
         refused = self.gossip.mix(received, weigh)
+        if (number := self.gossip.mixed_round) is not None:
+            self.trainer.number = number
         self._after_mixing()
         return refused
 
@@ -250,6 +256,7 @@ class TorchLearner:
         self.trainer.begin(number)
         if self.unfinished is not None:
             self.unfinished.begin(number)
+        self.gossip.discard()
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()
@@ -412,6 +419,11 @@ class TorchLearner:
         return self.selection.constant_loss(self.trainer.data)
 
     # Read-only properties: for the handshake, the logs and the files.
+
+    @property
+    def mix_share(self) -> float:
+        """See `Gossip.mix_share`."""
+        return self.gossip.mix_share
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -374,6 +374,18 @@ class SumSettings(Section):
     )
 
 
+class OverlapSettings(Section):
+    """Whether bodies travel while the next round trains."""
+
+    overlap: Literal[0, 1] = setting(
+        0,
+        "1: mix what was released a round before, so that bodies travel while the next round trains, and a round takes "
+        "as long as the longer of the two; 0: wait for this round's bodies",
+        mark=Mark.SHARED,
+        group=_WIRE,
+    )
+
+
 class MixingSettings(Section):
     """What a peer does about neighbors that may send anything."""
 
@@ -413,7 +425,9 @@ class DataPart(SharesSettings, DataSettings, TaskSettings):
     """The task, its data and its model."""
 
 
-class TrainingPart(MixingSettings, SumSettings, WireSettings, OptionSettings, StepSettings, MethodSettings):
+class TrainingPart(
+    MixingSettings, OverlapSettings, SumSettings, WireSettings, OptionSettings, StepSettings, MethodSettings
+):
     """How peers train and mix, and from which seeds."""
 
     @property
@@ -432,7 +446,7 @@ class TrainingPart(MixingSettings, SumSettings, WireSettings, OptionSettings, St
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, SumSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, OverlapSettings, SumSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import Cell
-from dpeer.experiments.launchers.host import order, run_order, seen
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
 from dpeer.experiments.launchers.options import SHARE, SIZE, TEXT, Kind, read_options, whole_number
+from dpeer.experiments.launchers.remote_cell import order, run_order, seen
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.optional_libraries import check_libraries
 
@@ -152,10 +152,18 @@ class _Ray:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # its worker cannot even begin
-            cause = error.cause
-            return Ended("failed", f"a Ray worker cannot run it: {type(cause).__name__}: {cause}", 2, str(error))
+            return Ended(
+                "failed", f"a Ray worker cannot run it ({_reason(str(error))}): is dpeer there?", 2, str(error)
+            )
         except errors.RayError as error:
             return Ended("lost", f"its worker is lost ({type(error).__name__})", 1)
+
+
+def _reason(text: str) -> str:
+    """The last error that a traceback of a worker names, within which Ray's own ones stand."""
+    found = re.findall(r"^ *([A-Za-z.]+(?:Error|Exception): .+)$", text, re.MULTILINE)
+    named = [line for line in found if not line.startswith(("ray.", "RuntimeError: The remote function"))]
+    return str((named or found or [text.partition("\n")[0]])[-1])
 
 
 def _needs(cell: Cell, asked: Mapping[str, Any]) -> dict[str, float]:

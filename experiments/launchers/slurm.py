@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.cells import Cell
-from dpeer.experiments.launchers.host import Order, order, run_order, seen
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
 from dpeer.experiments.launchers.options import SIZE, Kind, read_options, whole_number
+from dpeer.experiments.launchers.remote_cell import Order, order, run_order, seen
 from dpeer.optional_libraries import check_libraries
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.peers_table import Rates
+from dpeer.cli.peers_table import Rates, peers_table
+from dpeer.cli.tables import print_table
+from dpeer.federation.control_client import Place
 from dpeer.federation.rank_lock import held
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.snapshot_words import state
@@ -95,6 +97,16 @@ def test_neighbors_that_are_alike_have_their_reason_in_common(
     with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
         words = " ".join(dpeer("status", tmp_path).out.split())
     assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
+
+
+def test_a_long_name_of_a_server_does_not_press_the_other_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    print_table(peers_table([Place(Path("x" * 300), None, "away"), Place(Path("rank-2"), asdict(WAITING))]))
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines[2].split()) == f"{'x' * 39}… - - away -"
+    assert lines[3].split()[:3] == ["2", "7/20", "6"]
 
 
 def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(

@@ -1,4 +1,4 @@
-"""Cells written by hand: the files that `dpeer simulate` leaves, with numbers that a test has chosen."""
+"""Cells that have not begun, and cells written by hand: the files that `dpeer simulate` leaves, with chosen numbers."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,13 +7,28 @@ from typing import Any
 
 import pytest
 
+from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.outcomes import Result
+from dpeer.experiments.variants import parse_variant
+from dpeer.results.files import write_json
 
 Write = Callable[..., Path]
 
 
 def nothing(rank: int, number: int) -> dict[str, Any]:
     return {}
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> list[Cell]:
+    """Three cells without files."""
+    condition = Condition({"topology": "ring", "partition": None})
+    return [make_cell({}, parse_variant("local"), condition, seed, tmp_path) for seed in range(3)]
+
+
+def finish(cell: Cell) -> None:
+    """Write the file of a cell that is done."""
+    write_json(cell.folder / "summary.json", {"status": "done", "algorithm": "local", "size": 8, "rounds": 20})
 
 
 @pytest.fixture

@@ -33,7 +33,12 @@ def test_a_file_may_state_it_as_a_number_for_all_or_for_one_rank(tmp_path, line)
     assert load(tmp_path / "dpeer.toml", {}).of_rank(1).serve == "7780"
 
 
-@pytest.mark.parametrize("wrong", ['"65536"', "-1", '"tcp://10.0.0.3:7780"', '"10.0.0.3"', '"::1:7780"', '""', "true"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"65536"', "-1", '"tcp://10.0.0.3:7780"', '"10.0.0.3"', '"::1:7780"', '""', "true", '"\\u001bc:80"', '"a%b:80"',
+    ],
+)  # fmt: skip
 def test_anything_else_is_refused_by_its_name(tmp_path, wrong):
     (tmp_path / "dpeer.toml").write_text(f"serve = {wrong}\n")
     with pytest.raises(ConfigurationError, match=r"^serve in .* expected PORT or HOST:PORT, for example 7780 or 10\."):

@@ -46,7 +46,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
     "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
     "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}), "quantize": (8, {}),
-    "wire_dtype": ("bfloat16", {}), "codec": ("int8", {}), "mixing": ("running-sums", {}),
+    "wire_dtype": ("bfloat16", {}), "codec": ("int8", {}), "mixing": ("running-sums", {}), "overlap": (1, {}),
     "robust": ("clip", {}), "max_norm": (3.0, {}),
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
     "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),

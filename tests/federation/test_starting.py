@@ -1,4 +1,4 @@
-"""What a peer starts with: neighbors, addresses and keys of the start, and those of a later epoch."""
+"""Starting peer: neighbors, addresses and keys of the start, and those of a later epoch."""
 
 from pathlib import Path
 from typing import Any

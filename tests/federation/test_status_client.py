@@ -65,6 +65,7 @@ def plain(snapshot):
         ("runs:1/rank-0", Path("runs:1/rank-0")),
         ("host:65536", Path("host:65536")),
         ("host:0", Path("host:0")),
+        ("a\x1bc:80", Path("a\x1bc:80")),
     ],
 )
 def test_an_argument_names_a_folder_or_an_address(text, target):
@@ -206,6 +207,11 @@ def answered(act):
 )  # fmt: skip
 def test_a_program_that_speaks_no_http_is_one_line_without_its_words(line):
     assert answered(lambda there: there.sendall(line + b"\r\n")) == "cannot be asked: the answer is no HTTP"
+
+
+def test_a_name_that_no_request_can_have_is_one_line():
+    (found,) = look_at([ServeAddress("a\x1bc", 80)])
+    assert found.state == "cannot be asked: URL can't contain control characters. 'a\\x1bc' (found at least '\\x1b')"
 
 
 def test_a_redirection_is_not_followed():

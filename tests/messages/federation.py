@@ -12,7 +12,14 @@ from safetensors import SafetensorError
 from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile, check_quorum, check_replayable, check_round_budget, check_sums
+from dpeer.federation.checks import (
+    check_hostile,
+    check_overlap,
+    check_quorum,
+    check_replayable,
+    check_round_budget,
+    check_sums,
+)
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
@@ -140,6 +147,16 @@ def summed(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(mixing="running-sums", **values)
         check_sums(settings, settings.privacy, build_graph(settings))
+
+    return Message(cause, ConfigurationError, text)
+
+
+def overlapped(text: str, **values: Any) -> Message:
+    """An error of rounds that overlap with another setting."""
+
+    def cause(folder: Path) -> None:
+        settings = Settings(overlap=1, **values)
+        check_overlap(settings, settings, settings.privacy)
 
     return Message(cause, ConfigurationError, text)
 
@@ -533,6 +550,17 @@ MESSAGES = {
         "noise of all bodies in an average, and here the bodies themselves decide how much of each is in it; use "
         "--dp-adversary neighbor, which protects each body by itself", **PRIVATE, **AVERAGED, **{name: value})
         for name, value in (("robust", "clip"), ("max_norm", 3.0))},
+    **{f"overlap with {what}": overlapped(f"--overlap 1 with {what}: {reason}: leave one of the two out", **values)
+        for what, reason, values in (
+            ("--mixing running-sums", "a sum is made of the body that mixing has left", {"mixing": "running-sums"}),
+            ("--privacy sample", "its steps are charged in the round that they belong to", {"privacy": "sample"}),
+            ("--participation 0.5", "who trains a round ahead would not be who exchanges it", {"participation": 0.5}),
+            ("--round-seconds 2.5", "a budget is found from one round's bodies for its own training",
+             {"round_seconds": 2.5}),
+            ("--steps-from before", "they are of rounds that were not trained ahead", {"steps_from": Path("before")}),
+            ("--checkpoint-minutes 5", "the round that trains is not the one that is saved",
+             {"checkpoint_minutes": 5.0}),
+        )},
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "
         "--topology full --weights uniform, or --participation-mode peers", topology="ring"),

@@ -388,6 +388,19 @@ MESSAGES = {
         ("scaffold", {}, "scaffold, which sends variates", "a sum over rounds is for the body alone"),
         ("fedavg-ls", {}, "fedavg-ls, which changes the mix", "the mean is not kept then"),
     )},
+    **{f"overlap with {what}": Message(learner(name, overlap=1, **values), ConfigurationError,
+        f"--overlap 1 with {what}: {reason}") for name, values, what, reason in (
+        ("dfedmdc", {"robust": "clip"}, "--robust clip",
+         "what is mixed a round late are differences of bodies, and its bounds hold for bodies: leave one of the two "
+         "out"),
+        ("dfedmdc", {"max_norm": 2.0}, "--max-norm 2",
+         "what is mixed a round late are differences of bodies, and its bounds hold for bodies: leave one of the two "
+         "out"),
+        ("dis-pfl", {}, "dis-pfl, which sends what is held of the model", "it mixes in a way of its own; leave it out"),
+        ("scaffold", {}, "scaffold, which sends variates",
+         "they have to be those of the round that trains; leave it out"),
+        ("fedavg-ls", {}, "fedavg-ls, which changes the mix of the round that it has trained", "leave it out"),
+    )},
     "--codec with --quantize": Message(learner("dfedmdc", codec="bfloat16", quantize=8), ConfigurationError,
         "--codec bfloat16 cannot be used with --quantize 8"),
     "--codec with dis-pfl": Message(learner("dis-pfl", codec="int8"), ConfigurationError,

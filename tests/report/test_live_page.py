@@ -240,13 +240,15 @@ def test_no_number_makes_the_page_fail(figure: str, value: float) -> None:
 
 
 def test_a_peer_with_many_words_has_a_short_row() -> None:
-    peer = running(0, 60, hops=20, waits={one: f"late {one}" for one in range(1, 41)})
+    epoch = {"number": 2, "members": list(range(0, 100, 2)), "begins": 3}
+    peer = running(0, 60, hops=20, waits={one: f"late {one}" for one in range(1, 41)}) | {"epoch": epoch}
     for number, one in enumerate(peer["neighbors"]):
         one["why"] = f"reason {number}"
     row = rows(shown(peer))[0]
     assert row["neighbors"].count("reason") == 8
     assert row["neighbors"].endswith(" and 32 more")
     assert row["state"].count("late") == 8
+    assert row["epoch"] == "2: 0, 2, 4, 6, 8, 10, 12, 14 and 42 more"
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

@@ -93,6 +93,9 @@ def task(rank, size, seed, fast=0, pause=0.0, dropout=0.0, slow=None):
 SCHEDULE = ("--body-epochs", "2", "--head-epochs", "1", "--batch-size", "8")
 """60 samples are fetched a round."""
 
+PACED = ("--task-option", "fast=0", "--task-option", "pause=0.005", "--rounds", 5000, "--alone", "never")
+"""With `SCHEDULE` a round takes a third of a second, until the test ends."""
+
 
 FORKED = """
 import os, signal, sys

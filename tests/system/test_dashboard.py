@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from tests.report.html_tree import Node, tree
+from tests.system.conftest import PACED
 
 pytestmark = pytest.mark.slow
-
-PACED = ("--task-option", "fast=0", "--task-option", "pause=0.005", "--rounds", 5000, "--alone", "never")
-"""A round takes a third of a second, until the test ends."""
 
 
 def get(url: str, path: str) -> str:

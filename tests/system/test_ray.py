@@ -127,3 +127,18 @@ def test_a_failing_run_ends_the_comparison_with_its_line_and_code(cluster, compa
     (line,) = [line for line in ended.err.splitlines() if line.startswith("dpeer: ")]
     assert line.startswith("dpeer: local-default-seed0: ")
     assert "sise" in line
+
+
+def test_a_node_without_dpeer_ends_the_comparison_with_what_it_lacks(cluster, compare, dpeer, task, tmp_path):
+    (tmp_path / "other" / "dpeer").mkdir(parents=True)
+    (tmp_path / "other" / "dpeer" / "__init__.py").touch()
+    node = cluster.add_node(**{**NODE, "num_cpus": 2}, env_vars={"PYTHONPATH": str(tmp_path / "other")})
+    on_ray = ("--launcher", "ray", "--launcher-option", f"address={cluster.address}", "--launcher-option", "cpus=2")
+    ended = dpeer(*compare("--algorithms", "local", *on_ray, task=task))
+    cluster.remove_node(node)
+    assert ended.code == 2
+    (line,) = [line for line in ended.err.splitlines() if line.startswith("dpeer: ")]
+    assert line == (
+        "dpeer: local-default-seed0: a Ray worker cannot run it (ModuleNotFoundError: No module named "
+        "'dpeer.experiments'): is dpeer there?"
+    )

@@ -28,10 +28,12 @@ FEDERATIONS = {
     "ditto, half of the peers at a time": (4, "--algorithm ditto --participation 0.5"),
     "clip": (4, "--robust clip --max-norm 50"),
     "trimmed-mean": (3, "--robust trimmed-mean:1"),
+    "overlapped": (3, "--overlap 1"),
+    "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --quantize 8"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip
-QUICK = ["exponential-directed with dropout", "a sample sends to all, bfloat16", "scaffold", "dis-pfl"]
+QUICK = ["exponential-directed with dropout", "a sample sends to all, bfloat16", "scaffold", "dis-pfl", "overlapped"]
 
 
 @pytest.mark.parametrize("name", only(QUICK, FEDERATIONS))

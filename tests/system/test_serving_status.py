@@ -10,10 +10,9 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-pytestmark = pytest.mark.slow
+from tests.system.conftest import PACED
 
-PACED = ("--task-option", "fast=0", "--task-option", "pause=0.005", "--rounds", 5000, "--alone", "never")
-"""A round takes a third of a second, until the test ends."""
+pytestmark = pytest.mark.slow
 
 
 def get(url, path, seconds=10.0):

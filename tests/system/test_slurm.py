@@ -107,3 +107,15 @@ def test_a_job_that_sbatch_refuses_ends_the_comparison_with_slurms_words(jobs, c
     assert ended.err.splitlines()[-1] == (
         "dpeer: --launcher slurm: sbatch refuses a job: sbatch: error: invalid partition specified: none"
     )
+
+
+def test_a_node_without_dpeer_ends_the_comparison_with_what_it_lacks(jobs, command, dpeer, tmp_path, monkeypatch):
+    (tmp_path / "other" / "dpeer").mkdir(parents=True)
+    (tmp_path / "other" / "dpeer" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))  # of jobs
+    ended = dpeer(*command("--algorithms", "local", *ON_SLURM))
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == (
+        f"dpeer: local-default-seed0: job {jobs[0]} cannot run it: ModuleNotFoundError: No module named "
+        "'dpeer.experiments'"
+    )

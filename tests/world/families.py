@@ -9,6 +9,7 @@ from tests.world.crossings import generate_crossings
 from tests.world.drains import generate_drains
 from tests.world.epochs import generate_epochs, why_epochs
 from tests.world.islands import generate_islands
+from tests.world.overlaps import generate_overlaps
 from tests.world.restores import generate_restores
 from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario, generate
@@ -22,6 +23,7 @@ SCENARIOS: dict[str, Callable[[int], Scenario]] = {
     "assemblies": generate_assembly,
     "speeds": generate_speeds,
     "crossings": generate_crossings,
+    "overlaps": generate_overlaps,
     "restores": generate_restores,
 }
 """Families whose schedules are a scenario each."""

@@ -3,6 +3,8 @@
 import itertools
 import math
 
+from tests.world.overlaps import SHARE
+
 _CLOSE = 1e-9
 
 
@@ -46,10 +48,12 @@ def _right(world, rank, line):
         for receiver in range(world.size)
         if receiver != rank
     ]
-    columns = [
-        tuple(math.fsum(values) for values in zip((-1.0, 0.0), *column, strict=True))
+    share = SHARE if world.scenario.overlap else 1.0
+    sums = (
+        [math.fsum(values) for values in zip((-1.0, 0.0), *column, strict=True)]
         for column in itertools.product(set(own), *parts)
-    ]
+    )
+    columns = [(share * error, taken) for error, taken in sums]
     world.check(
         any(all(abs(one - other) < _CLOSE for one, other in zip(found, column, strict=True)) for column in columns),
         f"rank {rank} says {found} of its mass of round {number}, and the matrix {sorted(set(columns))[:3]}",

@@ -1,4 +1,4 @@
-"""Schedules of lost disks of which an older backup was put back, and what a ledger counts and a peer sends then."""
+"""Restores of older backups after a lost disk: schedules, and invariants of the ledger and of what is sent."""
 
 import random
 

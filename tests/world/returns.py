@@ -136,8 +136,10 @@ def adopts(world, life, number):
     world.check(way is not None, f"rank {life.rank} adopts in round {number}, and takes part")
     if way is not None:
         way.adopted = True
-    released = any(key == (life.rank, number, life.incarnation) for key in world.released)
-    world.check(not released, f"rank {life.rank} adopts in round {number}, for which it has released a body")
+    world.check(
+        (life, number) not in world.exchanged,
+        f"rank {life.rank} adopts in round {number}, for which it has released a body",
+    )
 
 
 def releases(world, life, number, body):

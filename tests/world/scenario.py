@@ -57,6 +57,8 @@ class Scenario:
     """By rank, when its process begins first; inf for never. Empty where all begin at once."""
     mistaken: tuple[int, ...] = ()
     """Ranks that come with other settings at first, and are corrected some time after a start was refused."""
+    overlap: bool = False
+    """Whether bodies travel while the next round trains."""
     crossed: bool = False
     """Whether no rank's own file has its address: then of two neighbors each dials the other."""
 

@@ -23,6 +23,7 @@ from tests.world import invariants, masses, restores, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
+from tests.world.overlaps import OverlappedLearner
 from tests.world.scenario import Scenario
 
 _CORRECTED_AFTER = 200.0
@@ -95,6 +96,7 @@ class World:
         self.began: dict[tuple[int, int], float] = {}
         self.ended: dict[tuple[int, int], float] = {}
         self._mixed: set[tuple[Life, int]] = set()
+        self.exchanged: set[tuple[Life, int]] = set()
         self.mixtures: dict[tuple[int, int], list[tuple[list[int], bool]]] = {}
         self.sat_out: set[tuple[int, int]] = set()
         self.came: dict[int, float] = {}
@@ -202,6 +204,7 @@ class World:
             listen=self.addresses.get(life.rank),
             fingerprint={"size": self.size, "mistaken": self.is_mistaken(life)},
             evaluate_every=100,
+            overlap=self.scenario.overlap,
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
             deadline=self.scenario.deadline,
@@ -217,7 +220,7 @@ class World:
             protects=True,
             restored=resume and self.disks[life.rank].restored is not None,
         )
-        learner = WorldLearner(self, life)
+        learner = (OverlappedLearner if self.scenario.overlap else WorldLearner)(self, life)
         worker = VirtualWorker(life.process, life.costs)
         try:
             life.peer = self._peer(life, config, learner, worker)

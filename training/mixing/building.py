@@ -9,6 +9,7 @@ from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
+from dpeer.training.mixing.overlapped import Overlapped, OverlappedPrivate
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.running_sums import RunningSums
@@ -39,9 +40,14 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     name, flag = _asked(h)
     codec = new_codec(name, body.data, rank, steady=steady) if own is None else own
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
+    if h.overlap:
+        _check_overlap(algorithm, trainer, own)
     if isinstance(session, ClientSession):
         assert isinstance(codec, Dense)
-        return PrivateGossip(body, rank, codec, guard, session, trainer.seed)
+        kind = OverlappedPrivate if h.overlap else PrivateGossip
+        return kind(body, rank, codec, guard, session, trainer.seed)
+    if h.overlap:
+        return Overlapped(body, rank, codec, guard)
     return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
 
 
@@ -84,13 +90,45 @@ def _check_sums(algorithm: Algorithm, trainer: Trainer, own: Codec | None, *, pr
         raise ConfigurationError(f"{flag} with {name}, which changes the mix: the mean is not kept then")
 
 
+def _check_overlap(algorithm: Algorithm, trainer: Trainer, own: Codec | None) -> None:
+    """Refuse what cannot be mixed a round late.
+
+    Raises:
+        ConfigurationError: Names the setting, and the reason.
+    """
+    h, name = trainer.hyperparameters, algorithm.name
+    for flag in (None if h.robust == "none" else f"--robust {h.robust}", _furthest(h)):
+        if flag is not None:
+            raise ConfigurationError(
+                f"--overlap 1 with {flag}: what is mixed a round late are differences of bodies, and its bounds hold "
+                "for bodies: leave one of the two out"
+            )
+    if own is not None:
+        raise ConfigurationError(
+            f"--overlap 1 with {name}, which sends {algorithm.leaves}: it mixes in a way of its own; leave it out"
+        )
+    if trainer.extras:
+        raise ConfigurationError(
+            f"--overlap 1 with {name}, which sends {', '.join(trainer.extras)}: they have to be those of the round "
+            "that trains; leave it out"
+        )
+    if type(algorithm).mixed is not Algorithm.mixed:
+        raise ConfigurationError(
+            f"--overlap 1 with {name}, which changes the mix of the round that it has trained: leave it out"
+        )
+
+
+def _furthest(h: Hyperparameters) -> str | None:
+    return None if h.max_norm is None else f"--max-norm {h.max_norm:g}"
+
+
 def _check(
     algorithm: Algorithm, trainer: Trainer, codec: Codec, own: Codec | None, flag: str | None, *, private: bool
 ) -> None:
     h, extras = trainer.hyperparameters, ", ".join(trainer.extras)
     sends = f"{algorithm.name}, which sends {algorithm.leaves}"
     more = f"{algorithm.name}, which sends more than a body ({extras})"
-    guards = None if h.max_norm is None else f"--max-norm {h.max_norm:g}"
+    guards = _furthest(h)
     if h.robust != "none":
         guards = f"--robust {h.robust}"
         if codec.error_feedback:

@@ -41,11 +41,13 @@ class Gossip:
     Attributes:
         codec: The codec.
         pushes: Whether `push_to` is called before each release.
+        mix_share: The share of the difference to the mix that a round mixes in.
         disagreement: Of the last mix (`dpeer.training.mixing.disagreement`); None where the release was no body, none
             was released, or no other body was mixed.
     """
 
     pushes = False
+    mix_share = 1.0
     compares = True
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
@@ -167,6 +169,18 @@ class Gossip:
                     self._body.data[part].copy_(values)
 
         return put_back
+
+    def held(self, number: int) -> Payload | None:
+        """See `Learner.held` of dpeer.peer."""
+        return None
+
+    @property
+    def mixed_round(self) -> int | None:
+        """The round whose bodies were mixed last, where a later one has been trained by then; else None."""
+        return None
+
+    def discard(self) -> None:
+        """Drop a release that waits for its round."""
 
     def forget(self, ranks: Collection[int]) -> None:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""

@@ -1,4 +1,4 @@
-"""A cell on another host: what it needs there, and how both ends see the files of the shared folder."""
+"""Remote cell: sent to another host of a shared folder, run if that host fits, done once its files show here."""
 
 from __future__ import annotations
 

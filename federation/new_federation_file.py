@@ -1,4 +1,4 @@
-"""Commented federation file of a new federation, from the words and defaults of the settings themselves."""
+"""Federation file that `dpeer init` writes: TOML with comments, from the words and defaults of the settings."""
 
 from __future__ import annotations
 

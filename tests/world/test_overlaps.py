@@ -1,0 +1,69 @@
+"""Overlapped rounds: drawn schedules, a round's length, and broken rules that they find."""
+
+import pytest
+
+from dpeer.peer import rounds
+from dpeer.simulation.network import Conditions
+from tests.thinning import every
+from tests.world.checking import check, why
+from tests.world.disk import Files
+from tests.world.faults import Fault
+from tests.world.overlaps import OVERLAPS, OverlappedLearner, generate_overlaps
+from tests.world.scenario import Scenario
+from tests.world.world import World
+
+CHUNKS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+def test_the_invariants_hold_while_rounds_overlap(chunk):
+    check(generate_overlaps, range(chunk, OVERLAPS, CHUNKS))
+
+
+def length(**changes):
+    """The seconds of a round of four peers on a ring."""
+    world = World(Scenario(2, "ring", 4, 20, disk=(0.0,), **changes)).run()
+    return (world.ended[0, 18] - world.ended[0, 8]) / 10
+
+
+@pytest.mark.parametrize("seconds", [1.0, 4.0])
+def test_a_round_lasts_as_long_as_the_longer_of_training_and_exchange(seconds):
+    line = {"conditions": Conditions(latency=(2.0, 2.0)), "pace": seconds}
+    alone = length(conditions=Conditions(latency=(0.001, 0.001)), pace=seconds)
+    apart, together = length(**line), length(**line, overlap=True)
+    assert apart > alone + 1.5
+    assert together < max(alone, 2.0) * 1.1 + 0.2
+
+
+def lose_what_waits(patch):
+    """A resumed peer trains once more what it has released, from another body."""
+    patch.setattr(rounds._OverlappedRounds, "_known", lambda self, number: None)
+    patch.setattr(OverlappedLearner, "held", lambda self, number: None)
+
+
+def note_nothing(patch):
+    complete = Files.complete
+    patch.setattr(Files, "complete", lambda self, entry, *, over=False, ahead=None: complete(self, entry, over=over))
+
+
+def count_losses_as_without_overlap(patch):
+    patch.setattr(rounds._OverlappedRounds, "mix_share", 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutation", [lose_what_waits, note_nothing, count_losses_as_without_overlap], ids=lambda mutation: mutation.__name__
+)
+def test_a_mutation_is_found(mutation, monkeypatch):
+    mutation(monkeypatch)
+    assert any(why(generate_overlaps(seed)) for seed in range(60))
+
+
+def test_a_peer_that_was_away_releases_twice_in_the_round_of_its_entry():
+    world = World(Scenario(1, "ring", 6, 40, faults=(Fault("power", (3,), 5.0, 20.0),), wait=300.0, overlap=True)).run()
+    ((way,),) = ([one for one in world.returns if one.entered is not None],)
+    ledger = [number for number, _ in world.disks[3].ledger]
+    assert way.adopted
+    assert ledger.count(way.entered) == ledger.count(way.entered + 1) == 1
+    assert 3 in world.used[2, way.entered]
