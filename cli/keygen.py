@@ -41,5 +41,8 @@ def keygen(rank: int | None, operator: bool, out: Path) -> None:
         raise ConfigurationError(f"--rank {rank}: expected a rank, from 0")
     path, public = write_secret(rank, out)
     say(f"dpeer: wrote {path}: keep it on the host of rank {rank}, and start that peer with --secret {path}")
-    say(f"dpeer: send the others this line, which goes below [rank.{rank}] in every peer's federation file:")
+    say(
+        f"dpeer: send the others this line, which goes below [rank.{rank}] in every peer's federation file "
+        "(to join one that runs, the operator gives it to `dpeer join --key`):"
+    )
     click.echo(f'key = "{public.hex()}"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -18,16 +19,29 @@ _RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsil
 _WORDS = ("epoch", "state", "neighbors", "last mix", "dropped")
 """Columns whose words may be broken into lines."""
 
+_LEAST_WORTH = (
+    "got/s", "sent/s", "dropped", "saved", "disk", "disagreement", "last mix", "quorum", "left", "epoch", "epsilon",
+    "round",
+)  # fmt: skip
+"""Columns that a narrow table leaves out, in this order."""
+
 _LONGEST_NAME = 40
 """Of a rank, or of an address without an answer: a server chooses names, and must not press the others' columns."""
 
+_NUMBERS, _BROKEN, _GAP = 8, 12, 1
+"""Characters that a column of numbers, and one of words, has at least when widths are planned; those between columns.
 
-def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = None) -> Table:
-    """The table of these peers.
+Planned widths are larger than most cells, so that a live table keeps its columns from look to look.
+"""
+
+
+def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = None, width: int | None = None) -> Table:
+    """The table of these peers; below it a line with the columns that are left out, if any.
 
     Args:
         found: The peers, by rank.
         earlier: By key of a place, its bytes a second; None for the short table.
+        width: Characters that a line may have; None for a table with all columns.
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
     names = ["rank", "rounds", "quorum"]
@@ -42,17 +56,39 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
-    table = plain_table(gap=1)
-    for name in names:
+    rows = [_cells(one, (earlier or {}).get(one.key)) for one in found]
+    shown = names if width is None else _that_fit(names, rows, width)
+    table = plain_table(gap=_GAP)
+    for name in shown:
         table.add_column(
             name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS,
             max_width=_LONGEST_NAME if name == "rank" else None,
         )  # fmt: skip
-    for one in found:
-        rates = (earlier or {}).get(one.key)
-        cells = _cells(one, rates)
-        table.add_row(*(Text(cells.get(name, "")) for name in names))  # as text: words of others are no markup
+    for cells in rows:
+        table.add_row(*(Text(cells.get(name, "")) for name in shown))  # as text: words of others are no markup
+    if hidden := [name for name in names if name not in shown]:
+        table.caption = Text(f"left out in {width} columns: {', '.join(hidden)}", style="dim")
+        table.caption_justify = "left"
     return table
+
+
+def _that_fit(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """The columns without those of least worth that a line of this width has no room for."""
+
+    def planned(name: str) -> int:
+        head = cell_len(name)
+        if name in _WORDS:
+            return max(head, _BROKEN)
+        widest = max(head, *(cell_len(cells.get(name, "")) for cells in rows))
+        return min(widest, _LONGEST_NAME) if name == "rank" else max(widest, _NUMBERS)
+
+    kept = list(names)
+    for name in _LEAST_WORTH:
+        if sum(planned(one) + 1 + _GAP for one in kept) <= width:
+            break
+        if name in kept:
+            kept.remove(name)
+    return kept
 
 
 class Rates:

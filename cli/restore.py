@@ -44,4 +44,7 @@ def restore(file: Path, run: Path, ranks: tuple[int, ...], rounds: int | None, r
     for one in found.ranks:
         private = "" if one.level is None else "; rounds since are charged, and released in none"
         click.echo(f"rank-{one.rank}: {one.completed} completed rounds, backup of {made}{private}")
-    click.echo(f"dpeer: put back into {run}; --resume goes on. A folder that turns up again must never be started")
+    click.echo(
+        f"dpeer: put back into {run}: start its peer with --resume. The folder that was lost must never be started, "
+        "should its disk turn up again"
+    )

@@ -22,6 +22,11 @@ def plain_table(*, gap: int = 2, **more: Any) -> Table:
     return Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, **more)
 
 
+def table_width() -> int:
+    """Characters in a line of a printed table: those of the terminal, and 80 at least."""
+    return max(80, Console().width)
+
+
 def print_table(table: Table) -> None:
     """Print a table at least 80 columns wide: a narrower terminal may break its lines, but must not cut numbers."""
-    Console(highlight=False, width=max(80, Console().width)).print(table)
+    Console(highlight=False, width=table_width()).print(table)

@@ -15,7 +15,7 @@ from dpeer.cli.dashboard import dashboard_option, open_dashboard
 from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
 from dpeer.cli.status_targets import DEFAULT, looker, repeated_look, targets_argument
-from dpeer.cli.tables import print_table
+from dpeer.cli.tables import print_table, table_width
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place
 from dpeer.federation.serve_address import ServeAddress
@@ -33,8 +33,8 @@ def top(
     """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
-    second, privacy loss, disagreement, dropped messages, and what the disk has left. Where stdout is no terminal, it
-    prints one table.
+    second, privacy loss, disagreement, dropped messages, and what the disk has left. A narrow terminal shows fewer
+    columns, and names the others. Where stdout is no terminal, it prints one table, as wide as COLUMNS says.
 
     --web serves a page in place of the table, with the graph and its links, curves by round and each peer's state.
 
@@ -56,13 +56,13 @@ def top(
         if once or not console.is_terminal:
             time.sleep(every)
             found, rates = _look(look, rates)
-            print_table(peers_table(found, rates))
+            print_table(peers_table(found, rates, table_width()))
             return 0
-        with Live(_view(found, rates), console=console, screen=True, auto_refresh=False) as live:
+        with Live(_view(found, rates, console.width), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 found, rates = _look(look, rates)
-                live.update(_view(found, rates), refresh=True)
+                live.update(_view(found, rates, console.width), refresh=True)
     except KeyboardInterrupt:
         return 0
 
@@ -86,7 +86,7 @@ def _look(look: Callable[[], list[Place]], before: Mapping[str, Rates]) -> tuple
     return found, {one.key: Rates(one.answer, now, before.get(one.key)) for one in found if one.answer is not None}
 
 
-def _view(found: Sequence[Place], rates: Mapping[str, Rates]) -> Group:
+def _view(found: Sequence[Place], rates: Mapping[str, Rates], width: int) -> Group:
     answers = [one.answer for one in found if one.answer is not None]
     line = f"{in_sum(answers, len(found))}; Ctrl-C ends this view, not the run"
-    return Group(peers_table(found, rates), Text(), Text(line, style="dim"))
+    return Group(peers_table(found, rates, width), Text(), Text(line, style="dim"))

@@ -88,7 +88,9 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
         refuse_faults(settings, resume=asked.resume)
         file = config.source(asked.file)
         which = "no federation file: all by default" if file is None else str(file)
-        findings.passed("settings", f"rank {number} of {settings.size}, {settings.topology}; {which}")
+        begun = f"joins a federation that began with {settings.size}"
+        members = begun if number >= settings.size else f"of {settings.size}"
+        findings.passed("settings", f"rank {number} {members}, {settings.topology}; {which}")
     if starting is None:
         return None
     folder = rank_folder(starting.own.out, starting.rank)

@@ -85,6 +85,7 @@ your shell, run it as a service: dpeer's folder `examples/deploy` has a systemd 
     dpeer status {out}
     dpeer status {out}/rank-{rank} --check     # exit code 0 if this peer takes part
     dpeer top {out}
+    dpeer top {out} --web     # a page for a browser on this host
     dpeer drain {out}/rank-{rank} --back-within 120     # leave after this round, for an upgrade
 """
 
@@ -141,7 +142,8 @@ def _files(one: Site, values: Mapping[str, Any], file: str, folder: str, *, made
         end = (
             "The keeper has made the secret, and so has seen it. For one that only this host has, make your own, and "
             f"send the printed line to the keeper in place of rank {one.rank}'s key:\n\n"
-            f"    dpeer keygen --rank {one.rank} --out own"
+            f"    dpeer keygen --rank {one.rank} --out own\n\n"
+            f"Once {file} has that key, add `--secret own/rank-{one.rank}.secret` to `check` and `start` below."
         )
     else:
         rows.append((f"`{secret}`", "this host", "make it now; it never leaves this host:"))

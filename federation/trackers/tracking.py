@@ -79,7 +79,7 @@ class Feed:
     def __init__(
         self, name: str, open_tracker: Callable[[], Tracker], note: Note, first_pause: float = _FIRST_PAUSE
     ) -> None:
-        self._name, self._open, self._note, self._first_pause = name, open_tracker, note, first_pause
+        self._name, self._open, self._log, self._first_pause = name, open_tracker, note, first_pause
         self._waiting: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=_MOST)
         self._changed = threading.Condition()
         self._ends = self._failing = False
@@ -108,7 +108,7 @@ class Feed:
         if lacks or self._thread.is_alive():
             missing = f"it lacks {lacks} rounds, which" if lacks else "it may lack the last rounds, which"
             message = f"{self._name} has not ended in time: {missing} are in metrics.jsonl"
-            self._note("warning", "tracker", message, self._name)
+            self._log("warning", "tracker", message, self._name)
 
     def _run(self) -> None:
         tracker: Tracker | None = None
@@ -135,7 +135,7 @@ class Feed:
                     self._waiting.popleft()
             if self._failing:
                 self._failing, pause = False, self._first_pause
-                self._note("info", "tracker-back", f"{self._name} takes figures again", self._name)
+                self._log("info", "tracker-back", f"{self._name} takes figures again", self._name)
         if tracker is not None:
             try:
                 tracker.close()
@@ -147,7 +147,7 @@ class Feed:
         if not self._failing:
             self._failing = True
             why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            self._note(
+            self._log(
                 "warning", "tracker", f"{self._name} cannot be used ({why}): it is tried again, and rounds go on",
                 self._name,
             )  # fmt: skip
@@ -168,7 +168,7 @@ class Tracking:
     def __init__(
         self, names: Sequence[str], out: Path, settings: Mapping[str, Any], *, protects: bool, resume: bool, note: Note
     ) -> None:  # fmt: skip
-        self._names, self._out, self._note = names, out, note
+        self._names, self._out, self._log = names, out, note
         self._settings = {name: settings[name] for name in SHOWN if settings.get(name) is not None}
         self._protects = protects
         self._known = dict(read_object(out / FILE)) if resume else {}
@@ -180,7 +180,7 @@ class Tracking:
         if not self._feeds:
             for name in self._names:
                 kind = find(name)
-                self._feeds[name] = Feed(name, self._opener(name, kind, entry["round"]), self._note), kind.stays_home
+                self._feeds[name] = Feed(name, self._opener(name, kind, entry["round"]), self._log), kind.stays_home
         for feed, stays_home in self._feeds.values():
             feed.add(entry["round"], figures(entry, protects=self._protects and not stays_home))
 

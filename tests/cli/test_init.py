@@ -126,6 +126,20 @@ def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -
     assert keys.keyring(loaded().of_rank(2), 4, 2) is not None
 
 
+def test_a_site_may_replace_the_key_that_the_keeper_has_made(dpeer: Run) -> None:
+    Path("hosts.txt").write_text(HOSTS)
+    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
+    page = Path("sites/rank-2.md").read_text()
+    assert (
+        "    dpeer keygen --rank 2 --out own\n\nOnce dpeer.toml has that key, add `--secret own/rank-2.secret`" in page
+    )
+    line = dpeer("keygen", "--rank", 2, "--out", "own").out.strip()
+    before, after = Path("dpeer.toml").read_text().split("[rank.2]")
+    Path("dpeer.toml").write_text(f"{before}[rank.2]{re.sub('key = .*', line, after, count=1)}")
+    settings = config.load(None, {"secret": Path("own/rank-2.secret")})
+    assert keys.keyring(settings.of_rank(2), 4, 2) is not None
+
+
 @pytest.mark.parametrize("there", ["dpeer.toml", "sites/rank-2.md", "keys/rank-1.secret", "keys/operator.secret"])
 def test_nothing_is_overwritten_and_nothing_else_is_written(dpeer: Run, there: str) -> None:
     path = Path(there)

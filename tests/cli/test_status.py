@@ -158,6 +158,35 @@ def test_top_has_rates_privacy_loss_drops_and_the_disk(
     assert len(looks) == 2
 
 
+def test_a_narrow_top_leaves_columns_out_and_cuts_none(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = EpochSnapshot(0, (0, 1, 2), 0)
+    more = {"disagreement": 0.0314, "round_seconds": 0.254, "left_seconds": 1002.0, "disk_free": 72_800_000_000}
+    asked = asdict(replace(WAITING, rounds=4000, completed=1042, quorum=1041, epoch=epoch, **more))
+    heads = {}
+    with running(tmp_path / "rank-2", {"status": lambda request: asked}):
+        for width in (60, 80, 120, 240):
+            monkeypatch.setenv("COLUMNS", str(width))
+            found = dpeer("top", tmp_path, "--once", "--every", 0.2).out
+            assert "\N{HORIZONTAL ELLIPSIS}" not in found, (width, found)
+            assert max(map(len, found.splitlines())) <= max(80, width)
+            head, _, left_out = found.partition("left out in")
+            heads[width] = set(head.splitlines()[0].split())
+            if width == 240:
+                assert not left_out
+            else:
+                assert set(left_out.partition(": ")[2].replace(",", " ").split()) == heads_of_all() - heads[width]
+    assert {"rank", "rounds", "state", "neighbors", "round"} <= heads[80] < heads[120] < heads[240] == heads_of_all()
+    assert heads[60] == heads[80], "a printed table has 80 columns at least"
+
+
+def heads_of_all() -> set[str]:
+    """The words of all column heads of `top` for peers without privacy and drops."""
+    head = "rank rounds quorum epoch round left state neighbors last mix saved sent/s got/s disagreement disk"
+    return set(head.split())
+
+
 def test_rates_are_of_one_process() -> None:
     before = Rates(asdict(WAITING), 10.0)
     assert (before.sent, before.received) == (None, None)

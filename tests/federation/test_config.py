@@ -276,3 +276,17 @@ def test_a_private_run_knows_the_data_of_one_that_held_some_out(own: bool, tmp_p
         (path,) = (folder / "run" / "rank-1" / "privacy").glob("*.jsonl")
         found.append(json.loads(path.read_text().splitlines()[0])["data"])
     assert found[0] == found[1] == found[2] is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("sizze = 3", "unknown key 'sizze' in .*dpeer.toml: did you mean 'size'\\?"),
+        ("rounds = 3", "size is missing in .*dpeer.toml, which has entries for ranks 0: add size = N"),
+    ],
+)
+def test_a_size_that_is_misspelt_is_not_called_missing(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "dpeer.toml"
+    file.write_text(f'{line}\nrank.0.address = "tcp://127.0.0.1:7700"\n')
+    with pytest.raises(ConfigurationError, match=f"^{message}"):
+        load(file, {})

@@ -339,6 +339,7 @@ def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
     operator = operator_of(operators.new_operator())
     found = look(f"operators = ['{operator}']\nname = 'one'\n", rank="5", joins=True)
     assert found.bad == {}
+    assert found.of("settings")[0][1].startswith("rank 5 joins a federation that began with 4, ")
     assert found.forecast is not None
     lines = found.forecast.lines(None)
     assert lines["neighbors"] == "named by the epoch that lists this rank"

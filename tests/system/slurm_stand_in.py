@@ -34,7 +34,7 @@ def state(job: str, now: str | None = None) -> str:
     if now is not None:
         path.with_suffix(".new").write_text(now)
         path.with_suffix(".new").rename(path)
-    return path.read_text()
+    return path.read_text() if path.exists() else ""
 
 
 def options(script: str) -> dict[str, str]:

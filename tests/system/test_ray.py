@@ -46,9 +46,13 @@ def task(rank, size, seed):
 @pytest.fixture(scope="module")
 def cluster():
     # Not in pytest's own folder: names of sockets are short.
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        head = {**NODE, "include_dashboard": False, "temp_dir": folder}
-        started = Cluster(initialize_head=True, head_node_args=head)
+    with (
+        tempfile.TemporaryDirectory(prefix="dpeer-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("RAY_TMPDIR", folder)
+        (Path(folder) / "ray").mkdir()  # the address of the cluster is written before Ray makes it
+        started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         yield started
         started.shutdown()
 

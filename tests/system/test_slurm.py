@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -61,9 +62,10 @@ def test_jobs_that_are_preempted_or_lost_go_on_in_new_ones_and_have_the_bits_of_
     with meanwhile(lambda: all(rounds_done(first, rank) >= 2 for rank in range(SIZE)), lose):
         ended = dpeer(*command(*rows, *ON_SLURM, "--jobs", 1, "--out", "slurm"))
     assert ended.code == 0, ended.err
-    assert [line for line in ended.err.splitlines() if "it goes on" in line] == [
-        "dfedmdc-ring-default-seed0: stopped by its host; it goes on elsewhere after 2 of 4 rounds",
-        f"dfedmdc-ring-default-seed0: job {jobs[1]} is lost (NODE_FAIL); it goes on elsewhere after 2 of 4 rounds",
+    # How far each job comes before it is lost depends on the machine.
+    assert [re.sub(r"[23] of 4", "N of 4", line) for line in ended.err.splitlines() if "it goes on" in line] == [
+        "dfedmdc-ring-default-seed0: stopped by its host; it goes on elsewhere after N of 4 rounds",
+        f"dfedmdc-ring-default-seed0: job {jobs[1]} is lost (NODE_FAIL); it goes on elsewhere after N of 4 rounds",
     ]
     assert "2/2 " in ended.err
     asked = slurm_stand_in.options((slurm_stand_in.ROOT / jobs[0] / "script").read_text())

@@ -51,6 +51,7 @@ address = "tcp://localhost:{base + 1}"
     for rank, message in enumerate((zero, one)):
         at = f"listening at tcp://127.0.0.1:{base + rank} (settings from dpeer.toml)"
         assert message.startswith(f"dpeer: rank {rank} of 3, ring, {at}\n")
+        assert message.splitlines().index("dpeer: loading PyTorch, the task and its data ...") < 3, "before the wait"
     for rank in range(3):
         folder = tmp_path / "run" / f"rank-{rank}"
         summary = json.loads((folder / "summary.json").read_text())
