@@ -346,6 +346,8 @@ def restore(
         raise ConfigurationError(f"{str(file)!r} is no backup, or a damaged one: {error}") from error
     except FileNotFoundError as error:
         raise ConfigurationError(f"no file {str(file)!r} exists") from error
+    except OSError as error:
+        raise ConfigurationError(f"{str(file)!r} cannot be read: {error.strerror or error}") from error
     return dataclasses.replace(found, ranks=chosen)
 
 
@@ -448,8 +450,11 @@ def _put_back_beside(archive: zipfile.ZipFile, file: Path, backup: Backup, run: 
                 draft.unlink(missing_ok=True)
                 _extract(archive, name, draft, count, digest, file)
                 draft.rename(run / own)
+            except OSError as error:
+                raise OutputError(f"{str(run / own)!r} cannot be written: {error.strerror or error}") from error
             finally:
-                draft.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    draft.unlink(missing_ok=True)
 
 
 def _extract(archive: zipfile.ZipFile, name: str, path: Path, count: int, digest: str, file: Path) -> None:

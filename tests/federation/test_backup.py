@@ -368,6 +368,17 @@ def test_one_whose_note_of_an_earlier_restore_was_damaged_is_refused(tmp_path):
         account(folder / "privacy", resume=False)
 
 
+def test_a_file_of_the_run_folder_that_cannot_be_written_is_named_and_no_rank_is_lost(tmp_path):
+    rank(tmp_path / "run")
+    (tmp_path / "run" / "summary.json").write_text("{}")
+    back_up(tmp_path / "run", tmp_path / "b.zip")
+    (tmp_path / "new" / ".summary.json.restoring").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"summary.json' cannot be written: "):
+        restore(tmp_path / "b.zip", tmp_path / "new")
+    check_ledger(tmp_path / "new" / "rank-3")
+    assert restored.read(tmp_path / "new" / "rank-3") is not None
+
+
 def test_no_file_and_no_zip_file_are_refused(tmp_path):
     with pytest.raises(ConfigurationError, match=r"no file .* exists"):
         restore(tmp_path / "b.zip", tmp_path / "new")
