@@ -138,7 +138,8 @@ def build(
         if config.privacy.privacy == "sample"
         else None
     )
-    protects = private and shares != "nothing"
+    # Where nothing is shared no client-level release is made, but records are protected in the model, too.
+    protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     restored = resume and (own_folder / RESTORED).exists()
     unrecorded = private and not new_data and not restored and empty(own_folder / FOLDER)
     followed = FollowedGraphs(meeting, rank)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dpeer.exceptions import (
     AddressError,
+    CheckpointError,
     ConfigurationError,
     Drained,
     Interrupted,
@@ -214,6 +215,7 @@ class Peer:
                     place = f"inside round {self._start + 1}, as far as it is trained: {self._files.inside}"
                 self._log.info("resuming", message=f"resuming {place}", round=self._start)
             if (restored := self._files.restored) is not None:
+                self._check_remembered(restored)
                 self._log.info("restored", message=_restored(restored, protects=self.config.protects))
             if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
                 return None
@@ -221,6 +223,18 @@ class Peer:
         except BaseException:
             await self._transport.close(0)
             raise
+
+    def _check_remembered(self, restored: Restored) -> None:
+        """Refuse to go on with a backup where it is unknown how far the disk that was lost has come.
+
+        Raises:
+            CheckpointError: No neighbor can know, and the operator has stated nothing.
+        """
+        if self.config.protects and restored.rounds is None and not self.neighbors and self.core.epochs is None:
+            raise CheckpointError(
+                "this folder is a backup, and a peer without neighbors is remembered by none: restore it again with "
+                "--rounds N, the most rounds that it can have completed before the loss"
+            )
 
     async def serve(self, addresses: Mapping[int, str]) -> Outcome:
         """Run all rounds with the neighbors at these addresses, or those that are complete when `stop` is called.

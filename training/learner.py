@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dpeer.privacy import ClientSession, NoiselessSession, Session
+from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
@@ -184,7 +184,7 @@ class TorchLearner:
             active: Whether it is this peer's to run.
             restarts: How often it may have begun again there, and repeated steps.
         """
-        if self.session is not None and self.shares:
+        if self.session is not None and (self.shares or isinstance(self.session, SampleSession)):
             self.session.charge_lost(number, active=active, restarts=restarts)
 
     def evaluate(self) -> Evaluation:

@@ -102,3 +102,29 @@ def test_a_restored_peer_counts_what_it_released_since_and_releases_none_of_it_a
         )
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["status"], summary["returns"]) == ("done", 1)
+
+
+def test_steps_of_a_peer_that_trains_alone_are_charged_as_its_operator_states(dpeer, tmp_path):
+    """No neighbor remembers what it did, and its model may have been given away before the disk was lost."""
+    (tmp_path / "slow.py").write_text(TASK)
+    options = (
+        "start", "--rank", 0, "--size", 3, "--algorithm", "local", "--task", "slow.py:task", "--local-steps", 2,
+        *LEVELS["sample"][:-2],
+    )  # fmt: skip
+    folder = tmp_path / "dpeer-run" / "rank-0"
+    assert dpeer(*options, "--rounds", 3).code == 0
+    assert dpeer("backup", "dpeer-run", "backup.zip").code == 0
+    assert dpeer(*options, "--rounds", 8, "--resume").code == 0
+    folder.rename(tmp_path / "lost")
+    assert dpeer("restore", "backup.zip", "dpeer-run", "--restarts", 1).code == 0
+    refused = dpeer(*options, "--rounds", 8, "--resume")
+    assert refused.code == 2
+    assert "a peer without neighbors is remembered by none: restore it again with --rounds N" in refused.err
+    folder.rename(tmp_path / "unstated")
+    assert dpeer("restore", "backup.zip", "dpeer-run", "--restarts", 1, "--rounds", 5).code == 0
+    assert dpeer(*options, "--rounds", 8, "--resume").code == 0
+    lines = ledger(folder)
+    assert {line["round"] for line in lines if line.get("lost")} == {3, 4, 5, 6}
+    assert {line["round"] for line in lines if not line.get("lost")} == {0, 1, 2, 7}
+    assert sum(line["charge"]["steps"] for line in lines) == 2 * (8 + 2), "the plan, and a restart: two rounds"
+    assert not (folder / "restored.json").exists()
