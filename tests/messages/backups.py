@@ -112,7 +112,7 @@ MESSAGES = {
         change=lambda folder: (folder / "b.zip").write_text("x" * 100)),
     "a folder in place of a backup": restoring(
         "'{folder}/b.zip' cannot be read: Is a directory", 3,
-        change=lambda folder: ((folder / "b.zip").unlink(), (folder / "b.zip").mkdir())),
+        change=lambda folder: (folder / "b.zip").rename(folder / "c.zip").with_name("b.zip").mkdir()),
     "a backup of another format": restoring(
         "'{folder}/b.zip' has format 2, and this dpeer reads format 1: use the dpeer that wrote it (9.0)", 3,
         change=said({"format": 2, "dpeer": "9.0"})),
