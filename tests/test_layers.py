@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax_trees import parsed
+
 ROOT = Path(__file__).parent.parent
 ROOMS = (
     "cli",
@@ -52,7 +54,7 @@ NEVER_CLI = ("benchmarks", "examples")
 
 def imported(source):
     """Every module that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -158,7 +160,7 @@ def test_no_modules_of_a_peer_import_each_other():
         modules["dpeer." + ".".join(path.relative_to(ROOT).with_suffix("").parts)] = path
     imports = {}
     for module, path in modules.items():
-        froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        froms = [node for node in ast.walk(parsed(path.read_text())) if isinstance(node, ast.ImportFrom)]
         names = {node.module for node in froms} | {f"{node.module}.{one.name}" for node in froms for one in node.names}
         imports[module] = names & modules.keys()
     assert tuple(TopologicalSorter(imports).static_order())

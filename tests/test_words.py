@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax_trees import parsed
 from tests.test_layers import ROOMS, ROOT
 
 SOURCES = sorted(path for room in ("dpeer", *ROOMS) for path in (ROOT / room).rglob("*.py"))
@@ -22,13 +23,13 @@ MAY_STAY = {"training/dpsgd/backends.py": 1}
 
 
 def first_line(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+    return (ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
 
 
 def texts(path: Path) -> Iterator[str]:
     """The docstrings, messages and comments of a module."""
     source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -50,6 +51,8 @@ def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLaun
                 f"--launcher-option {name}={more[name]}: expected {', '.join(OPTIONS)}, or a long option of sbatch but "
                 f"for {', '.join(_OURS)}"
             )
+    # Its default configuration of logging closes every handler of this program, and some close their streams then.
+    os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
     check_libraries("--launcher slurm", "slurm", submitit="submitit")
     if lacking := [command for command in ("sbatch", "srun", "sacct", "scancel") if shutil.which(command) is None]:
         raise ConfigurationError(

@@ -26,7 +26,10 @@ def test_what_is_printed_names_each_rank_and_what_it_does_next(dpeer, tmp_path):
     )  # fmt: skip
     state = dpeer("status", "new", "--check")
     assert state.out == "rank-3: does not take part: does not run: put back from a backup; --resume goes on\n"
-    assert last == "dpeer: put back into new; --resume goes on. A folder that turns up again must never be started"
+    assert last == (
+        "dpeer: put back into new: start its peer with --resume. The folder that was lost must never be started, should "
+        "its disk turn up again"
+    )
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--rounds", -1), 2), (("--restarts", "x"), 2), (("--rank", 9), 2)])

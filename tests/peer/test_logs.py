@@ -1,7 +1,6 @@
 """A peer's log: what its lines say, and that it is in nobody's way."""
 
 import ast
-import contextlib
 import errno
 import json
 import logging
@@ -16,6 +15,7 @@ from dpeer.peer import logs
 from dpeer.peer.async_writer import AsyncWriter
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
+from tests.syntax_trees import parsed
 
 ROOT = Path(__file__).parents[2]
 
@@ -233,20 +233,12 @@ def test_a_full_disk_raises_nothing_and_is_reported_when_there_is_room_again(pat
     assert capfd.readouterr() == ("", "")
 
 
-def parsed(path):
-    """The file's syntax tree. Python 3.11 can fail if another thread is in its parser, too (python/cpython#106905)."""
-    for _ in range(20):
-        with contextlib.suppress(SystemError):
-            return ast.parse(path.read_text())
-    return ast.parse(path.read_text())
-
-
 def events():
     """Every event that the product logs: the first argument of calls such as `log.info("connected", message=...)`."""
     found = {"log-dropped"}
     for package in ("peer", "federation", "simulation"):
         for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(parsed(path)):
+            for node in ast.walk(parsed(path.read_text())):
                 match node:
                     case ast.Call(
                         func=ast.Attribute(attr="debug" | "info" | "warning" | "error", value=of),

@@ -14,6 +14,7 @@ from scipy.stats import chi2, norm
 from dpeer.privacy import Sparsifier, noise, privatize, randomness
 from dpeer.privacy.noise import ERROR, cosines_and_sines, decide, grid, noised
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
+from tests.syntax_trees import parsed
 
 ROOT = Path(__file__).parents[2]
 MANY = 4_000_000
@@ -229,7 +230,7 @@ SEEDED = {"default_rng", "SeedSequence", "standard_normal", "normal", "SFC64", "
 def names(path: Path) -> set[str]:
     """Every name, attribute and import in a file."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path.read_text())):
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name):
                 found.add(name)

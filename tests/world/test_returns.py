@@ -126,7 +126,7 @@ def test_a_returner_enters_soon(topology, disk, rounds_of_a_second):
 def test_a_checkpoint_of_each_round_that_it_sits_out_is_found(topology, rounds_of_a_second, monkeypatch):
     """The others run on while it writes, and it misses one entry after the other."""
     complete = Files.complete
-    monkeypatch.setattr(Files, "complete", lambda self, entry, *, over=False: complete(self, entry))
+    monkeypatch.setattr(Files, "complete", lambda self, entry, **how: complete(self, entry))
     with pytest.raises(AssertionError, match="and others were in round"):
         enters_soon(topology, 0.4)
 
