@@ -27,8 +27,8 @@ def test_what_is_printed_names_each_rank_and_what_it_does_next(dpeer, tmp_path):
     state = dpeer("status", "new", "--check")
     assert state.out == "rank-3: does not take part: does not run: put back from a backup; --resume goes on\n"
     assert last == (
-        "dpeer: put back into new: start its peer with --resume. The folder that was lost must never be started, should "
-        "its disk turn up again"
+        "dpeer: put back into new: start its peer with --resume. The folder that was lost must never be started, "
+        "should its disk turn up again"
     )
 
 
