@@ -29,6 +29,7 @@ QUICK = {
     "sample_level": "--only cancer --seeds 1 --few 1",
     "scale": "--quick --repeats 1",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
+    "simulate_processes": "--peers 4 --rounds 1 --repeats 1",
     "speeds": "--peers 3 --rounds 3 --seeds 0 --round-seconds auto -- local_steps=2",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
     "status_overhead": "--seconds 1 --local-steps 1 --repeats 1",
