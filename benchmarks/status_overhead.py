@@ -9,7 +9,7 @@ is scraped (`/metrics`) once a second. A round counts if it lies whole in a stre
 right after each other, and its median and quartiles are given: of a round's time, and of processor time a round.
 
 Afterwards the peers are asked while they train: over HTTP for all that a page needs, and over the control socket, as
-`dpeer status` does. The times until an answer is there are given.
+`dpeer status` does. It prints the times until an answer.
 """
 
 from __future__ import annotations

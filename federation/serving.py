@@ -318,7 +318,8 @@ async def _serve(
     try:
         outcome = await peer.serve(addresses)
     finally:
-        await asyncio.to_thread(track.close, [tracking])
+        if config.run.log_to:
+            await asyncio.to_thread(track.close, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):

@@ -158,11 +158,6 @@ class _RoundLoop:
     ahead: Ahead | None = None
     """What was trained of the next round; None without overlap."""
 
-    @property
-    def mix_share(self) -> float:
-        """The share of the difference to the mix that a round mixes in."""
-        return 1.0
-
     async def reach(self, number: int) -> None:
         """Make a round the current one once those before are on disk; leave before it, or pause, where that is due."""
         driver = self.driver
@@ -287,8 +282,9 @@ class _RoundLoop:
         learner, worker = self.learner, self.worker
         one.finished = await worker.run(learner.finish, one.number) if one.last else None
         unchanged = not one.mixes and one.finished is None
-        known = one.trained if unchanged or not one.evaluates else None
-        one.mixed = await worker.run(learner.evaluate) if known is None and one.evaluates else known
+        one.mixed = one.trained if unchanged else None
+        if one.evaluates and one.mixed is None:
+            one.mixed = await worker.run(learner.evaluate)
         if one.active or one.mixes or one.mixed is not None:
             self.measured = one.mixed
         one.tuned = await worker.run(learner.fine_tune, one.number) if one.last else None
@@ -326,7 +322,7 @@ class _RoundLoop:
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
                 disagreement=learner.disagreement if one.payload is not None and one.heard else None,
-                mass_error=mass and mass.error * self.mix_share,
+                mass_error=mass and mass.error * learner.mix_share,
                 mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
@@ -364,11 +360,6 @@ class _OverlappedRounds(_RoundLoop):
     and what is on disk is of round n alone, as without overlap. Where no release waits (in the first round, and in
     that of an entry) round n is trained first, and neighbors wait for it. After the last round no other is trained.
     """
-
-    @property
-    def mix_share(self) -> float:
-        """See `_RoundLoop`."""
-        return self.learner.mix_share
 
     async def train(self, one: _Round) -> None:
         """Send what waits for this round, or train it; then train and release the next one."""

@@ -41,6 +41,7 @@ class VectorLearner:
     kept_point = "mixed"
     finite = linear = True
     pushes = False
+    mix_share = 1.0
     disagreement = privacy = None
     gradients = 0
     unfinished = None

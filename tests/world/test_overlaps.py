@@ -48,7 +48,7 @@ def note_nothing(patch):
 
 
 def count_losses_as_without_overlap(patch):
-    patch.setattr(rounds._OverlappedRounds, "mix_share", 1.0)
+    patch.setattr(OverlappedLearner, "mix_share", 1.0)
 
 
 @pytest.mark.slow

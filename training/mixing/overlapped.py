@@ -20,6 +20,8 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from dpeer.training import payload
+from dpeer.training.codecs import Dense
 from dpeer.training.device import host
 from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.guard import Vectors
@@ -48,19 +50,19 @@ class Overlapped(Gossip):
     """The release that waits for its round, and that round."""
     _mixes: int | None = None
     _residual: Tensor | None = None
-    """With error feedback: what encoding lost of the release that waits for its round."""
+    """With error feedback: what encoding lost of the newest release."""
 
     def release(self, number: int) -> Payload | None:
         """Round `number`'s body, which is exchanged while the round after it trains; see `Gossip.release`."""
-        before = self._released
-        payload = super().release(number)
-        if payload is None:
+        before = None if self.held(number - 1) is None else self._released
+        found = super().release(number)
+        if found is None:
             self._released, self._before = before, None
             return None
-        self._before, self._mixes = before, number - 1 if before is not None else None
-        self._held = number, payload
+        self._before, self._mixes = before, None if before is None else number - 1
+        self._held, self._residual = (number, found), super()._lost()
         self.codec.mixed(())  # the next release is made before this one is mixed, and may be counted from it
-        return payload
+        return found
 
     def held(self, number: int) -> Payload | None:
         """See `Learner.held` of dpeer.peer."""
@@ -95,13 +97,14 @@ class Overlapped(Gossip):
         """What `Gossip.state` gives, and the release that waits for its round."""
         found = dict(super().state())
         if self._held is not None and self._released is not None:
-            number, payload = self._held
+            number, waiting = self._held
             found[f"{_HELD}round"] = torch.tensor(number)
-            found[f"{_HELD}values"] = torch.cat([host(vector) for vector in self._released])
+            if not isinstance(self.codec, Dense):  # whose buffers say all
+                found[f"{_HELD}values"] = torch.cat([host(vector) for vector in self._released])
             if self._residual is not None:
                 found[f"{_HELD}residual"] = self._residual
-            for index, buffer in enumerate(payload):
-                found[f"{_HELD}{index}"] = _bytes_of(buffer)
+            for index, buffer in enumerate(waiting):
+                found[f"{_HELD}{index}"] = payload.raw(buffer)
         return found
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -111,15 +114,14 @@ class Overlapped(Gossip):
         if f"{_HELD}round" not in state:
             return
         buffers = [state[f"{_HELD}{index}"] for index in range(len(state)) if f"{_HELD}{index}" in state]
-        payload = [memoryview(host(one).numpy().tobytes()) for one in buffers]
-        self._held = int(state[f"{_HELD}round"]), payload
-        self._released = [host(state[f"{_HELD}values"])]
+        waiting = [payload.little_endian(one).cast("B").toreadonly() for one in buffers]
+        values = state.get(f"{_HELD}values")
+        self._held = int(state[f"{_HELD}round"]), waiting
+        self._released = self.codec.decode(self._rank, waiting) if values is None else [host(values)]
         self._residual = state.get(f"{_HELD}residual")
 
     def _lost(self) -> Tensor | None:
-        """Of the release that was made in this round; where none was, of the one that is mixed."""
-        if self._before is not None:
-            self._residual = super()._lost()
+        """What encoding lost of the newest release, which the mix is added to."""
         return self._residual
 
     def _sum(
@@ -142,7 +144,3 @@ class Overlapped(Gossip):
 
 class OverlappedPrivate(Overlapped, PrivateGossip):
     """The same of releases that are clipped, noised and charged; updates are counted from what mixing gave."""
-
-
-def _bytes_of(buffer: object) -> Tensor:
-    return torch.frombuffer(bytearray(memoryview(buffer).cast("B")), dtype=torch.uint8)  # type: ignore[arg-type]

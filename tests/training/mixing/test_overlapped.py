@@ -112,13 +112,17 @@ def test_quantized_bodies_stay_near_the_recursion_over_many_rounds():
     assert np.abs(ours[-1] - recursion(60)[-1]).max() < 0.5
 
 
+def ahead():
+    """A peer that has released 1 in round 0 and 2 in round 1, and one that has released nothing."""
+    (step, body), other = peers()[:2]
+    for number in range(2):
+        body.data.fill_(number + 1.0)
+        step.release(number)
+    return step, body, *other
+
+
 def test_a_peer_that_sits_a_round_out_begins_again_without_a_late_difference():
-    step, body = peers()[0]
-    other, theirs = peers()[1]
-    body.data.fill_(1.0)
-    step.release(0)
-    body.data.fill_(2.0)
-    step.release(1)
+    step, body, other, theirs = ahead()
     step.discard()
     assert step.held(1) is None
     theirs.data.fill_(5.0)
@@ -131,12 +135,16 @@ def test_a_peer_that_sits_a_round_out_begins_again_without_a_late_difference():
 
 
 def test_a_body_that_is_not_finite_is_left_out():
-    step, body = peers()[0]
-    other, theirs = peers()[1]
-    body.data.fill_(1.0)
-    step.release(0)
-    body.data.fill_(2.0)
-    step.release(1)
+    step, body, other, theirs = ahead()
     theirs.data.fill_(float("nan"))
     assert step.mix({1: other.release(0)}, row_of(RING, 0)) == {1: "not-finite"}
     assert body.data.tolist() == [2.0] * COUNT
+
+
+def test_what_rounding_took_from_a_release_of_the_last_round_alone_stays():
+    step, body = peers(Quantized, bits=4, steady=True)[0]
+    body.data += torch.from_numpy(training(0, 0))
+    trained = body.data.clone()
+    step.release(0)
+    assert step.mix({}, row_of(RING, 0)) == {}
+    np.testing.assert_allclose(body.data, trained, rtol=0, atol=1e-6)
