@@ -29,6 +29,9 @@ T = TypeVar("T")
 AGAIN = 0.2
 """Seconds until a peer is asked again that was not ready for a change."""
 
+_TRIES = 5
+"""How often a change is made for the round in which the peer is by then: rounds may be quicker than the operator."""
+
 Ranks = list[Annotated[int, Field(ge=0, le=HIGHEST_RANK)]]
 
 
@@ -304,9 +307,16 @@ class Growth:
 
     async def _make(self, change: Change, begins: int) -> int:
         """Make the next epoch and hand it over; returns the round in which all know it."""
-        there = await self._contact.ask()
-        epoch = await self._contact.work(partial(next_epoch, there, change, begins=begins))
-        await self._contact.hand(SignedEpoch(epoch=epoch).signed_with(self._secret))
+        for left in reversed(range(_TRIES)):
+            there = await self._contact.ask()
+            epoch = await self._contact.work(partial(next_epoch, there, change, begins=begins))
+            try:
+                await self._contact.hand(SignedEpoch(epoch=epoch).signed_with(self._secret))
+                break
+            except ConfigurationError:
+                now = await self._contact.ask()
+                if not left or now.epoch != there.epoch or epoch.begins >= now.earliest:
+                    raise  # not because rounds have gone on meanwhile
         late = f" (planned for round {begins + 1})" if epoch.begins > begins else ""
         self._say(f"{await self._contact.work(change_line, there.epoch, epoch)}{late}")
         self._handed(epoch.begins, epoch.ranks, epoch.rounds)

@@ -3,11 +3,11 @@
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import PeerFailed
+from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.next_epoch import Situation
 from dpeer.federation.planned_changes import Growth, PlannedChange, Processes, read_changes, with_operator, with_shares
@@ -36,9 +36,14 @@ def start(edges: Any = (), topology: str = "ring") -> Epoch:
 
 @dataclass
 class Running:
-    """What stands for a running peer, whose round is that of the last epoch at every question."""
+    """What stands for a running peer, whose round is that of the last epoch at every question.
+
+    Attributes:
+        quick: How many hand-overs come too late, because a round went by since the question.
+    """
 
     there: Situation
+    quick: int = 0
     handed: list[Epoch] = field(default_factory=list)
 
     def membership(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -49,13 +54,20 @@ class Running:
     def epoch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         signed = SignedEpoch.decode(base64.b64decode(request["document"]))
         check_successor(signed, self.there.epoch)
+        if self.quick:
+            self.quick -= 1
+            self.there = replace(self.there, round=self.there.round + 1)
+        if signed.epoch.begins < self.there.earliest:
+            raise ConfigurationError(f"expected round {self.there.earliest + 1} or a later one")
         self.handed.append(signed.epoch)
         return {}
 
 
-async def carried_out(folder: Path, planned: list[PlannedChange], first: Epoch, fails: int = -1) -> tuple[Any, ...]:
+async def carried_out(
+    folder: Path, planned: list[PlannedChange], first: Epoch, fails: int = -1, quick: int = 0
+) -> tuple[Any, ...]:
     (folder / "rank-0").mkdir(parents=True)
-    peer = Running(Situation(first, 0, 1))
+    peer = Running(Situation(first, 0, 1), quick)
     lines: list[str] = []
     calls: list[tuple[str, int]] = []
     members: list[tuple[int, tuple[int, ...], int]] = []
@@ -94,6 +106,16 @@ async def test_a_change_for_which_it_is_too_late_comes_as_soon_as_it_can(tmp_pat
     handed, lines, *_ = await carried_out(tmp_path / "run", [PlannedChange(round=1, join=[3])], start())
     assert handed[0].begins == 4
     assert lines[0].endswith(" (planned for round 2)")
+
+
+async def test_a_change_is_made_anew_where_a_round_went_by_before_it_was_handed_over(tmp_path: Path) -> None:
+    handed, lines, *_ = await carried_out(tmp_path / "run", [PlannedChange(round=1, join=[3])], start(), quick=2)
+    assert [epoch.begins for epoch in handed] == [6]
+    assert len(lines) == 1
+    handed, lines, *_ = await carried_out(tmp_path / "slow", [PlannedChange(round=1, join=[3])], start(), quick=9)
+    assert not handed
+    assert lines[0].startswith("change of round 2 refused: the peer in ")
+    assert lines[0].endswith("expected round 10 or a later one")
 
 
 async def test_a_change_that_disconnects_is_refused_and_the_others_are_made(tmp_path: Path) -> None:
