@@ -23,6 +23,7 @@ QUICK = {
     "per_example": "--batch 3 --repeats 2",
     "privacy": "--model digits --samples 10 --repetitions 1",
     "privacy_figure": "digits=compared --out privacy.svg",
+    "quantization": "--parameters 3000 --repeats 1",
     "ray_actors": _PEERS,
     "returns": "--algorithms fedavg --seeds 0 --away 3 --size 5",
     "robust": "--sets digits --seeds 0 --topologies full --attacks flipped --hostile 1 --rules clip --rounds 1",

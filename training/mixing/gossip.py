@@ -227,7 +227,10 @@ class Gossip:
         """The rest of the body that encoding lost, if it is to travel with a later release."""
         if self._released is None or not self.codec.error_feedback:
             return None
-        return self._body.data - torch.cat([vector.to(self._body.data.device) for vector in self._released])
+        lost = self._body.data.clone()
+        for part, released in zip(lost.split([one.numel() for one in self._released]), self._released, strict=True):
+            part.sub_(released.to(part.device))
+        return lost
 
     def _add(self, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Mapping[int, float]) -> bool:
         """Replace the body by the sum, which may be repeated; returns whether all terms are known to be finite."""

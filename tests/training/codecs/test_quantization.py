@@ -1,0 +1,89 @@
+"""Quantization in pieces against the plain formula over whole vectors: the same bytes, and the same bits back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dpeer.training.codecs import quantization
+from dpeer.training.codecs.quantization import BLOCK, blocks, dequantize, packed, quantize
+
+Floats = NDArray[np.float32]
+PIECE = 3 * BLOCK
+"""Short pieces, so that few values are several."""
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of what is not finite, in numpy
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization, "PIECE", PIECE)
+
+
+def plain(values: Floats, base: Floats, bits: int) -> tuple[bytes, bytes, Floats]:
+    """Scales, codes and what they stand for, of all values at once."""
+    most, change = 2 ** (bits - 1) - 1, np.zeros((blocks(len(values)), BLOCK), np.float32)
+    change.reshape(-1)[: len(values)] = values - base
+    scales = np.abs(change).max(axis=1, initial=0) / np.float32(most)
+    steps = np.nan_to_num(np.rint(change / scales[:, None]), nan=0.0, posinf=0.0, neginf=0.0).clip(-most, most)
+    steps = steps.astype(np.int16).reshape(-1)[: len(values)]
+    codes = steps.astype(f"<i{max(bits // 8, 1)}").tobytes()
+    if bits == 4:
+        halves = [int(step) + 8 for step in steps] + [0] * (len(steps) % 2)
+        codes = bytes(low | high << 4 for low, high in zip(halves[::2], halves[1::2], strict=True))
+    return scales.tobytes(), codes, base + steps.astype(np.float32) * np.repeat(scales, BLOCK)[: len(values)]
+
+
+def ours(values: Floats, base: Floats, bits: int) -> tuple[bytes, bytes, Floats]:
+    scales, codes = bytearray(b"\xff" * 4 * blocks(len(values))), bytearray(b"\xff" * packed(len(values), bits))
+    known = torch.from_numpy(base)
+    released = quantize(torch.from_numpy(values), known, bits, memoryview(scales), memoryview(codes))
+    found = dequantize(known, bits, memoryview(bytes(scales)), memoryview(bytes(codes)))
+    assert released.numpy().tobytes() == found.numpy().tobytes(), "the own values are what receivers read, to the bit"
+    return bytes(scales), bytes(codes), found.numpy()
+
+
+def drawn(count: int) -> tuple[Floats, Floats]:
+    generator = np.random.default_rng(count)
+    base = generator.standard_normal(count, dtype=np.float32)
+    return base + np.float32(0.01) * generator.standard_normal(count, dtype=np.float32), base
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+@pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 1025, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 777])
+def test_the_bytes_are_those_of_the_plain_formula(count: int, bits: int) -> None:
+    values, base = drawn(count)
+    expected = plain(values, base, bits)
+    found = ours(values, base, bits)
+    assert found[:2] == expected[:2]
+    assert found[2].tobytes() == expected[2].tobytes()
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+@pytest.mark.parametrize("place", [0, BLOCK + 5, PIECE + 1, 2 * PIECE + 3])
+@pytest.mark.parametrize("odd", ["nan", "inf", "-inf", "3e38", "1e-44", "block of zeros", "tiny block", "minus zero"])
+def test_unusual_values_in_one_piece_change_no_other(odd: str, place: int, bits: int) -> None:
+    values, base = drawn(2 * PIECE + 5)
+    block = slice(place // BLOCK * BLOCK, place // BLOCK * BLOCK + BLOCK)
+    if odd == "block of zeros":
+        values[block] = base[block]
+    elif odd == "tiny block":  # scales that are not exact, or none at all
+        base[block] = 0
+        values[block] = np.float32(1e-45) * np.arange(len(values[block]), dtype=np.float32)
+    elif odd == "minus zero":  # a step of minus zero is an integer zero
+        base[block], values[place] = -0.0, 1.0
+        values[block][1:] = -1e-9
+    else:
+        values[place] = np.float32(odd)
+    found, expected = ours(values, base, bits), plain(values, base, bits)
+    assert found[:2] == expected[:2]
+    np.testing.assert_array_equal(found[2].view(np.int32), expected[2].view(np.int32))
+
+
+def test_buffers_of_another_size_are_refused() -> None:
+    base = torch.zeros(1500)
+    for scales, codes in [(8, 1499), (8, 1501), (4, 1500), (12, 1500), (0, 0)]:
+        with pytest.raises(ValueError, match="as many"):
+            dequantize(base, 8, memoryview(bytes(scales)), memoryview(bytes(codes)))
