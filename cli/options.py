@@ -13,6 +13,7 @@ from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.sections import in_words, meaning_of
+from dpeer.training.compression import OLDER
 
 MOST_USED = "Most used"
 _OTHERS = "Other options"
@@ -66,6 +67,8 @@ def setting_options(*names: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name in reversed(names):
             command = _option(name)(command)
+        for name in OLDER if "compress" in names else ():
+            command = click.option(flag(name), name, type=int if name == "quantize" else str, hidden=True)(command)
         return command
 
     return decorate

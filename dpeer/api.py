@@ -210,7 +210,7 @@ class _Listener(Silent):
 
 
 def _check_importable(settings: Settings) -> None:
-    for what in ("task", "algorithm", "topology", "codec"):
+    for what in ("task", "algorithm", "topology", "compress"):
         name = getattr(settings, what)
         if name is not None and not is_importable(name):
             raise ConfigurationError(

@@ -1,6 +1,6 @@
 """A codec of one's own: one byte a value, as a multiple of the largest of its block.
 
-    dpeer simulate --task digits --size 4 --rounds 5 --codec examples/own_codec.py:OneByte
+    dpeer simulate --task digits --size 4 --rounds 5 --compress examples/own_codec.py:OneByte
 
 A codec encodes this peer's values into buffers, and decodes the buffers of any peer into values. It averages nothing.
 With `error_feedback` what rounding takes from a peer's own values stays with it, and travels with a later release.

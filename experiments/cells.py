@@ -149,8 +149,8 @@ class Cell:
         algorithm = find_algorithm(settings.algorithm)
         if not is_built_in(algorithm):
             asked["algorithm's source"] = source_hash(algorithm)
-        if settings.codec is not None:
-            asked |= codecs.identity(settings.codec)
+        if codecs.find_codec(settings.compress) is not None:
+            asked |= codecs.identity(settings.compress)
         if "topology" in asked and is_function(settings.topology):
             asked["topology's source"] = function_source(settings.topology)
         return asked

@@ -21,6 +21,7 @@ from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.training import BUILTIN_TASKS
+from dpeer.training.compression import renamed, with_compress
 from dpeer.training.data.partitions import check_spec
 
 _MOST_SEEDS = 10_000
@@ -174,7 +175,8 @@ def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any]
         raise _explained(error, flags, path) from error
     if "target" in flags:
         found.conditions = [{key: one[key] for key in one if key != "target"} for one in found.conditions]
-    return _checked(_merged(content, given), found, path, given)
+    # By themselves: a flag wins over the file, whatever the file calls the setting.
+    return _checked(_merged(with_compress(content), with_compress(given)), found, path, given)
 
 
 def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
@@ -303,13 +305,23 @@ def _validation(plan: Plan, tasks: set[str | None]) -> float:
 
 def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[Condition]:
     """Every combination of the varied settings, each with every one of the conditions that are listed."""
-    varied = {setting_name(name, f"compare.vary in {path}"): values for name, values in plan.vary.items()}
+    varied: dict[str, Any] = {}
+    for key, values in plan.vary.items():
+        name = setting_name(renamed(key, None)[0], f"compare.vary in {path}")
+        varied[name] = [renamed(key, value)[1] for value in values]
     for name in ("topology", "partition"):
         if name in varied and getattr(plan, name):
             raise ConfigurationError(f"compare.vary in {path}: {name!r} is given as compare.{name}, too")
     where = f"compare.conditions in {path}"
     asked = plan.conditions or [{}]
-    listed = [{setting_name(name, where): one[name] for name in one if name != "target"} for one in asked]
+    listed = [
+        {
+            setting_name(name, where): value
+            for name, value in itertools.starmap(renamed, one.items())
+            if name != "target"
+        }
+        for one in asked
+    ]
     targets = [_target(one["target"], where) if "target" in one else None for one in asked]
     usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
     if "fresh_neighbors" in base:

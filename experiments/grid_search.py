@@ -18,6 +18,7 @@ from dpeer.federation.config import parse_option
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
+from dpeer.training.compression import renamed
 from dpeer.training.settings import WireSettings
 
 
@@ -71,8 +72,9 @@ def parse_axis(text: str) -> Axis:
         raise ConfigurationError(
             f"--grid {text!r}: expected KEY=VALUE,VALUE, for example body-lr+head-lr=0.01,0.03,0.1"
         )
-    names = tuple(setting_name(key.strip(), f"--grid {text!r}", of_a_row=True) for key in keys.split("+"))
-    tried = tuple(parse_option(f"x={value}")[1] for value in parts)
+    asked = [[renamed(key.strip(), parse_option(f"x={value}")[1]) for value in parts] for key in keys.split("+")]
+    names = tuple(setting_name(of_key[0][0], f"--grid {text!r}", of_a_row=True) for of_key in asked)
+    tried = tuple(value for _, value in asked[0])
     if len(set(names)) < len(names) or len(set(tried)) < len(tried):
         raise ConfigurationError(f"--grid {text!r}: a key or a value is given twice")
     return Axis(names, tried)

@@ -215,6 +215,9 @@ def _asked(flag: str, value: float | str | None) -> str:
     return f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
 
 
+_AS_FLOATS = ("float32", "bfloat16", "float16")
+
+
 def check_server(training: TrainingPart) -> None:
     """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
 
@@ -223,9 +226,8 @@ def check_server(training: TrainingPart) -> None:
     """
     robust = f"--robust {training.robust}" if training.robust != "none" else None
     furthest = f"--max-norm {training.max_norm}" if training.max_norm is not None else None
-    quantized = f"--quantize {training.quantize}" if training.quantize is not None else None
-    codec = f"--codec {training.codec}" if training.codec is not None else None
-    for flag in filter(None, (robust, furthest, quantized, codec)):
+    compressed = f"--compress {training.compress}" if training.compress not in _AS_FLOATS else None
+    for flag in filter(None, (robust, furthest, compressed)):
         raise ConfigurationError(
             f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
             "most send nothing: leave one of the two out"
@@ -303,5 +305,5 @@ def check_plugins(config: RunConfig) -> None:
     """
     if not is_built_in(config.algorithm):
         check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
-    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
+    if (codec := find_codec(config.training.compress)) is not None:
         check_source(f"codec {codec.__name__}", codec, ConfigurationError)

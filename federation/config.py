@@ -22,6 +22,7 @@ from dpeer.federation.settings import TABLES, Settings, check_ranks
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
 from dpeer.topology.settings import GraphSettings
+from dpeer.training.compression import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
     if addressed and "size" not in values and flags.get("size") is None and not misspelt:
         ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
         raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
-    given = {key: value for key, value in flags.items() if value is not None and value != {}}
+    # By themselves: a flag wins over the file, whatever the file calls the setting.
+    values = with_compress(values)
+    given = with_compress({key: value for key, value in flags.items() if value is not None and value != {}})
     for key in TABLES:
         if key in given:
             common = values.get(key, {})

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.training.compression import EXPECTED
 from dpeer.training.lora import FORM
 
 _EXPECTED = {
@@ -18,6 +19,7 @@ _EXPECTED = {
     "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
+    "compress": EXPECTED,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
     "log_max": "a size, for example 50MB",
     "deadline": "a number of seconds, auto or never",

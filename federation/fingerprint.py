@@ -64,7 +64,7 @@ def fingerprint(
         "seed": values["seed"],
         "seed partition": values["seed"] if values["seed_partition"] is None else values["seed_partition"],
         **{name: values[name] for name in shared() if not _left_out(name, values[name])},
-        **({} if values["codec"] is None else codecs.identity(values["codec"])),
+        **codecs.identity(values["compress"]),
         **{key_of(name): value for name, value in _compared(algorithm, options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,

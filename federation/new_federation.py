@@ -23,6 +23,7 @@ from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.site_page import Site, overview, site_page
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
+from dpeer.training.compression import with_compress
 from dpeer.training.data.tables.schema import read_schema
 
 KEYS, PAGES, OVERVIEW = "keys", "sites", "README.md"
@@ -63,7 +64,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     Raises:
         ConfigurationError: No peer could be started with them; names the setting.
     """
-    values = {name: value for name, value in flags.items() if value is not None and value != {}}
+    values = with_compress({name: value for name, value in flags.items() if value is not None and value != {}})
     if hosts is not None:
         if values.setdefault("size", len(hosts)) != len(hosts):
             raise ConfigurationError(f"--size {values['size']}: --hosts has {len(hosts)} ranks: leave --size out")

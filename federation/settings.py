@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
@@ -32,6 +33,7 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
 from dpeer.topology.settings import GraphSettings, fresh_topology
+from dpeer.training.compression import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 
@@ -95,7 +97,7 @@ class Settings(NetworkPart, _AllSettings):
     def _checked(cls, values: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
         """Raise what is wrong as dpeer's own error."""
         try:
-            return check(values)
+            return check(with_compress(values) if isinstance(values, Mapping) else values)
         except ValidationError as error:
             raise InvalidSettings(error, cls.model_fields, RankSettings.model_fields) from error
 

@@ -158,7 +158,7 @@ def _files(one: Site, values: Mapping[str, Any], file: str, folder: str, *, made
 def _sent_along(values: Mapping[str, Any]) -> list[str]:
     """The files that the federation file names, and that all sites need."""
     named = [str(values[name]) for name in ("schema", "init_from") if name in values]
-    for name in ("task", "algorithm", "codec", "topology"):
+    for name in ("task", "algorithm", "compress", "codec", "topology"):
         path = str(values.get(name) or "").removeprefix("file:").partition(":")[0]
         if path.endswith(".py") or str(values.get(name)).startswith("file:"):
             named.append(path)

@@ -46,7 +46,7 @@ def test_two_functions_of_one_name_are_told_apart_and_cannot_be_imported() -> No
 def test_a_run_with_the_examples_graph_and_codec(tmp_path: Path) -> None:
     settings = dpeer.Settings(
         size=4, rounds=2, body_epochs=1, finish="none", alone="never", out=tmp_path / "run",
-        topology=f"{EXAMPLES / 'own_graph.py'}:two_rings", codec=f"{EXAMPLES / 'own_codec.py'}:OneByte",
+        topology=f"{EXAMPLES / 'own_graph.py'}:two_rings", compress=f"{EXAMPLES / 'own_codec.py'}:OneByte",
     )  # fmt: skip
     run = dpeer.run(settings)
     assert run.summary["topology"].endswith("own_graph.py:two_rings")

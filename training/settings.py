@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
+from dpeer.training.compression import check_compress
 from dpeer.training.lora import check_lora
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
@@ -25,6 +26,9 @@ TestSplit = Literal["disjoint", "shared"]
 
 ClassWeights = Literal["none", "balanced"]
 """How the classes of cross-entropy are weighted."""
+
+CompressText = Annotated[Named, AfterValidator(check_compress)]
+"""The text that `Compression.parse` reads, or a user's class."""
 
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
@@ -341,23 +345,11 @@ class OptionSettings(Section):
 class WireSettings(Section):
     """How bodies travel."""
 
-    quantize: Literal[4, 8, 16] | None = setting(
-        None,
-        "bits per value of what travels, 4, 8 or 16; floats if not given",
-        mark=Mark.SHARED,
-        group=_WIRE,
-    )
-    codec: Named | None = setting(
-        None,
-        "how bodies become bytes: float32, bfloat16, float16, int4, int8, int16 (--wire-dtype and --quantize choose "
-        "one of these), or a class of your own: FILE.py:CLASS or MODULE:CLASS",
-        mark=Mark.FOLLOWS,
-        group=_WIRE,
-    )
-    wire_dtype: WireDtype = setting(
+    compress: CompressText = setting(
         "float32",
-        "the type in which values travel: bfloat16 and float16 take half the bytes (mixing is in float32)",
-        mark=Mark.SHARED,
+        "how bodies become bytes: float32, bfloat16, float16, int16, int8, int4, topk:P, powersgd:R (P the share of "
+        "the values, R the rank of the changes that travel), or a class of your own: FILE.py:CLASS or MODULE:CLASS",
+        mark=Mark.FOLLOWS,
         group=_WIRE,
     )
 

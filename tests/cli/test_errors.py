@@ -33,11 +33,11 @@ def test_a_loss_that_fails_in_the_first_round_is_one_line(dpeer: Command, broken
 
 
 def test_a_baseline_that_cannot_work_does_not_take_the_runs_results_along(dpeer: Command, small_task: Path) -> None:
-    ended = dpeer("simulate", *SMALL, "--rounds", 2, "--quantize", 8, "--baseline", "dis-pfl")
+    ended = dpeer("simulate", *SMALL, "--rounds", 2, "--compress", "int8", "--baseline", "dis-pfl")
     assert ended.code == 2
     assert "dfedsmdc after" in ended.out
     (line,) = [line for line in ended.complaints if line.startswith("dpeer: ")]
-    assert "--quantize 8 cannot be used with dis-pfl" in line
+    assert "--compress int8 cannot be used with dis-pfl" in line
 
 
 def test_a_port_in_use_is_named(dpeer: Command, small_task: Path) -> None:

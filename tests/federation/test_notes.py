@@ -57,9 +57,27 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
 
 
 def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
-    flags = ("--weight-decay", 0.0005, "--grad-clip", 10, "--local-steps", 3, "--quantize", 8, "--optimizer", "adamw")
+    flags = (
+        "--weight-decay",
+        0.0005,
+        "--grad-clip",
+        10,
+        "--local-steps",
+        3,
+        "--compress",
+        "int8",
+        "--optimizer",
+        "adamw",
+    )
     used = {*values(notes(*flags, "--warmup", 2))}
-    assert {"weight-decay 0.0005", "grad-clip 10", "local-steps 3", "quantize 8", "optimizer adamw", "warmup 2"} <= used
+    assert {
+        "weight-decay 0.0005",
+        "grad-clip 10",
+        "local-steps 3",
+        "compress int8",
+        "optimizer adamw",
+        "warmup 2",
+    } <= used
     assert {"body-lr 0.001", "head-lr 0.001"} <= used, "AdamW's own"
     assert "grad-clip off" in values(notes("--grad-clip", 0))
 
@@ -96,11 +114,10 @@ def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     [
         (("--algorithm", "dfedavgm", "--sam", "body"), ["sam body has no effect with dfedavgm"]),
         (
-            ("--algorithm", "local", "--quantize", 8, "--wire-dtype", "bfloat16", "--robust", "clip"),
+            ("--algorithm", "local", "--compress", "int8", "--robust", "clip"),
             [
-                "quantize 8 has no effect with local",
+                "compress int8 has no effect with local",
                 "robust clip has no effect with local",
-                "wire-dtype bfloat16 has no effect with local",
             ],
         ),
         (

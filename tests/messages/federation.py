@@ -572,8 +572,8 @@ MESSAGES = {
             ("one-peer-exponential", CHANGING, {"topology": "one-peer-exponential", "size": 4}),
         )},
     "a server with quantization": sampled(
-        "--participation-mode server with --quantize 8: it needs what the receiver itself has sent in the round, and "
-        "most send nothing: leave one of the two out", quantize=8),
+        "--participation-mode server with --compress int8: it needs what the receiver itself has sent in the "
+        "round, and most send nothing: leave one of the two out", compress="int8"),
     "a server with a robust rule": sampled(
         "--participation-mode server with --robust median: it needs what the receiver itself has sent in the round, "
         "and most send nothing: leave one of the two out", robust="median"),

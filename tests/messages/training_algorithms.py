@@ -358,18 +358,16 @@ MESSAGES = {
         "nn.Sequential or nn.ModuleList with layers of their own: use blocks=layer"),
     "--finish of no head": Message(learner("dfedavgm", changes={"head": ()}, finish="head:2"), ConfigurationError,
         "--finish head:2: nothing of the task's head is trained; --finish all:2 trains the whole model"),
-    "--quantize with dis-pfl": Message(learner("dis-pfl", quantize=8), ConfigurationError,
-        "--quantize 8 cannot be used with dis-pfl, which sends what is held of the model"),
-    "--quantize with extras": Message(learner("fedrod", given=HYPERNETWORK, quantize=8), ConfigurationError,
-        "--quantize 8 cannot be used with fedrod, which sends more than a body (hypernetwork): values of another "
+    "--compress int8 with dis-pfl": Message(learner("dis-pfl", compress="int8"), ConfigurationError,
+        "--compress int8 cannot be used with dis-pfl, which sends what is held of the model"),
+    "--compress int8 with extras": Message(learner("fedrod", given=HYPERNETWORK, compress="int8"), ConfigurationError,
+        "--compress int8 cannot be used with fedrod, which sends more than a body (hypernetwork): values of another "
         "size would share its scales"),
-    "--wire-dtype with --quantize": Message(learner("dfedmdc", quantize=8, wire_dtype="float16"), ConfigurationError,
-        "--wire-dtype float16 cannot be used with --quantize 8"),
-    "--wire-dtype with dis-pfl": Message(learner("dis-pfl", wire_dtype="bfloat16"), ConfigurationError,
-        "--wire-dtype bfloat16 cannot be used with dis-pfl, which sends what is held of the model"),
-    "--robust with --quantize": Message(learner("dfedmdc", robust="clip", quantize=8), ConfigurationError,
-        "--robust clip cannot be used with --quantize 8, whose sums must keep what was rounded away: leave one "
-        "of them out; --wire-dtype bfloat16 halves the bytes and goes with it"),
+    "--compress bfloat16 with dis-pfl": Message(learner("dis-pfl", compress="bfloat16"), ConfigurationError,
+        "--compress bfloat16 cannot be used with dis-pfl, which sends what is held of the model"),
+    "--robust with --compress int8": Message(learner("dfedmdc", robust="clip", compress="int8"), ConfigurationError,
+        "--robust clip cannot be used with --compress int8, whose sums must keep what was rounded away: leave one "
+        "of them out; --compress bfloat16 halves the bytes and goes with it"),
     "--robust with dis-pfl": Message(learner("dis-pfl", robust="median"), ConfigurationError,
         "--robust median cannot be used with dis-pfl, which sends what is held of the model: bodies that are not "
         "all values of the model are not compared"),
@@ -381,7 +379,8 @@ MESSAGES = {
         "all values of the model are not compared"),
     **{f"running sums with {what}": Message(learner(name, mixing="running-sums", **values), ConfigurationError,
         f"--mixing running-sums with {what}: {reason}") for name, values, what, reason in (
-        ("dfedmdc", {"quantize": 8}, "--quantize 8", "a running sum is no body, and is sent and taken as it is"),
+        ("dfedmdc", {"compress": "int8"}, "--compress int8",
+         "a running sum is no body, and is sent and taken as it is"),
         ("dfedmdc", {"robust": "clip"}, "--robust clip", "a running sum is no body, and is sent and taken as it is"),
         ("dfedmdc", {"max_norm": 2.0}, "--max-norm 2", "a running sum is no body to compare with"),
         ("dis-pfl", {}, "dis-pfl, which sends what is held of the model", "a sum over rounds is for the body alone"),
@@ -401,10 +400,6 @@ MESSAGES = {
          "they have to be those of the round that trains; leave it out"),
         ("fedavg-ls", {}, "fedavg-ls, which changes the mix of the round that it has trained", "leave it out"),
     )},
-    "--codec with --quantize": Message(learner("dfedmdc", codec="bfloat16", quantize=8), ConfigurationError,
-        "--codec bfloat16 cannot be used with --quantize 8"),
-    "--codec with dis-pfl": Message(learner("dis-pfl", codec="int8"), ConfigurationError,
-        "--codec int8 cannot be used with dis-pfl, which sends what is held of the model"),
     "--patience where others wait": Message(
         lambda _: build_learner(small_task(), "fedbabu", rank=0, seed=0, patience=3), ConfigurationError,
         "--patience 3 is for peers that train alone: with fedbabu the neighbors need this peer's body in every "
@@ -414,7 +409,8 @@ MESSAGES = {
         "--patience 3 needs --keep best, and validation data (--validation 0.1)"),
     # Codecs and devices.
     "an unknown codec": Message(lambda _: new_codec("int9", torch.zeros(3), 0, steady=True), UnknownName,
-        "unknown codec 'int9': did you mean 'int8'? valid: float32, bfloat16, float16, int4, int8, int16"),
+        "unknown codec 'int9': did you mean 'int8'? valid: float32, bfloat16, float16, int16, int8, int4, "
+        "topk:P, powersgd:R"),
     "a codec that is a number": Message(codec("Mine = 3"), ConfigurationError,
         "codec '{folder}/mine.py:Mine' must be a subclass of dpeer.training.Codec"),
     "a codec without methods": Message(codec(CODEC + "  ..."), ConfigurationError,

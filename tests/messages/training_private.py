@@ -342,8 +342,8 @@ MESSAGES = {
     "messages of dis-pfl": Message(lambda folder: learner(folder, "dis-pfl", private=1), ConfigurationError,
         "--privacy client cannot be used with dis-pfl (what is held of the model): not all that leaves the peer "
         "would carry noise"),
-    "messages with --quantize": Message(lambda folder: learner(folder, quantize=8, private=1), ConfigurationError,
-        "--privacy client cannot be used with --quantize 8: not all that leaves the peer would carry noise"),
+    "messages with --compress": Message(lambda folder: learner(folder, compress="int8", private=1), ConfigurationError,
+        "--privacy client cannot be used with --compress int8: not all that leaves the peer would carry noise"),
     # Algorithms of one's own.
     "outputs of one's own": Message(private(Peeking, rate=1.0, train=True), AlgorithmError,
         "the algorithm computes outputs of its own from the data, which privacy at sample level cannot protect: "

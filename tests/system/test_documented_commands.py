@@ -295,7 +295,7 @@ FAST = {
         f"{TRAINS} --size 2"
     ),
     "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
-    "dpeer simulate --task digits --size 4 --rounds 5 --codec examples/own_codec.py:OneByte": Small(TRAINS),
+    "dpeer simulate --task digits --size 4 --rounds 5 --compress examples/own_codec.py:OneByte": Small(TRAINS),
     "dpeer simulate --topology examples/own_graph.py:two_rings --size 8 --rounds 3": Small(f"{TRAINS} --size 6"),
     "dpeer simulate --federation visits.toml --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
@@ -388,7 +388,7 @@ SLOW = {
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
-        f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --reference local --partition iid"
+        f"{COMPARES} --algorithms local,dfedavgm:compress=int8 --reference local --partition iid"
     ),
     "dpeer compare examples/experiments/cifar10.toml --task-option data=DIR --out cifar10": Small(
         f"{CHOSEN} {OF_CIFAR}", (cifar,)

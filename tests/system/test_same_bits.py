@@ -20,16 +20,16 @@ def options(task, schedule):
 FEDERATIONS = {
     "exponential-directed with dropout": (4, "--topology exponential-directed --task-option dropout=0.3"),
     "a sample sends to all, bfloat16": (
-        4, "--topology full --participation 0.5 --participation-mode server --wire-dtype bfloat16",
+        4, "--topology full --participation 0.5 --participation-mode server --compress bfloat16",
     ),
     "median": (4, "--topology full --robust median"),
-    "fresh-directed, quantized": (4, "--fresh-neighbors directed:2 --algorithm dfedavgm --quantize 8"),
+    "fresh-directed, quantized": (4, "--fresh-neighbors directed:2 --algorithm dfedavgm --compress int8"),
     "random-matching": (5, "--topology random-matching --graph-seed 4"),
     "ditto, half of the peers at a time": (4, "--algorithm ditto --participation 0.5"),
     "clip": (4, "--robust clip --max-norm 50"),
     "trimmed-mean": (3, "--robust trimmed-mean:1"),
     "overlapped": (3, "--overlap 1"),
-    "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --quantize 8"),
+    "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --compress int8"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
 def test_other_floats_on_the_wire_and_other_seeds_give_other_bits(options, simulate, results):
     found = []
     for dtype in ("float32", "bfloat16", "float16"):
-        simulate("--size", 3, *options, "--wire-dtype", dtype, "--out", dtype)
+        simulate("--size", 3, *options, "--compress", dtype, "--out", dtype)
         found.append(results(dtype, 3))
     for rank in range(3):
         assert len({one[f"model of rank {rank}"] for one in found}) == 3

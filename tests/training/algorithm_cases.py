@@ -20,8 +20,8 @@ ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
-    "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
-    "ditto quantize=4": ("ditto", {"quantize": 4}),
+    "dfedavgm compress=int8": ("dfedavgm", {"compress": "int8"}),
+    "ditto compress=int4": ("ditto", {"compress": "int4"}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
     "dfedmdc local_steps=7": ("dfedmdc", {"local_steps": 7}),
     "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),

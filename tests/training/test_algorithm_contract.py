@@ -106,7 +106,7 @@ def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers:
             or type(ours.algorithm).mixed is not (Algorithm.mixed)
         )
         assert ours.finite
-    if case not in ("dis-pfl", "dis-pfl adamw") and "quantize" not in case:
+    if case not in ("dis-pfl", "dis-pfl adamw") and "compress" not in case:
         assert all(torch.equal(ours.body, one.body) for ours in learners), "equal weights on a full graph"
 
 
@@ -211,7 +211,7 @@ def test_the_best_model_is_resumed_too(case: str, peers: Peers, tmp_path: Path) 
 
 def test_what_is_kept_is_of_use(peers: Peers, tmp_path: Path) -> None:
     """A learner that forgot what an algorithm keeps beside body and head would go on differently."""
-    for case in ("ditto", "fedrod", "dis-pfl", "dfedavgm quantize=8"):
+    for case in ("ditto", "fedrod", "dis-pfl", "dfedavgm compress=int8"):
         learners, forgetful = peers(case), peers(case)
         gossip(learners, 2)
         for ours, other in zip(learners, forgetful, strict=True):
@@ -265,7 +265,7 @@ KEPT = {
     "fedadamw aggregate=full": "last/rest/algorithm/at_home",
     "fedbabu": "last/rest/algorithm/tuned",
     "dis-pfl": "last/rest/codec/held",
-    "dfedavgm quantize=8": "last/rest/codec/1/0",
+    "dfedavgm compress=int8": "last/rest/codec/1/0",
 }
 
 
@@ -279,7 +279,7 @@ def test_what_an_algorithm_keeps_is_checked(case: str, peers: Peers, tmp_path: P
     whole, name = load_file(file), KEPT[case]
     save_file(whole | {name: whole[name][:-1].clone()}, file)  # of a smaller model
     refused(peers(case)[0], folder)
-    if case not in ("fedbabu", "dfedavgm quantize=8"):  # there may be none
+    if case not in ("fedbabu", "dfedavgm compress=int8"):  # there may be none
         save_file({key: value for key, value in whole.items() if key != name}, file)
         refused(peers(case)[0], folder)
     save_file(whole, file)

@@ -173,7 +173,7 @@ def drawing(inputs: Tensor, generator: np.random.Generator) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["dfedsmdc", "scaffold", "ditto", "dfedavgm quantize=8"])
+@pytest.mark.parametrize("case", ["dfedsmdc", "scaffold", "ditto", "dfedavgm compress=int8"])
 def test_random_numbers_batch_statistics_and_augmentation_go_on_too(case: str, tmp_path: Path) -> None:
     normed = {"model": NormedNet, "head": lambda: ("norm", "fc")}
     dropping = {"model": lambda: SmallNet(0.3), "head": lambda: ("fc",)}

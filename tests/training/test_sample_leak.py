@@ -70,8 +70,8 @@ def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
 SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"optimizer": "adamw", "weight_decay": 0.1, "grad_clip": 1.0}, {"ascent": "same-batch"}),
-    ({"momentum": 0.9, "quantize": 8, "finish": "all:1"}, {"microbatch": 7}),
-    ({"wire_dtype": "bfloat16", "local_steps": 3, "finish": "head:1", "lr_schedule": "cosine"}, {"budget": 0.9}),
+    ({"momentum": 0.9, "compress": "int8", "finish": "all:1"}, {"microbatch": 7}),
+    ({"compress": "bfloat16", "local_steps": 3, "finish": "head:1", "lr_schedule": "cosine"}, {"budget": 0.9}),
     ({"robust": "clip:1.0", "max_norm": 100.0}, {"groups": True}),
 ]
 ALL = ("dfedmdc", "dfedsmdc", "fedper", "ditto")
@@ -110,7 +110,7 @@ def test_what_leaves_is_the_same_whatever_the_data(name: str, head: str, setting
         else:
             sent.append(seen(learner))
     assert sent[0] == sent[1]  # the refusal as well
-    refusals = ("--dp-head", "fedrod", "dis-pfl", "--quantize", "--robust", "--wire-dtype", "--finish", "--grad-clip")
+    refusals = ("--dp-head", "fedrod", "dis-pfl", "--compress", "--robust", "--finish", "--grad-clip")
     assert isinstance(sent[0], list) or any(word in sent[0] for word in refusals)
 
 

@@ -7,7 +7,7 @@ Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 
     z_i <- y
     x_i <- sum_l W_il z_l
 
-Algorithm 2, in which quantized changes travel, is `--quantize`: see `dpeer.training.codecs.quantized`.
+Algorithm 2, in which quantized changes travel, is `--compress int8`: see `dpeer.training.codecs.quantized`.
 """
 
 from __future__ import annotations

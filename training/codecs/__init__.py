@@ -13,6 +13,8 @@ from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.codecs.quantized import Quantized
+from dpeer.training.codecs.sizes import compressed_bytes
+from dpeer.training.compression import FORMS, Compression
 from dpeer.training.randomness import LOCK
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Masked",
     "Quantized",
     "Undecodable",
+    "compressed_bytes",
     "find_codec",
     "identity",
     "new_codec",
@@ -50,10 +53,11 @@ def find_codec(name: str) -> type[Codec] | None:
         UnknownName: No built-in codec has that name.
         ConfigurationError: The class cannot be imported, or is no codec.
     """
-    if name in CODECS:
-        return None
-    if ":" not in name and not name.endswith(".py"):
-        raise UnknownName("codec", name, CODECS)
+    try:
+        if Compression.parse(name).kind != "class":
+            return None
+    except ValueError as error:
+        raise UnknownName("codec", name, FORMS) from error
     with LOCK, plugins.load(PLUGIN, name) as found:
         if not (isinstance(found, type) and issubclass(found, Codec)):
             raise ConfigurationError(f"codec {name!r} must be a subclass of dpeer.training.Codec")
@@ -63,25 +67,36 @@ def find_codec(name: str) -> type[Codec] | None:
 
 
 def identity(name: str) -> dict[str, Any]:
-    """The facts of a codec that peers compare."""
-    found = find_codec(name)
-    if found is None:
-        return {"codec": name}
-    return {"codec": found.__name__, "codec's source": plugins.source_hash(found)}  # its file may lie elsewhere
+    """The facts of a codec that peers compare.
+
+    The first two are what peers of earlier versions say of it, with whom this one may train.
+    """
+    floats, bits = {"wire_dtype": "float32"}, {"quantize": None}
+    if (found := find_codec(name)) is not None:  # its file may lie elsewhere
+        return {**bits, **floats, "codec": found.__name__, "codec's source": plugins.source_hash(found)}
+    asked = Compression.parse(name)
+    if asked.kind.startswith("int"):
+        return {"quantize": int(asked.kind.removeprefix("int")), **floats}
+    if asked.kind in ("topk", "powersgd"):
+        return {**bits, **floats, "compress": asked.text}
+    return {**bits, "wire_dtype": asked.kind}
 
 
 def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
     """The codec of this name.
 
     Args:
-        name: A name of `CODECS`, or a user's class.
+        name: What `Compression.parse` reads: a built-in codec, or a user's class.
         start: The common start of all peers, shape (count,).
         rank: This peer.
         steady: Whether the same neighbors exchange in every round.
     """
     found = find_codec(name)
     if found is None:
-        return CODECS[name](start, rank, steady=steady)
+        kind = Compression.parse(name).kind
+        if kind not in CODECS:
+            raise ConfigurationError(f"--compress {name}: this codec is not part of dpeer yet")
+        return CODECS[kind](start, rank, steady=steady)
     try:
         return found(start, rank)
     except Exception as error:

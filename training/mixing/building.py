@@ -36,9 +36,9 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
         return RunningSums(body, rank)
     guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
     if facts_of(type(algorithm)).shares == "nothing":
-        return Gossip(body, rank, own or Dense(body.data, rank, h.wire_dtype), guard)
-    name, flag = _asked(h)
-    codec = new_codec(name, body.data, rank, steady=steady) if own is None else own
+        return Gossip(body, rank, own or Dense(body.data, rank), guard)
+    flag = _asked(h)
+    codec = new_codec(h.compress, body.data, rank, steady=steady) if own is None else own
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
     if h.overlap:
         _check_overlap(algorithm, trainer, own)
@@ -51,21 +51,9 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
 
 
-def _asked(h: Hyperparameters) -> tuple[str, str | None]:
-    """The codec's name, and the flag that asks for it; None for the default.
-
-    Raises:
-        ConfigurationError: Two flags ask for two codecs.
-    """
-    flags = [
-        (f"int{h.quantize}", f"--quantize {h.quantize}") if h.quantize is not None else None,
-        (h.wire_dtype, f"--wire-dtype {h.wire_dtype}") if h.wire_dtype != "float32" else None,
-        (h.codec, f"--codec {h.codec}") if h.codec is not None else None,
-    ]
-    asked = [flag for flag in flags if flag is not None]
-    if len(asked) > 1:
-        raise ConfigurationError(f"{asked[1][1]} cannot be used with {asked[0][1]}")
-    return asked[0] if asked else ("float32", None)
+def _asked(h: Hyperparameters) -> str | None:
+    """The flag that asks for the codec; None for the default."""
+    return None if h.compress == "float32" else f"--compress {h.compress}"
 
 
 def _check_sums(algorithm: Algorithm, trainer: Trainer, own: Codec | None, *, private: bool) -> None:
@@ -78,7 +66,7 @@ def _check_sums(algorithm: Algorithm, trainer: Trainer, own: Codec | None, *, pr
     name = algorithm.name
     if private:
         raise ConfigurationError(f"{flag} with --privacy: what a sum of earlier releases costs is not accounted for")
-    for asked in (_asked(h)[1], None if h.robust == "none" else f"--robust {h.robust}"):
+    for asked in (_asked(h), None if h.robust == "none" else f"--robust {h.robust}"):
         if asked is not None:
             raise ConfigurationError(f"{flag} with {asked}: a running sum is no body, and is sent and taken as it is")
     if h.max_norm is not None:
@@ -134,7 +122,7 @@ def _check(
         if codec.error_feedback:
             raise ConfigurationError(
                 f"{guards} cannot be used with {flag}, whose sums must keep what was rounded away: leave one of "
-                "them out; --wire-dtype bfloat16 halves the bytes and goes with it"
+                "them out; --compress bfloat16 halves the bytes and goes with it"
             )
         if extras:
             raise ConfigurationError(

@@ -59,7 +59,7 @@ class PrivateGossip(Gossip):
         if len(sent) != self.codec.payload_bytes:
             raise CheckpointError(
                 f"the release of round {number} in the privacy ledger has {len(sent)} bytes, the body "
-                f"{self.codec.payload_bytes}: it is of another model or --wire-dtype"
+                f"{self.codec.payload_bytes}: it is of another model or --compress"
             )
         self._released = self.codec.decode(self._rank, [sent])
         return [memoryview(sent)]

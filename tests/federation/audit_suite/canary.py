@@ -108,7 +108,7 @@ def task(update: Array) -> Task:
 
 def view(setting: Setting, rounds: int, update: Array) -> View:
     """Run the mechanism once, with noise of its own."""
-    h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0, wire_dtype=setting.dtype)
+    h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0, compress=setting.dtype)
     moved, released, strayed = (np.empty((rounds, COORDINATES)) for _ in range(3))
     # Ledgers are flushed to disk; one in memory is as good here, and a hundred times faster.
     place = MEMORY if os.access(MEMORY, os.W_OK) else None

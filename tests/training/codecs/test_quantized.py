@@ -1,4 +1,4 @@
-"""Quantized changes (--quantize) against a computation in numpy, when messages are lost, and over a restart."""
+"""Quantized changes (--compress int8) against a computation in numpy, when messages are lost, and over a restart."""
 
 import math
 import struct
@@ -35,7 +35,7 @@ def peers() -> Callable[..., list[TorchLearner]]:
         bits: int | None, *, algorithm: str = "dfedavgm", steady: bool = True, size: int = SIZE, **changes: Any
     ) -> list[TorchLearner]:
         settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
-        h = Hyperparameters(**settings | {"quantize": bits} | changes)
+        h = Hyperparameters(**settings | ({} if bits is None else {"compress": f"int{bits}"}) | changes)
         tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
         return [build_learner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
 
@@ -136,7 +136,7 @@ def test_nobody_is_remembered_where_neighbors_change() -> None:
 def test_payloads_shrink_as_said(bits: int, share: float) -> None:
     model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
     task = small_task(model=model, head=())
-    ours = build_learner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
+    ours = build_learner(task, "dfedavgm", Hyperparameters(compress=f"int{bits}"), rank=0, seed=0)
     size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
     assert size == ours.payload_bytes
     assert size / (4 * ours.body_parameters) == pytest.approx(share, rel=0.05)

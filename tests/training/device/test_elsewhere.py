@@ -56,7 +56,8 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(case: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    "case", every(2, ["dis-pfl", "ditto", "fedrod personal=hypernetwork", "fedbabu", "dfedavgm quantize=8", "dfedsmdc"])
+    "case",
+    every(2, ["dis-pfl", "ditto", "fedrod personal=hypernetwork", "fedbabu", "dfedavgm compress=int8", "dfedsmdc"]),
 )
 @pytest.mark.parametrize("to_host", every(2, [True, False]))
 def test_a_run_is_resumed_on_another_device(case: str, to_host: bool, tmp_path: Path, elsewhere: Any) -> None:
@@ -73,7 +74,7 @@ def test_a_run_is_resumed_on_another_device(case: str, to_host: bool, tmp_path: 
     assert files(resumed, tmp_path / "b") == files(whole, tmp_path / "c")
 
 
-@pytest.mark.parametrize("case", ["dis-pfl", "ditto quantize=4"])
+@pytest.mark.parametrize("case", ["dis-pfl", "ditto compress=int4"])
 def test_peers_of_one_federation_may_be_anywhere(case: str, elsewhere: Any) -> None:
     mixed = peers(case, Compute(elsewhere.device), HOST, Compute(elsewhere.device))
     assert rounds(mixed, 2) == rounds(peers(case), 2)

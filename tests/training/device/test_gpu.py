@@ -40,7 +40,7 @@ def test_every_algorithm_is_that_of_the_cpu(case: str, gpu: Compute) -> None:
         one.finish(1)
         other.finish(1)
         assert one.trainer.model.data.is_cuda
-        close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
+        close(one, other, 0.95 if "pfl" in case or "compress" in case else 1.0)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -63,7 +63,7 @@ def test_cpu_and_gpu_peers_mix(case: str, gpu: Compute) -> None:
     rounds(mixed, 2)
     rounds(plain, 2)
     for one, other in zip(mixed, plain, strict=True):
-        close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
+        close(one, other, 0.95 if "pfl" in case or "compress" in case else 1.0)
 
 
 def test_dropout_is_noticed_and_repeated(gpu: Compute) -> None:

@@ -134,7 +134,7 @@ def peer(tmp_path: Path) -> Callable[..., TorchLearner]:
     def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> TorchLearner:
         ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
         session = ClientSession(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
-        h = Hyperparameters(body_epochs=1, batch_size=16, wire_dtype=dtype)
+        h = Hyperparameters(body_epochs=1, batch_size=16, compress=dtype)
         return build_learner(small_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
 
     return make

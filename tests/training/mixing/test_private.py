@@ -207,15 +207,15 @@ def test_a_random_mask_is_of_the_seed_and_the_round(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire_dtype", "sparsify"), [("float32", None), ("bfloat16", "top-k:0.4"), ("float16", "random:0.4")]
+    ("compress", "sparsify"), [("float32", None), ("bfloat16", "top-k:0.4"), ("float16", "random:0.4")]
 )
-def test_every_value_that_travels_is_on_the_grid(peer: Peer, wire_dtype: str, sparsify: str | None) -> None:
-    learner = peer(sigma=30.0, wire_dtype=wire_dtype, sparsify=sparsify)
+def test_every_value_that_travels_is_on_the_grid(peer: Peer, compress: str, sparsify: str | None) -> None:
+    learner = peer(sigma=30.0, compress=compress, sparsify=sparsify)
     for number in range(3):
         learner.train(number)
         payload = learner.release(number)
         assert payload is not None
-        sent = torch.frombuffer(bytearray(payload[0]), dtype=getattr(torch, wire_dtype)).double()
+        sent = torch.frombuffer(bytearray(payload[0]), dtype=getattr(torch, compress)).double()
         steps = sent / grid(30.0 * 0.05)
         assert torch.equal(steps, steps.round())
         learner.mix({}, {0: 1.0})
