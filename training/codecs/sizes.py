@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpeer.training.codecs.quantized import BLOCK
+from dpeer.training.codecs.quantization import BLOCK
 from dpeer.training.compression import Compression
 
 HEADER = 16
