@@ -29,7 +29,8 @@ _WIDTH = 14
 )  # fmt: skip
 @click.option(
     "--connect", is_flag=True, cls=GroupedOption, first=True,
-    help="Also dial the neighbors and wait for those that dial in, up to the proof of keys; not beside a running peer.",
+    help="Also dial the neighbors and wait for those that dial in, and measure rate and delay of the lines to those "
+    "that check at the same time; not beside a running peer.",
 )  # fmt: skip
 @click.option(
     "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, first=True, show_default=True,
@@ -72,7 +73,7 @@ def check(
 
     It takes all options of `dpeer start`: type `check` in place of `start`. PASS is in order, WARN may be not as it is
     meant, FAIL keeps the peer from starting or taking part. The forecast is timed with the rank's own model and data.
-    Nothing is written, and no body leaves this host.
+    No body leaves this host, and nothing is written but lines-R.json, what --connect has measured.
 
     Exit code: 0 without a FAIL, else 1.
 

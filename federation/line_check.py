@@ -1,4 +1,4 @@
-"""Connections to the neighbors for `dpeer check`, dialled and accepted up to the proof of keys; no message is sent."""
+"""Connections to the neighbors for `dpeer check`, dialled and accepted up to the proof of keys, and measured."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import DpeerError
 from dpeer.federation.addresses import is_relay
 from dpeer.federation.findings import Findings
+from dpeer.federation.line_speed import LineMeter, LineSpeed
 from dpeer.federation.starting import Starting
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
-from dpeer.peer.transport import Arrival, Event, Link, Opened, Relayed, Transport, TurnedAway, Unreachable
+from dpeer.peer.transport import (
+    Arrival,
+    Broken,
+    Event,
+    Link,
+    Opened,
+    Relayed,
+    Transport,
+    TurnedAway,
+    Unreachable,
+    Writable,
+)
 from dpeer.peer.transports import TransportOptions, make_transport
 from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.zeromq import ZeroMQTransport
-from dpeer.results.units import duration
+from dpeer.results.units import duration, rate
 
 _BOTH = (
     "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"
@@ -30,6 +42,9 @@ _STRANGE = {
     "no-key": "proved no key: another program, or a peer that lists another key for this rank",
 }
 """What connections may be that were turned away, by the transport's reason."""
+
+_LINGER = 1.0
+"""Seconds for which the last word on a line may be under way."""
 
 LOOK = 0.1
 """Seconds between two looks at which ranks have dialled in."""
@@ -59,31 +74,42 @@ class Seen:
     relay: str | None = None
 
 
-async def check_lines(findings: Findings, starting: Starting, *, within: float) -> None:
-    """Connect with every neighbor, in the direction in which the run will, and say how far it came.
+_LATE = 20.0
+"""Seconds beyond `within`, for each connected neighbor, in which lines are still measured."""
 
-    A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed.
+
+async def check_lines(findings: Findings, starting: Starting, *, within: float) -> dict[int, LineSpeed]:
+    """Connect with every neighbor, in the direction in which the run will, say how far it came, and measure the lines.
+
+    A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed. Lines are measured to
+    neighbors that check at the same time.
 
     Args:
         findings: Where to note it.
         starting: The peer.
         within: Seconds to wait for neighbors that are not there.
+
+    Returns:
+        What was measured, by rank.
     """
     keyring, listen = starting.keyring, starting.listen
     options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.bulk, starting.through)
     transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
+    meter = LineMeter(transport, starting.rank, frozenset(starting.neighbors))
     try:
         if not await _listens(findings, transport, listen):
-            return
+            return {}
         expected = {rank for rank in starting.neighbors if rank not in starting.to_dial}
-        seen = await _watch(transport, starting, expected, within)
+        seen = await _watch(transport, starting, expected, meter, within)
         for rank, address in starting.to_dial.items():
-            await _judge(findings, starting, rank, address, seen, within)
+            await _judge(findings, starting, rank, address, seen, meter, within)
         for rank in sorted(expected):
-            _judge_inward(findings, starting, rank, seen, within)
+            _judge_inward(findings, starting, rank, seen, meter, within)
         _judge_strangers(findings, seen.strangers)
     finally:
-        await transport.close(0)
+        await meter.close()
+        await transport.close(_LINGER)
+    return meter.found
 
 
 def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) -> None:
@@ -131,8 +157,8 @@ async def _listens(findings: Findings, transport: Transport, listen: str | None)
     return True
 
 
-async def _watch(transport: Transport, starting: Starting, expected: set[int], within: float) -> Seen:
-    """Dial, and wait until every neighbor was met, or the time is up."""
+async def _watch(transport: Transport, starting: Starting, expected: set[int], meter: LineMeter, within: float) -> Seen:
+    """Dial, and wait until every neighbor was met and its line measured, or the time is up."""
     seen, began = Seen(), time.monotonic()
     keyed = starting.keyring is not None
     links: dict[Link, int] = {}
@@ -142,20 +168,43 @@ async def _watch(transport: Transport, starting: Starting, expected: set[int], w
         except DpeerError as error:
             seen.reasons[rank] = str(error)
     receiving = asyncio.create_task(transport.receive())
+    came = set[int]()  # as their words say, where no key shows it
     try:
-        while time.monotonic() - began < within:
+        while True:
             done, _ = await asyncio.wait({receiving}, timeout=LOOK)
+            now = time.monotonic() - began
             if done:
-                _happened(receiving.result(), links, seen, time.monotonic() - began)
+                event = receiving.result()
                 receiving = asyncio.create_task(transport.receive())
+                _happened(event, links, seen, now)
+                _measured(event, links, meter, came)
             if keyed and isinstance(transport, ZeroMQTransport):
                 seen.came |= {one for one in transport.proved if isinstance(one, int)}
-            if seen.opened.keys() | seen.unproved == starting.to_dial.keys() and expected <= seen.came:
+            for rank in seen.came & expected:
+                meter.met(rank)
+            met = seen.opened.keys() | (expected & (seen.came | came))
+            settled = all(map(meter.settled, met))
+            all_met = met | seen.unproved >= starting.to_dial.keys() | expected
+            if (settled and (all_met or now >= within)) or now >= within + _LATE * len(met):
                 break
     finally:
         receiving.cancel()
         await asyncio.gather(receiving, return_exceptions=True)
     return seen
+
+
+def _measured(event: Event, links: dict[Link, int], meter: LineMeter, came: set[int]) -> None:
+    """Hand the meter what is of measurements."""
+    if isinstance(event, Opened) and event.link in links:
+        meter.met(links[event.link], event.link)
+    elif isinstance(event, Arrival):
+        sender = meter.came(event, links.get(event.link, event.identity))
+        if sender is not None:
+            came.add(sender)
+    elif isinstance(event, Broken):
+        meter.broke(event.link)
+    elif isinstance(event, Writable):
+        meter.writable(event.link)
 
 
 def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> None:
@@ -173,12 +222,25 @@ def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> N
         seen.relay = event.trouble
 
 
-async def _judge(findings: Findings, starting: Starting, rank: int, address: str, seen: Seen, within: float) -> None:
-    """Note how far the line to a neighbor came that this peer dials: name, TCP, key."""
+def _speed(meter: LineMeter, rank: int) -> str:
+    """What was measured of the line to a neighbor, in words."""
+    found = meter.found.get(rank)
+    if found is None:
+        why = meter.why(rank)
+        return "" if why is None else f"; not measured: {why}"
+    there, back = rate(found.sends), rate(found.receives)
+    return f"; {there} to it, {back} from it, round trip {duration(found.round_trip)}"
+
+
+async def _judge(
+    findings: Findings, starting: Starting, rank: int, address: str, seen: Seen, meter: LineMeter, within: float
+) -> None:
+    """Note how far the line to a neighbor came that this peer dials: name, TCP, key, rate."""
     check, keyed = f"rank {rank}", starting.keyring is not None
     if rank in seen.opened:
         proof = "both keys are accepted" if keyed else "it answers, without keys"
-        findings.passed(check, f"reached at {address} in {duration(seen.opened[rank])}: {proof}")
+        took = duration(seen.opened[rank])
+        findings.passed(check, f"reached at {address} in {took}: {proof}{_speed(meter, rank)}")
         return
     reason, place = seen.reasons.get(rank), split(address)
     if place is None:  # a path, or a transport of other code
@@ -206,15 +268,18 @@ async def _tcp(starting: Starting, place: tuple[str, int]) -> str | None:
     return None
 
 
-def _judge_inward(findings: Findings, starting: Starting, rank: int, seen: Seen, within: float) -> None:
+def _judge_inward(
+    findings: Findings, starting: Starting, rank: int, seen: Seen, meter: LineMeter, within: float
+) -> None:
     """Note whether a neighbor came that dials this peer."""
     check, listen = f"rank {rank}", starting.listen
     if rank in seen.came:
-        findings.passed(check, f"it reached this peer at {listen}, and proved its key")
+        findings.passed(check, f"it reached this peer at {listen}, and proved its key{_speed(meter, rank)}")
     elif seen.relay is not None and listen is not None and is_relay(listen):
         findings.fail(check, f"it would call through the relay, which this peer cannot use: {seen.relay}")
     elif starting.keyring is None:
-        findings.warn(check, f"it dials this peer at {listen}; without keys, a connection does not show whose it is")
+        words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
+        findings.warn(check, f"{words}{_speed(meter, rank)}")
     else:
         findings.warn(
             check, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.federation import config, keys, trackers
+from dpeer.federation import config, keys, measured_lines, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
@@ -27,6 +27,7 @@ from dpeer.federation.host_checks import (
     check_writable,
 )
 from dpeer.federation.line_check import check_lines, check_port
+from dpeer.federation.line_speed import LineSpeed
 from dpeer.federation.operators import changes
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import read_serve
@@ -68,7 +69,9 @@ class Asked:
 
 
 def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> Forecast | None:
-    """Look at everything that a start needs, and forecast the run; nothing is written, and no body is sent.
+    """Look at everything that a start needs, and forecast the run; no body is sent.
+
+    Nothing is written but what was measured of lines.
 
     Args:
         findings: Gets what was found.
@@ -102,7 +105,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     if keyed and reachable and is_left:
         if asked.connect:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
-            asyncio.run(check_lines(findings, starting, within=asked.within))
+            _keep_lines(findings, starting, asyncio.run(check_lines(findings, starting, within=asked.within)))
         else:
             asyncio.run(check_port(findings, starting))
     if is_left:
@@ -194,6 +197,18 @@ def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> 
         parts += [f"is dialled by rank {rank}" for rank in inward]
         findings.passed("address", ", ".join(parts))
     return not any(one.level is Level.FAIL for one in findings.all[before:])
+
+
+def _keep_lines(findings: Findings, starting: Starting, measured: Mapping[int, LineSpeed]) -> None:
+    """Write what was measured, so that `dpeer topology advise` finds it."""
+    if not measured:
+        return
+    try:
+        path = measured_lines.keep(starting.own.out, starting.rank, measured)
+    except OSError as error:
+        findings.warn("lines", f"what was measured cannot be kept in {str(starting.own.out)!r}: {error.strerror}")
+    else:
+        findings.passed("lines", f"{len(measured)} of {len(starting.neighbors)} measured, kept in {path}")
 
 
 def _check_serve(findings: Findings, starting: Starting) -> None:

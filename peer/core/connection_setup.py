@@ -461,10 +461,18 @@ class ConnectionSetup:
 
     def stranger(self, link: Link, what: str, now: float) -> ProtocolError:
         """Ask a sender for a hello, now and then: a neighbor's link may have been taken over for a while."""
+        self._ask(link, now)
+        return ProtocolError("stranger", f"{what} before the handshake")
+
+    def on_probe(self, link: Link, now: float) -> None:
+        """Show a neighbor's `dpeer check` that a peer runs here, now and then."""
+        if self._members.by_link(link) is None:
+            self._ask(link, now)
+
+    def _ask(self, link: Link, now: float) -> None:
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
             self._answer(link, wire.Unknown(rank=self._config.rank))
-        return ProtocolError("stranger", f"{what} before the handshake")
 
     def _answer(self, link: Link, message: wire.Refusal | wire.Unknown) -> None:
         """Answer on a link whose version is not agreed on: in the oldest, which every possible neighbor reads."""

@@ -490,6 +490,9 @@ class Core:
         self._charge(link, neighbor, frames, now)
         if neighbor is not None:
             neighbor.bytes_received += wire.size(frames)
+        if wire.is_probe(frames):
+            self.connection_setup.on_probe(link, now)
+            return
         version = None if neighbor is None else neighbor.version
         message = wire.decode(frames, self._limits, version, self._config.protocol)
         match message:

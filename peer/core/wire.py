@@ -232,6 +232,9 @@ CURRENT = Protocol(ADDED, get_args(Message))
 _CHUNK = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
 
+PROBE = b"\x00P"
+"""First bytes of what `dpeer check` sends, before or beside a run; no message of a peer begins with them."""
+
 
 def federation_id(fingerprint: Fingerprint) -> bytes:
     """The federation's id in its messages: 16 bytes, other ones for other settings."""
@@ -332,6 +335,11 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
 def is_chunk(frames: Frames) -> bool:
     """Whether this is a chunk, or a damaged one."""
     return len(frames) > 1 and bool(frames[0][:1] == _MARK)
+
+
+def is_probe(frames: Frames) -> bool:
+    """Whether a neighbor's `dpeer check` sends this; a running peer answers with `Unknown`, so it is known to run."""
+    return len(frames) > 0 and bool(frames[0][: len(PROBE)] == PROBE)
 
 
 def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
