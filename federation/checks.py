@@ -20,9 +20,14 @@ from dpeer.training import Algorithm, Task
 from dpeer.training.algorithms.base import Facts, facts_of
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
+from dpeer.training.mixing.outer_setting import Outer
+from dpeer.training.mixing.outer_stability import ROUNDS, shrinks, steadier
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
+
+_PLAYED = 512
+"""The largest graph on which outer steps are tried out, which takes below a second."""
 
 
 class Checked(NamedTuple):
@@ -68,6 +73,7 @@ def check_settings(config: RunConfig) -> Checked:
         check_hostile(how, config.privacy, graph)
         check_sums(how, config.privacy.privacy, graph)
         check_overlap(run, how, config.privacy.privacy)
+        check_outer(how, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
             raise ConfigurationError(
                 f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
@@ -213,6 +219,36 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
 
 def _asked(flag: str, value: float | str | None) -> str:
     return f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
+
+
+def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -> None:
+    """Refuse outer steps with running sums, and those with which peers of this graph would drift apart.
+
+    Larger graphs than `_PLAYED` are let pass.
+
+    Raises:
+        ConfigurationError: Names the setting, and what would be right.
+    """
+    outer = Outer.parse(training.outer)
+    if outer.plain:
+        return
+    flag = f"--outer {training.outer}"
+    if training.mixing == "running-sums":
+        raise ConfigurationError(
+            f"{flag} with --mixing running-sums: a sum is made of the body that mixing has left: leave one of the two "
+            "out"
+        )
+    if graph.size > _PLAYED:
+        return
+    matrices = [graph.mixing_at(number).sparse for number in range(min(graph.period, ROUNDS))]
+    late = bool(training.overlap)
+    if not shrinks(outer, matrices, late=late):
+        better = steadier(outer, matrices, late=late)
+        right = "a lower learning rate" if better is None else f"a momentum of at most {better.momentum:g}"
+        raise ConfigurationError(
+            f"{flag} on {graph.name}, size {graph.size}: what peers disagree about would grow from round to round; "
+            f"expected {right}"
+        )
 
 
 _AS_FLOATS = ("float32", "bfloat16", "float16")

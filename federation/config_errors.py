@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.training.compression import EXPECTED
 from dpeer.training.lora import FORM
+from dpeer.training.mixing.outer_setting import FORM as OUTER_FORM
 
 _EXPECTED = {
     "grid_shape": "ROWSxCOLUMNS, for example 2x4",
@@ -20,6 +21,7 @@ _EXPECTED = {
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
     "compress": EXPECTED,
+    "outer": OUTER_FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
     "log_max": "a size, for example 50MB",
     "deadline": "a number of seconds, auto or never",

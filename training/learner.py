@@ -19,6 +19,7 @@ from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
+from dpeer.training.mixing.outer import OuterStep
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -43,6 +44,7 @@ class TorchLearner:
         trainer: The trainer that the algorithm steers.
         generators: The random numbers that the task's and the algorithm's code may draw.
         gossip: Releases and mixes.
+        outer: The outer step that follows a mix; None for none.
         selection: Measures, and knows the best model so far.
         finishing: Trains at home after the last round, as ``finish`` asks.
         keeping: Evaluates the model that predicts, and writes the one that is kept.
@@ -64,6 +66,7 @@ class TorchLearner:
         trainer: Trainer,
         generators: GlobalGenerators,
         gossip: Gossip,
+        outer: OuterStep | None,
         selection: ModelSelection,
         finishing: Finishing,
         keeping: Keeping,
@@ -75,6 +78,7 @@ class TorchLearner:
     ) -> None:
         self.algorithm, self.session, self.digest = algorithm, session, digest
         self._facts, self.trainer, self._generators, self.gossip = facts, trainer, generators, gossip
+        self.outer = outer
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
         self._mixed = False
@@ -238,6 +242,9 @@ class TorchLearner:
         refused = self.gossip.mix(received, weigh)
         if (number := self.gossip.mixed_round) is not None:
             self.trainer.number = number
+        if self.outer is not None:
+            self.outer.mixed(ahead=number is not None)
+            self.gossip.rebase()
         self._after_mixing()
         return refused
 
@@ -280,6 +287,8 @@ class TorchLearner:
         refused = self.gossip.adopt(received, weigh, self._kept_extras())
         if len(refused) < len(received):
             self._mixed = self.trainer.adopted = True
+            if self.outer is not None:
+                self.outer.adopted()
             if type(self.algorithm).adopted is not Algorithm.adopted:
                 with self._drawing(Purpose.MIXED, number), blamed(self.algorithm, "adopted"):
                     self.algorithm.adopted(self.trainer)
@@ -489,7 +498,7 @@ class TorchLearner:
     @property
     def linear(self) -> bool:
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
-        return self.gossip.linear
+        return self.gossip.linear and self.outer is None
 
     @property
     def disagreement(self) -> float | None:

@@ -12,6 +12,7 @@ from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.compression import check_compress
 from dpeer.training.lora import check_lora
+from dpeer.training.mixing.outer_setting import check_outer
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
 
@@ -38,6 +39,9 @@ Mixing = Literal["bodies", "running-sums"]
 
 Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
+
+OuterRule = Annotated[str, AfterValidator(check_outer)]
+"""The text of `--outer`, in its one form."""
 
 RobustRule = Annotated[str, AfterValidator(check_robust)]
 """The text that `Robust.parse` reads."""
@@ -378,6 +382,18 @@ class OverlapSettings(Section):
     )
 
 
+class OuterSettings(Section):
+    """How far the body follows what mixing has changed."""
+
+    outer: OuterRule = setting(
+        "none",
+        "nesterov:LR:MOMENTUM, such as nesterov:0.7:0.9: a step with momentum along what training and mixing have "
+        "changed together, as DiLoCo's server takes it, so that peers may train for long between two mixings",
+        mark=Mark.SHARED,
+        group=_WIRE,
+    )
+
+
 class MixingSettings(Section):
     """What a peer does about neighbors that may send anything."""
 
@@ -418,7 +434,14 @@ class DataPart(SharesSettings, DataSettings, TaskSettings):
 
 
 class TrainingPart(
-    MixingSettings, OverlapSettings, SumSettings, WireSettings, OptionSettings, StepSettings, MethodSettings
+    MixingSettings,
+    OuterSettings,
+    OverlapSettings,
+    SumSettings,
+    WireSettings,
+    OptionSettings,
+    StepSettings,
+    MethodSettings,
 ):
     """How peers train and mix, and from which seeds."""
 
@@ -438,7 +461,7 @@ class TrainingPart(
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, OverlapSettings, SumSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, OuterSettings, OverlapSettings, SumSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

@@ -14,6 +14,7 @@ from dpeer.federation.addresses import addresses, bulk_port, listen_address, rel
 from dpeer.federation.build import build
 from dpeer.federation.checks import (
     check_hostile,
+    check_outer,
     check_overlap,
     check_quorum,
     check_replayable,
@@ -157,6 +158,16 @@ def overlapped(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(overlap=1, **values)
         check_overlap(settings, settings, settings.privacy)
+
+    return Message(cause, ConfigurationError, text)
+
+
+def stepped(text: str, **values: Any) -> Message:
+    """An error of outer steps with another setting, or on a graph."""
+
+    def cause(folder: Path) -> None:
+        settings = Settings(**values)
+        check_outer(settings, build_graph(settings))
 
     return Message(cause, ConfigurationError, text)
 
@@ -560,6 +571,18 @@ MESSAGES = {
             ("--steps-from before", "they are of rounds that were not trained ahead", {"steps_from": Path("before")}),
             ("--checkpoint-minutes 5", "the round that trains is not the one that is saved",
              {"checkpoint_minutes": 5.0}),
+        )},
+    "outer steps with running sums": stepped(
+        "--outer nesterov:0.7:0.9 with --mixing running-sums: a sum is made of the body that mixing has left: leave "
+        "one of the two out", outer="nesterov:0.7:0.9", mixing="running-sums"),
+    **{f"outer steps on {topology}, {step}": stepped(
+        f"--outer {step} on {topology}, size {size}: what peers disagree about would grow from round to round; "
+        f"expected {right}", outer=step, size=size, topology=topology, **values)
+        for topology, size, step, right, values in (
+            ("ring", 4, "nesterov:1.2:0.9", "a momentum of at most 0.3", {}),
+            ("ring", 4, "nesterov:1.6:0", "a lower learning rate", {}),
+            ("one-peer-exponential", 16, "nesterov:0.7:0.9", "a momentum of at most 0.8", {}),
+            ("exponential-directed", 8, "nesterov:0.7:0.9", "a momentum of at most 0.7", {"overlap": 1}),
         )},
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "

@@ -400,6 +400,15 @@ MESSAGES = {
          "they have to be those of the round that trains; leave it out"),
         ("fedavg-ls", {}, "fedavg-ls, which changes the mix of the round that it has trained", "leave it out"),
     )},
+    **{f"outer with {what}": Message(learner(name, outer="nesterov:0.7:0.9", **values), ConfigurationError,
+        f"--outer nesterov:0.7:0.9 with {what}: {reason}") for name, values, what, reason in (
+        ("dfedmdc", {"robust": "clip"}, "--robust clip",
+         "its bounds hold for one round, and momentum carries what a hostile body has moved on for many: leave one of "
+         "the two out"),
+        ("dis-pfl", {}, "dis-pfl, which sends what is held of the model", "it mixes in a way of its own; leave it out"),
+        ("scaffold", {}, "scaffold, which sends variates", "momentum is for bodies alone; leave it out"),
+        ("fedavg-ls", {}, "fedavg-ls, which changes the mix by a step of its own", "leave it out"),
+    )},
     "--patience where others wait": Message(
         lambda _: build_learner(small_task(), "fedbabu", rank=0, seed=0, patience=3), ConfigurationError,
         "--patience 3 is for peers that train alone: with fedbabu the neighbors need this peer's body in every "

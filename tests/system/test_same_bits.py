@@ -30,10 +30,19 @@ FEDERATIONS = {
     "trimmed-mean": (3, "--robust trimmed-mean:1"),
     "overlapped": (3, "--overlap 1"),
     "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --compress int8"),
+    "outer steps": (4, "--outer nesterov:0.7:0.9 --compress int8"),
+    "outer steps, overlapped": (4, "--overlap 1 --outer nesterov:0.7:0.9 --algorithm dfedavgm --compress int4"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip
-QUICK = ["exponential-directed with dropout", "a sample sends to all, bfloat16", "scaffold", "dis-pfl", "overlapped"]
+QUICK = [
+    "exponential-directed with dropout",
+    "a sample sends to all, bfloat16",
+    "scaffold",
+    "dis-pfl",
+    "overlapped",
+    "outer steps",
+]
 
 
 @pytest.mark.parametrize("name", only(QUICK, FEDERATIONS))

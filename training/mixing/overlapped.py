@@ -3,7 +3,7 @@
 z_j(t) is what rank j released in round t, b_i(t) what rank i trains from in round t. The first round begins from the
 common start, the second from the own release, and then
 
-    b_i(t+1) <- z_i(t) + theta * sum over j of W_ij (z_j(t-1) - z_i(t-1)),    theta = 1/2
+    b_i(t+1) <- z_i(t) + theta * sum over j of W_ij (z_j(t-1) - z_i(t-1)),    theta = 1/2 (less before outer steps)
 
 After the last round nothing is trained any more, and the last releases are mixed as without overlap. The mean of all
 bodies is kept in every round, for the columns of W sum to one. With theta = 1 the step diverges wherever W has an
@@ -136,9 +136,10 @@ class Overlapped(Gossip):
         """The terms of theta * sum of W_ij (z_j - z_i), in rank order."""
         assert self._before is not None
         others: Collection[int] = row.keys() - {self._rank}
-        own = -THETA * sum(row[rank] for rank in sorted(others))
+        own = -self.mix_share * sum(row[rank] for rank in sorted(others))
         return [
-            (self._before, own) if rank == self._rank else (bodies[rank], THETA * row[rank]) for rank in sorted(row)
+            (self._before, own) if rank == self._rank else (bodies[rank], self.mix_share * row[rank])
+            for rank in sorted(row)
         ]
 
 

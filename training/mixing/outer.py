@@ -1,0 +1,93 @@
+"""Outer steps: the body follows what training and mixing have changed with Nesterov's momentum, without a server.
+
+Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv:2311.08105, Algorithm 1,
+whose outer optimizer is SGD with Nesterov's momentum. Peer i has a base b_i, the body that it trains from, and a
+velocity u_i, at first zero. A round with learning rate a and momentum m:
+
+    z_i <- H local steps from b_i                           (train, release)
+    x_i <- sum over j of W_ij z_j                           (mix: see `Gossip`)
+    g_i <- b_i - x_i                                        the outer gradient
+    u_i <- m u_i + g_i
+    b_i <- b_i - a (g_i + m u_i)
+
+W is doubly stochastic, so the means over the peers follow DiLoCo's outer step on the mean of all changes, whatever the
+graph. On a full graph with uniform weights all peers have the same b and u: that is DiLoCo.
+
+NoLoCo (Kolehmainen et al., arXiv:2506.10911) has no server either: a peer averages with a random other one, and takes
+a step along the mean of both changes and one towards the mean of both bases, for which both travel. Here one
+body travels. g_i = sum_j W_ij (b_j - z_j) + (b_i - sum_j W_ij b_j) has both, at one rate and with one momentum: a body
+rests where plain gossip lets it rest, at x_i = b_i, and momentum does not lengthen what data that differ pull apart. It
+would if each peer took the step with its own change b_i - z_i before sending: 1 / (1 - m) times as far.
+
+What peers disagree about follows Nesterov's step on a quadratic loss of curvature 1 - l, l an eigenvalue of W. It
+shrinks where a (1 - l) < (2 + 2m) / (1 + 2m), its slow parts faster than by plain gossip (`outer_stability.py`).
+
+With overlap (`overlapped.py`) x_i is the own release and a share of a difference that is one round late. Momentum
+on a late difference diverges where a half is mixed in, so the share is `Outer.late_share`. After the last round
+the last releases are mixed with no outer step: the step before them has been made of the same releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from dpeer.training.flat import Exchanged
+from dpeer.training.mixing.outer_setting import Outer
+
+
+class OuterStep:
+    """The outer optimizer of one peer. All that it keeps is a function of releases, so it costs no privacy.
+
+    Args:
+        body: The values that are trained and mixed.
+        outer: Learning rate and momentum.
+        overlap: Whether bodies are mixed one round late.
+    """
+
+    def __init__(self, body: Exchanged, outer: Outer, *, overlap: bool = False) -> None:
+        self._body, self._outer, self._overlap = body, outer, overlap
+        self._base, self._velocity = body.data.clone(), torch.zeros_like(body.data)
+
+    def mixed(self, *, ahead: bool) -> None:
+        """Replace the body, which mixing has given, by the outer step's.
+
+        Args:
+            ahead: Whether a later round than the mixed one has been trained by then. With overlap no step follows
+                where none has.
+        """
+        body, outer = self._body.data, self._outer
+        with torch.no_grad():
+            if self._overlap and not ahead:
+                self._base.copy_(body)
+                return
+            body.sub_(self._base)  # -g
+            self._velocity.mul_(outer.momentum).sub_(body)
+            self._base.add_(body, alpha=outer.lr).sub_(self._velocity, alpha=outer.lr * outer.momentum)
+            body.copy_(self._base)
+
+    def adopted(self) -> None:
+        """Count from the body that was adopted, with no velocity: the own one is of rounds long ago."""
+        with torch.no_grad():
+            self._base.copy_(self._body.data)
+            self._velocity.zero_()
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The velocity; and the base where it is not the body, as after a round whose release was lost."""
+        found = {"velocity": self._velocity}
+        return found if torch.equal(self._base, self._body.data) else found | {"base": self._base}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave; the body is as it was then.
+
+        Raises:
+            KeyError, ValueError: It is of another run.
+        """
+        base = state.get("base", self._body.data)
+        if {state["velocity"].shape, base.shape} != {self._body.data.shape}:
+            raise ValueError(f"a velocity of {state['velocity'].numel()} values")
+        with torch.no_grad():
+            self._velocity.copy_(state["velocity"])
+            self._base.copy_(base)
