@@ -10,12 +10,15 @@ import click
 
 from dpeer.cli.click_from_setting import Time
 from dpeer.cli.options import GroupedCommand, GroupedOption, resume_or_start_option, run_options
+from dpeer.cli.tables import plain_table, print_table
 from dpeer.cli.terminal import one_line
+from dpeer.federation.exchange_ways import Way, advice
 from dpeer.federation.findings import Finding, Findings, Level
+from dpeer.federation.forecast import Forecast
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import option_names
 from dpeer.federation.site_check import Asked, check_site
-from dpeer.results.units import read_duration, read_rate
+from dpeer.results.units import duration, read_duration, read_rate, size
 
 _COLORS = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 _WIDTH = 14
@@ -38,7 +41,7 @@ _WIDTH = 14
 )  # fmt: skip
 @click.option(
     "--line", metavar="RATE", cls=GroupedOption, first=True,
-    help="Rate of this site's line, such as 20Mbit, for the time that bodies take.",
+    help="Rate of this site's line, such as 20Mbit, in place of what --connect has measured.",
 )  # fmt: skip
 @click.option(
     "--strict",
@@ -87,7 +90,7 @@ def check(
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
         federation, flags, rank, joins=joins, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
-        new_data=new_data, connect=connect, within=seconds,
+        new_data=new_data, connect=connect, within=seconds, line=line_rate,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
     bad = findings.worst(Level.FAIL, *([Level.WARN] if strict else []))
@@ -98,10 +101,11 @@ def check(
         return int(bad)
     if forecast is not None:
         click.echo("\nWhat will happen:")
-        for subject, words in forecast.lines(line_rate).items():
+        for subject, words in forecast.lines().items():
             click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
         for note in forecast.notes:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
+        _print_ways(forecast)
     counts = {level: sum(one.level is level for one in findings.all) for level in Level}
     then = (
         "mend what has failed, and check again"
@@ -110,6 +114,43 @@ def check(
     )
     click.echo(f"\n{', '.join(f'{count} {level}' for level, count in counts.items())}: {then}")
     return int(bad)
+
+
+def _print_ways(forecast: Forecast) -> None:
+    """The ways to send bodies, a row for each codec, and the one to recommend."""
+    if forecast.way is None:
+        return
+    table = plain_table(gap=2)
+    table.add_column("--compress")
+    for heading in (
+        "a body",
+        "bodies\ntake",
+        "a round\ntakes",
+        "of it\nwaiting",
+        "with\n--overlap 1",
+        "of it\nwaiting",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    refused: dict[str, list[str]] = {}
+    by_codec: dict[str, list[Way]] = {}
+    for way in forecast.ways:
+        by_codec.setdefault(way.compress, []).append(way)
+        if way.refused is not None:
+            why = one_line(way.refused).replace(f"--compress {way.compress}", "this codec")
+            refused.setdefault(why, []).append(way.flags)
+    for codec, both in by_codec.items():
+        times = [
+            ["refused", ""] if way.refused is not None else [duration(way.round_seconds), duration(way.waits_seconds)]
+            for way in both
+        ]
+        table.add_row(codec, size(both[0].payload_bytes), duration(both[0].exchange_seconds), *times[0], *times[1])
+    click.echo()
+    print_table(table)
+    for reason, flags in refused.items():
+        click.echo(f"Refused: {', '.join(flags)} ({reason})")
+    if forecast.recommended is not None:
+        words = advice(forecast.way, forecast.recommended)
+        click.echo(f"Recommended: {words}. All peers must have it (docs/running.md, Slow lines).")
 
 
 def _print(finding: Finding) -> None:

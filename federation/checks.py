@@ -62,24 +62,35 @@ def check_settings(config: RunConfig) -> Checked:
     check_round_budget(run, config.privacy.privacy)
     graph = build_graph(config.graph)
     check_quorum(config.network.quorum, config.graph.size)
-    if how.participation_mode == "server":
-        check_server(how)
     if run.checkpoint_minutes is not None:
         check_replayable(facts, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
-    if facts.shares != "nothing":
-        check_hostile(how, config.privacy, graph)
-        check_sums(how, config.privacy.privacy, graph)
-        check_overlap(run, how, config.privacy.privacy)
-        check_outer(how, graph)
-        if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
-            raise ConfigurationError(
-                f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
-                "itself has sent in the round: use --participation-mode peers, or another --algorithm"
-            )
+    check_exchange(config, graph)
     return Checked(graph, meeting, protected, guarantee)
+
+
+def check_exchange(config: RunConfig, graph: Topology | TimeVaryingTopology) -> None:
+    """Refuse ways to send and mix bodies that contradict each other, the graph or the promise of privacy.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    run, how, facts = config.run, config.training, facts_of(config.algorithm)
+    if how.participation_mode == "server":
+        check_server(how)
+    if facts.shares == "nothing":
+        return
+    check_hostile(how, config.privacy, graph)
+    check_sums(how, config.privacy.privacy, graph)
+    check_overlap(run, how, config.privacy.privacy)
+    check_outer(how, graph)
+    if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
+        raise ConfigurationError(
+            f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
+            "itself has sent in the round: use --participation-mode peers, or another --algorithm"
+        )
 
 
 def check_quorum(quorum: str | int, size: int) -> None:

@@ -15,9 +15,11 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
+from dpeer.federation.exchange_ways import HomeWork, Way, exchange_ways, recommended
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, rate, size
 from dpeer.topology import Graphs
+from dpeer.topology.lines import LineSpeed, exchange_seconds
 from dpeer.training import TorchLearner
 
 TRAINS = 3.0
@@ -57,6 +59,9 @@ class Forecast:
         disk_bytes: Of the run's files, at most.
         training_samples: That the peer learns from.
         evaluated_samples: That it is measured on.
+        ways: The ways to send bodies on the peer's line; none where its line is not known, or nothing is sent.
+        way: The one that the settings ask for; None where none is compared.
+        recommended: The one to take instead; None where none saves enough.
         privacy: What privacy promises after the run, in a line; None without privacy.
         notes: The other lines that the start would print.
     """
@@ -75,32 +80,32 @@ class Forecast:
     disk_bytes: int
     training_samples: int
     evaluated_samples: int
+    ways: tuple[Way, ...]
+    way: Way | None
+    recommended: Way | None
     privacy: str | None
     notes: tuple[str, ...]
 
     @property
     def round_seconds(self) -> float:
-        """The seconds of a round on this host, without the line."""
-        return self.train_seconds + self.evaluate_seconds
+        """The seconds of a round on this host; without the line where that is not known."""
+        return self.train_seconds + self.evaluate_seconds if self.way is None else self.way.round_seconds
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
         return dataclasses.asdict(self) | {"round_seconds": self.round_seconds}
 
-    def lines(self, line_rate: float | None) -> Mapping[str, str]:
-        """The forecast in words, by subject.
-
-        Args:
-            line_rate: The line's, in bits per second; None shows two.
-        """
+    def lines(self) -> Mapping[str, str]:
+        """The forecast in words, by subject."""
         ranks = ", ".join(map(str, self.neighbors))
         many = "" if len(self.neighbors) == 1 else "s"
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
+        waits = "" if self.way is None else f", {duration(self.way.waits_seconds)} of waiting for the line"
         found = {
             "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
             "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
-            f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation",
+            f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation{waits}",
             "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
         }
         if not self.payload_bytes:
@@ -108,19 +113,24 @@ class Forecast:
         elif not self.neighbors:
             found["bytes"] = f"{size(self.payload_bytes)} a body, to and from each neighbor in each round"
         else:
-            most = 8 * max(self.sent_bytes, self.received_bytes)
-            rates = _SHOWN if line_rate is None else (line_rate,)
-            times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in rates)
             found["bytes"] = (
                 f"{size(self.sent_bytes)} out and {size(self.received_bytes)} in a round ({size(self.payload_bytes)} a "
                 f"body), {size(self.rounds * self.sent_bytes)} and {size(self.rounds * self.received_bytes)} in all"
             )
-            found["line"] = f"a round's bodies take {times}{'' if line_rate else ' (--line RATE for yours)'}"
+            most = 8 * max(self.sent_bytes, self.received_bytes)
+            times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in _SHOWN)
+            if self.way is not None:
+                times = f"{duration(self.way.exchange_seconds)} on its line"
+            found["line"] = (
+                f"a round's bodies take {times}{'' if self.way else ' (--connect or --line RATE for yours)'}"
+            )
         found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
         return found
 
 
-def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None) -> Forecast:
+def forecast(
+    config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None, lines: Mapping[int, LineSpeed]
+) -> Forecast:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
     Args:
@@ -128,6 +138,7 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs |
         parts: What `build` has made in a folder that is thrown away: the model is trained, and privacy charged there.
         scratch: An empty folder for a copy of a checkpoint.
         graph: The graph on which bodies are exchanged; None where it is not known, or nothing is sent.
+        lines: What is known of the lines to neighbors, by rank.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -145,11 +156,21 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs |
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload = learner.payload_bytes
+    way, ways = None, list[Way]()
+    train_seconds = train_seconds * asked / taken if taken else 0.0
+    if graph is not None and lines and payload:
+        looked = [graph.at(number, config.rank) for number in range(min(how.rounds, _GRAPH_ROUNDS))]
+        way, ways = exchange_ways(
+            config, learner,
+            lambda size: sum(exchange_seconds(size, lines, one.out_neighbors, one.in_neighbors) for one in looked)
+            / len(looked),
+            HomeWork(train_seconds, evaluate_seconds / 2, evaluate_seconds / 2),
+        )  # fmt: skip
     return Forecast(
         neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
         settings=federation_id(parts.fingerprint).hex(),
         rounds=how.rounds,
-        train_seconds=train_seconds * asked / taken if taken else 0.0,
+        train_seconds=train_seconds,
         evaluate_seconds=evaluate_seconds,
         steps=asked,
         timed_steps=taken,
@@ -160,6 +181,9 @@ def forecast(config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs |
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
+        ways=tuple(ways),
+        way=way,
+        recommended=None if way is None else recommended(way, ways),
         privacy=next(iter(parts.promises), None),
         notes=tuple(note for note in parts.notes if note not in parts.promises[:1]),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import DpeerError
 from dpeer.federation.addresses import is_relay
 from dpeer.federation.findings import Findings
-from dpeer.federation.line_speed import LineMeter, LineSpeed
+from dpeer.federation.line_speed import LineMeter
 from dpeer.federation.starting import Starting
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
@@ -31,6 +31,7 @@ from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 from dpeer.results.units import duration, rate
+from dpeer.topology.lines import LineSpeed
 
 _BOTH = (
     "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"

@@ -24,6 +24,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Arrival, Link, Sent, Transport
+from dpeer.topology.lines import LineSpeed
 
 FIRST, MOST = 2**15, 2**23
 """Bytes of the first train, and of the longest. All trains of one direction have less than 11 MB."""
@@ -50,21 +51,6 @@ RUNS = "a peer runs there, and no round is disturbed"
 MUTE = "the other end does not answer: has it another version of dpeer?"
 BROKE = "the connection broke meanwhile"
 SLOW = f"it takes longer than {LONGEST_LINE:g} s"
-
-
-@dataclass(frozen=True)
-class LineSpeed:
-    """What was measured of the line to a neighbor.
-
-    Attributes:
-        sends: To the neighbor, in bits per second.
-        receives: From it, in bits per second.
-        round_trip: Seconds that a small message and its answer take together.
-    """
-
-    sends: float
-    receives: float
-    round_trip: float
 
 
 @dataclass

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.line_speed import LineSpeed
 from dpeer.results.files import write_json
+from dpeer.topology.lines import LineSpeed
 
 _NAME = "lines-{}.json"
 """In a run folder: what a rank has measured of its lines."""

@@ -27,7 +27,6 @@ from dpeer.federation.host_checks import (
     check_writable,
 )
 from dpeer.federation.line_check import check_lines, check_port
-from dpeer.federation.line_speed import LineSpeed
 from dpeer.federation.operators import changes
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import read_serve
@@ -37,6 +36,7 @@ from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
 from dpeer.results.units import in_short
+from dpeer.topology.lines import LineSpeed
 from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
@@ -54,6 +54,7 @@ class Asked:
         joins, resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
         connect: Whether neighbors are dialled and waited for.
         within: For how many seconds.
+        line: The rate of this site's line, in bits per second; None for what was measured.
     """
 
     file: Path | None
@@ -66,6 +67,7 @@ class Asked:
     new_data: bool = False
     connect: bool = False
     within: float = 60.0
+    line: float | None = None
 
 
 def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> Forecast | None:
@@ -105,7 +107,8 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     if keyed and reachable and is_left:
         if asked.connect:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
-            _keep_lines(findings, starting, asyncio.run(check_lines(findings, starting, within=asked.within)))
+            measured = asyncio.run(check_lines(findings, starting, within=asked.within))
+            _keep_lines(findings, starting, measured)
         else:
             asyncio.run(check_port(findings, starting))
     if is_left:
@@ -240,6 +243,9 @@ def _check_training(
     if own.threads is not None:
         torch.set_num_threads(own.threads)
     found, parts, resolved = None, None, None
+    lines: Mapping[int, LineSpeed] = {}
+    with findings.of("lines"):
+        lines = _known_lines(starting, asked.line)
     with findings.of("device"):
         made = config.resolve(own, rank)
         _check_device(findings, compute_of(made).device, torch)
@@ -265,11 +271,19 @@ def _check_training(
             _check_duplicates(findings, parts.fingerprint, rank, parts.held)
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
-            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph)
+            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, lines)
     if found is not None:
         check_memory(findings, found.memory_bytes, free_memory)
         check_disk(findings, folder, found.disk_bytes)
     return found
+
+
+def _known_lines(starting: Starting, line: float | None) -> Mapping[int, LineSpeed]:
+    """What is known of the lines to the neighbors: the stated rate for each, or what was measured, now or earlier."""
+    if line is not None:
+        return dict.fromkeys(starting.neighbors, LineSpeed(line, line))
+    kept = measured_lines.read_lines(starting.own.out).get(starting.rank, {})
+    return {rank: one for rank, one in kept.items() if rank in starting.neighbors}
 
 
 def _check_device(findings: Findings, device: Any, torch: Any) -> None:

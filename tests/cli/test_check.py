@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dpeer.federation.measured_lines import keep
+from dpeer.topology.lines import LineSpeed
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -36,7 +38,9 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
         f"  bytes         {2 * body} B out and {2 * body} B in a round ({body} B a body), 960 B and 960 B in all"
         in lines
     )
-    assert "  line          a round's bodies take 240 ms at 8 kbit/s" in lines
+    assert "  line          a round's bodies take 240 ms on its line" in lines
+    float32 = next(line for line in lines if line.startswith("float32 "))
+    assert float32.split()[1:5] == [str(body), "B", "240", "ms"]
     assert lines[-1] == "13 PASS, 1 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
     assert "training a few minibatches" in ended.err
 
@@ -48,6 +52,25 @@ def test_json_has_the_same_and_nothing_else_on_stdout(check: Run) -> None:
     assert {"check": "proxy", "level": "PASS", "text": "none: it dials directly"} in found["findings"]
     assert found["forecast"]["neighbors"] == [0, 2]
     assert found["forecast"]["round_seconds"] > 0
+    assert (found["forecast"]["ways"], found["forecast"]["recommended"]) == ([], None), "no line is known"
+
+
+def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpeer: Run) -> None:
+    ended = check("--line", "1kbit", "--json")
+    found = json.loads(ended.out)["forecast"]
+    assert found["way"]["waits_seconds"] == pytest.approx(2 * 120 * 8 / 1000, rel=0.05)
+    best = found["recommended"]
+    assert best["round_seconds"] < found["way"]["round_seconds"]
+    lines = check("--line", "1kbit").out.splitlines()
+    words = next(line for line in lines if line.startswith("Recommended: a round waits 1.9 s of 1.9 s for the line: "))
+    assert f"--compress {best['compress']} would take about" in words
+    assert check("--overlap", best["overlap"], "--compress", best["compress"]).code == 0
+
+
+def test_what_was_measured_earlier_is_the_line_and_a_stated_rate_wins(check: Run) -> None:
+    keep(Path("dpeer-run"), 1, {0: LineSpeed(8e3, 8e3, 0.0), 2: LineSpeed(4e3, 8e3, 0.0)})
+    assert "  line          a round's bodies take 240 ms on its line" in check().out.splitlines()
+    assert "  line          a round's bodies take 120 ms on its line" in check("--line", "16kbit").out.splitlines()
 
 
 @pytest.mark.parametrize(

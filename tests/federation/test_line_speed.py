@@ -14,9 +14,10 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import line_speed, measured_lines
 from dpeer.federation.findings import Findings
 from dpeer.federation.line_check import check_lines
-from dpeer.federation.line_speed import LineMeter, LineSpeed, rate_of
+from dpeer.federation.line_speed import LineMeter, rate_of
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Arrival, Sent
+from dpeer.topology.lines import LineSpeed
 from tests.federation.test_line_check import ENOUGH, Sites
 from tests.peer.table import Table
 

@@ -341,7 +341,7 @@ def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
     assert found.bad == {}
     assert found.of("settings")[0][1].startswith("rank 5 joins a federation that began with 4, ")
     assert found.forecast is not None
-    lines = found.forecast.lines(None)
+    lines = found.forecast.lines()
     assert lines["neighbors"] == "named by the epoch that lists this rank"
     assert lines["bytes"] == "120 B a body, to and from each neighbor in each round"
 

@@ -1,0 +1,148 @@
+"""Ways to send bodies: times against a round played out, refusals against starts, and which one is recommended."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import DpeerError
+from dpeer.federation.build import build
+from dpeer.federation.config import load, resolve
+from dpeer.federation.exchange_ways import (
+    TRIED,
+    WORTH,
+    HomeWork,
+    Way,
+    advice,
+    exchange_ways,
+    recommended,
+    refusal,
+    timed,
+)
+from dpeer.federation.settings import as_run
+
+SECONDS = (0.0, 0.5, 1.0, 4.0)
+
+
+@pytest.mark.parametrize(("train", "before", "after", "exchange"), [*itertools.product(SECONDS, repeat=4)])
+def test_rounds_last_as_long_as_they_do_when_played(train: float, before: float, after: float, exchange: float) -> None:
+    """Many rounds by the clock: bodies leave when training ends, and the next step begins when all of it is there."""
+    home, rounds = HomeWork(train, before, after), 40
+    plain, overlapped = (timed("float32", overlap, 100, exchange, home) for overlap in (0, 1))
+    now = 0.0
+    for _ in range(rounds):
+        leaves = now + train
+        now = max(leaves + before, leaves + exchange) + after
+    assert rounds * plain.round_seconds == pytest.approx(now)
+    now, leaves = train, train  # the first round is trained before anything travels
+    for _ in range(rounds):
+        trained = now + train
+        now = max(trained, leaves + exchange) + after
+        leaves = now
+    assert rounds * overlapped.round_seconds == pytest.approx(now - train)
+    assert plain.waits_seconds == pytest.approx(max(0.0, exchange - before))
+    assert overlapped.waits_seconds == pytest.approx(max(0.0, exchange - train))
+
+
+def ways(home: HomeWork, seconds: Mapping[str, float]) -> list[Way]:
+    return [
+        timed(name, overlap, round(1000 * seconds[name]), seconds[name], home) for overlap in (0, 1) for name in seconds
+    ]
+
+
+LINE_A = {"float32": 8.9, "bfloat16": 4.5, "int8": 2.3, "int4": 1.2, "powersgd:4": 0.3, "topk:0.05": 0.45}
+LINE_B = {name: 5 * seconds for name, seconds in LINE_A.items()}
+
+
+def best_of(every: list[Way], now: int = 0) -> Way | None:
+    return recommended(every[now], every)
+
+
+def test_on_a_line_that_training_can_hide_the_gentle_codec_with_fewest_bytes_is_recommended() -> None:
+    every = ways(HomeWork(5, 0, 0), LINE_A)
+    found = best_of(every)
+    assert found is not None
+    assert (found.compress, found.overlap) == ("int8", 1)
+    assert advice(every[0], found) == (
+        "a round waits 8.9 s of 13.9 s for the line: --overlap 1 --compress int8 would take about 5.0 s"
+    )
+
+
+def test_codecs_that_leave_out_more_have_to_save_a_fifth() -> None:
+    found = best_of(ways(HomeWork(5, 0, 0), LINE_B))
+    assert found is not None
+    assert found.overlap == 1
+    assert found.compress not in ("float32", "bfloat16", "int8")
+    assert found.round_seconds < WORTH * 11.5
+
+
+def test_what_is_refused_is_never_recommended_and_a_fast_line_needs_nothing() -> None:
+    for banned, overlap in itertools.product(range(2 ** len(LINE_B)), (0, 1, 2)):
+        names = {name for bit, name in enumerate(LINE_B) if banned >> bit & 1}
+        every = [
+            dataclasses.replace(way, refused="no" if way.compress in names or way.overlap == overlap else None)
+            for way in ways(HomeWork(5, 0, 0), LINE_B)
+        ]
+        found = best_of(every)
+        assert found is None or (found.refused is None and found.compress not in names and found.overlap != overlap)
+    quick = {name: seconds / 10 for name, seconds in LINE_A.items()}
+    assert best_of(ways(HomeWork(5, 0, 0), quick)) is None, "0.9 s of 5.9 s"
+    assert best_of(ways(HomeWork(5, 0, 0), LINE_A), now=8) is None, "it is the way that is used"
+
+
+def test_a_way_that_is_used_already_is_left_for_a_faster_one_alone() -> None:
+    every = ways(HomeWork(1, 0, 0), LINE_B)
+    now = every.index(next(way for way in every if (way.compress, way.overlap) == ("powersgd:4", 1)))
+    assert best_of(every, now) is None
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "robust": {"robust": "clip:1"},
+    "max-norm": {"max_norm": 5.0},
+    "running sums": {"mixing": "running-sums"},
+    "changing graph": {"topology": "one-peer-exponential"},
+    "participation": {"participation": 0.5},
+    "server sampling": {"participation": 0.5, "participation_mode": "server", "topology": "full"},
+    "round budget": {"round_seconds": 1.0},
+    "inside checkpoints": {"checkpoint_minutes": 1.0},
+    "client": {"privacy": "client", "target_epsilon": 1000.0},
+    "sample": {"privacy": "sample", "target_epsilon": 100.0, "records": 12},
+    "masks": {"algorithm": "dis-pfl"},
+    "extras": {"algorithm": "scaffold"},
+    "changes the mix": {"algorithm": "fedopt"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_way_is_refused_where_a_start_with_it_is(name: str, in_tmp_path: Path, small_task: Path) -> None:
+    Path("mine.py").write_text(small_task.read_text())
+    given = {"size": 4, "rounds": 3, "body_epochs": 1, "alone": "never", "task": "mine.py:task", **SETTINGS[name]}
+
+    def config(**more: Any) -> Any:
+        return resolve(as_run(load(None, {**given, **more})).of_rank(1), 1)
+
+    made = config()
+    parts = build(made)
+    now, every = exchange_ways(made, parts.learner, lambda size: size / 100, HomeWork(1, 0, 0))
+    assert (now.compress, now.overlap, now.refused) == ("float32", 0, None)
+    assert {(way.compress, way.overlap) for way in every} == {(name, overlap) for name in TRIED for overlap in (0, 1)}
+    before = parts.learner.manifest, parts.learner.payload_bytes
+    for number, way in enumerate(every):
+        started = partial(build, config(compress=way.compress, overlap=way.overlap, out=Path(f"run-{number}")))
+        if way.refused is not None:
+            with pytest.raises(DpeerError) as refused:
+                started()
+            assert str(refused.value) == way.refused
+        else:
+            most = started().learner.payload_bytes
+            assert way.payload_bytes == most or (
+                way.payload_bytes < most and way.compress.startswith(("topk", "power"))
+            )
+    assert (parts.learner.manifest, parts.learner.payload_bytes) == before
+    assert refusal(made, parts.learner, now) is None
