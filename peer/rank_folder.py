@@ -10,7 +10,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,9 @@ class _Completed:
     """The last completed round, as long as a checkpoint of it may still be written."""
 
     entry: dict[str, Any]
-    state: checkpoint.State
+    state: checkpoint.State | None
+    """None where no files are kept; so is the next one."""
     save_learner: SaveCopy | None
-    """None where no files are kept."""
     due: bool
     """Whether its checkpoint is to be written in any case, and not only if the peer ends."""
     best: bool = False
@@ -397,6 +397,11 @@ class RankFolder:
         self._ends.append(time.monotonic())
         if entry.get("heard") and not entry.get("adopted"):
             self.mixed = number, time.time()
+        due = self._due(number, over=over)
+        if not self.kept:
+            self._completed = _Completed(entry, None, None, due, best)
+            return
+        totals = self._metrics.totals.plus(entry, best=best)
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
@@ -406,12 +411,11 @@ class RankFolder:
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
-                "totals": asdict(self._metrics.totals.plus(entry, best=best)), "mixed": self.mixed,
+                "totals": totals.as_dict(), "mixed": self.mixed,
                 **({} if ahead is None else {"ahead": dict(ahead)}),
             },
         )  # fmt: skip
-        due = self._due(number, over=over)
-        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None, due, best)
+        self._completed = _Completed(entry, state, self._learner.copied(), due, best)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -433,7 +437,7 @@ class RankFolder:
             completed.noted = True
         if not (now or completed.due):
             return
-        if self._checkpoints is not None and completed.save_learner is not None:
+        if self._checkpoints is not None and completed.state is not None and completed.save_learner is not None:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
             self.saved_at = time.time()

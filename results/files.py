@@ -66,6 +66,8 @@ def finite(value: Any) -> Any:
     """The value with NaN and infinities, which JSON does not know, replaced by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if value is None or isinstance(value, int | str):  # most values of a line, and quicker than the next question
+        return value
     if isinstance(value, Mapping):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

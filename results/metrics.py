@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.results.files import flush, parse, replace
+from dpeer.results.json_fields import number, total
 from dpeer.results.records import Line
 
 
@@ -38,19 +39,22 @@ class Totals:
 
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
-        line = Line.of(entry)
         joins = self.last is not None and self.first > 0 and self.last.get("round") == self.first
-        weight = None if self.last is None or (joins and not self.last.get("active")) else _weight(self.last, line)
+        weight = None if self.last is None or (joins and not self.last.get("active")) else _weight(self.last, entry)
         return Totals(
             last=entry,
             best=entry if best else self.best,
-            bytes_sent=self.bytes_sent + (line.bytes_sent or 0),
-            bytes_received=self.bytes_received + (line.bytes_received or 0),
+            bytes_sent=self.bytes_sent + (total(entry.get("bytes_sent")) or 0),
+            bytes_received=self.bytes_received + (total(entry.get("bytes_received")) or 0),
             mixed=self.mixed + bool(entry.get("heard")),
-            first=line.round if self.last is None else self.first,
+            first=Line.of(entry).round if self.last is None else self.first,
             weight=self.weight + (weight or 0.0),
             weighed=self.weighed + (weight is not None),
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values, which do not change with the lines."""
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(self).items()}
 
     @property
     def mean_weight(self) -> float | None:
@@ -166,16 +170,17 @@ class MetricsFile:
         return None
 
 
-def _weight(entry: dict[str, Any], after: Line) -> float | None:
+def _weight(entry: dict[str, Any], after: dict[str, Any]) -> float | None:
     """What a round's training counted in the mean after it, by its line and the next one's.
 
     None where that is not known, or where the peer was not to train in the round. A round that it sat out, because
     others had gone on without it, counts as 0.
     """
-    if after.mass_error is None or after.mass_adopted is None:
+    error, adopted = number(after.get("mass_error")), number(after.get("mass_adopted"))
+    if error is None or adopted is None:
         return None
     if entry.get("active"):
-        return 1.0 + after.mass_error + after.mass_adopted
+        return 1.0 + error + adopted
     return 0.0 if entry.get("missed") or entry.get("adopted") else None
 
 

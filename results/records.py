@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -116,7 +116,7 @@ class RoundRecord:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values: numbers that are not finite become None; `diverged` is true where the loss was one."""
         diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
-        plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
+        plain: dict[str, Any] = finite(vars(self)) | {"diverged": diverged}
         return plain
 
 
