@@ -103,7 +103,7 @@ def _strangers(options: Mapping[str, Any]) -> Iterator[tuple[IO[str], IO[str]]]:
 def _hostile(rank: int, case: Case, introduce: Introduce) -> Figures:
     made: list[HostileTransport] = []
 
-    def make(limits: Limits, keyring: Keyring, bulk: int | None) -> HostileTransport:
+    def make(limits: Limits, keyring: Keyring, bulk: int | None, *, local: bool) -> HostileTransport:
         made.append(HostileTransport(limits, keyring, bulk, victim=case.options["at"], aside=case.options["aside"]))
         return made[0]
 

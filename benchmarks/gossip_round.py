@@ -9,7 +9,7 @@ contestants one after the other; a round's time is the elapsed time of the slowe
 the repetitions, and a ratio's own median: of two contestants of the same repetition.
 
     dpeer           over tcp://; `ratio` and `cpu_ratio` are over the raw ring
-    dpeer_ipc       over ipc://; `ipc_ratio` is over the raw TCP ring
+    dpeer_ipc       over Unix sockets, as peers of one host do by themselves; `ipc_ratio` is over the raw TCP ring
     raw             the baseline: plain TCP sockets, both directions at once, landing buffers used again and again
     pickle          send_pyobj and recv_pyobj; `pickle_ratio` is its time over dpeer's
     pickle_mallopt  the same with the heap kept
@@ -114,25 +114,16 @@ class Landing(Idle):
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
-    Options: `listen`, "tcp", "ipc" or a relay's address; `topology` and `degree`, of the graph from which the case's
-    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed;
-    `sleeps` and `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to
-    use keys; `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
+    Options: `listen`, a relay's address, "tcp" for TCP alone, or "unix" for Unix sockets as well; `topology` and
+    `degree`, of the graph from which the case's neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces
+    into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `saves`, to keep files, in a
+    folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the port of second connections, with keys;
+    `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
-    with _address(case.options.get("listen", "tcp")) as address, _folder(case.options) as folder:
-        return asyncio.run(_peer(rank, case, introduce, address, folder))
-
-
-@contextmanager
-def _address(kind: str) -> Iterator[str]:
-    """Where to listen: any free port, a relay, or a socket in a folder of its own."""
-    if kind != "ipc":
-        yield "tcp://127.0.0.1:0" if kind == "tcp" else kind
-        return
-    with tempfile.TemporaryDirectory(prefix="dpeer-bench-") as folder:
-        yield f"ipc://{folder}/socket"
+    with _folder(case.options) as folder:
+        return asyncio.run(_peer(rank, case, introduce, folder))
 
 
 @contextmanager
@@ -145,7 +136,8 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folder: Path | None) -> Figures:
+async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None) -> Figures:
+    listen = case.options.get("listen", "tcp")
     kind = Landing if case.options.get("lands") else Idle
     learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", rank=rank, seed=0, kind=kind))
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
@@ -153,14 +145,14 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folde
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
     made = case.options.get("transport", ZeroMQTransport)
     limits = Limits(payload_bytes=learner.payload_bytes)
-    transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"))
+    transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"), local=listen == "unix")
     transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
     laps = Laps()
     peer = Peer(
         PeerConfig(
             rank=rank,
             rounds=WARM_UP + case.rounds,
-            listen=address,
+            listen="tcp://127.0.0.1:0" if listen in ("tcp", "unix") else listen,
             fingerprint={},
             authenticated=keyring is not None,
             evaluate_every=10**9,
@@ -196,7 +188,7 @@ def idle(rank: int, parameters: int) -> Idle:
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "dpeer": (peers, {}),
-    "dpeer_ipc": (peers, {"listen": "ipc"}),
+    "dpeer_ipc": (peers, {"listen": "unix"}),
     "raw": (rings.raw, {}),
     "pickle": (rings.pickle, {}),
     "pickle_mallopt": (rings.pickle, {"mallopt": True}),

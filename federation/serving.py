@@ -280,6 +280,7 @@ async def _serve(
             keyring,
             bulk_port(network, size, rank),
             proxies(network.proxy),
+            not network.tcp_only,
         ),
     )
     peer = Peer(

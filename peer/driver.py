@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -68,6 +69,7 @@ class Driver:
         self._waiting: asyncio.Future[Any] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
         self._idle = asyncio.Event()
         self._excess = 0
 
@@ -237,8 +239,8 @@ class Driver:
         match event:
             case Arrival(link, frames, identity):
                 return self.core.receive(link, frames, now, identity)
-            case Opened(link):
-                return self.core.connected(link, now)
+            case Opened(link, local):
+                return self.core.connected(link, now, local=local)
             case Broken(link):
                 return self.core.disconnected(link, now)
             case Writable(link):
@@ -314,16 +316,21 @@ class Driver:
     def _set_timer(self) -> None:
         now = self.now()
         due = self.core.next_tick(now)
+        self._due = due
         if self._timer is not None:
-            if self._timer.when() == due and not self._timer.cancelled():
-                return
+            if self._timer.when() <= due:
+                return  # which looks again then: most waits end long before they are due
             self._timer.cancel()
             self._timer = None
-        if due != float("inf"):
+        if due != math.inf:
             self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
+        assert self._timer is not None, "called by it"
+        early, self._timer = self._timer.when() < self._due, None
+        if early:
+            self._set_timer()
+            return
         try:
             self._do(self.core.tick(self.now()))
         except Exception as error:

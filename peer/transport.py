@@ -37,6 +37,8 @@ class Opened(NamedTuple):
     """A dialled link has been established, again or for the first time."""
 
     link: Link
+    local: bool = False
+    """Whether through a Unix socket of this host, although its address is of TCP."""
 
 
 class Broken(NamedTuple):

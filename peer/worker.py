@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -37,14 +38,50 @@ class Worker:
         return await self._run(self._disk, lambda: job(*args, **kwargs))
 
     async def _run(self, executor: Executor, job: Callable[[], T]) -> T:
-        future = asyncio.wrap_future(executor.submit(job))
-        self._jobs[executor] = future
-        return await asyncio.shield(future)
+        # Each callback that is due on the loop turns it once more, so these are two futures of the loop's own and one
+        # callback: `wrap_future` and `shield` take three.
+        loop = asyncio.get_running_loop()
+        done, awaited = loop.create_future(), loop.create_future()
+        self._jobs[executor] = done
+        executor.submit(_do, job, loop, done, awaited)
+        found: T = await awaited
+        return found
 
     async def drain(self) -> BaseException | None:
         """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
         outcomes = await asyncio.gather(*self._jobs.values(), return_exceptions=True)
         return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+
+
+def _do(
+    job: Callable[[], Any],
+    loop: asyncio.AbstractEventLoop,
+    done: asyncio.Future[Any],
+    awaited: asyncio.Future[Any],
+) -> None:
+    """Do a job on a thread, and settle both futures on the loop."""
+    result, error = None, None
+    try:
+        result = job()
+    except BaseException as raised:
+        error = raised
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the job is awaited no more
+        loop.call_soon_threadsafe(_settle, done, awaited, result, error)
+
+
+def _settle(
+    done: asyncio.Future[Any], awaited: asyncio.Future[Any], result: object, error: BaseException | None
+) -> None:
+    """Set what a job has returned or raised; `awaited` may be cancelled, which does not stop a job."""
+    for future in (done, awaited):
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+    if error is not None:
+        done.exception()  # as retrieved: where the wait was cancelled `drain` returns it
 
 
 _SLICE = 0.25

@@ -51,8 +51,18 @@ class MixingMatrix:
         """W^T, (size, size), read-only."""
         return _read_only(csr_array(self.sparse.T))
 
+    @cached_property
+    def _seen(self) -> dict[int, Neighborhood]:
+        """What ranks that have been asked for see."""
+        return {}
+
     def neighborhood(self, rank: int) -> Neighborhood:
         """The round as `rank` sees it."""
+        if rank not in self._seen:
+            self._seen[rank] = self._look(rank)
+        return self._seen[rank]
+
+    def _look(self, rank: int) -> Neighborhood:
         receiving = slice(*self.sparse.indptr[rank : rank + 2])
         sending = slice(*self.transposed.indptr[rank : rank + 2])
         senders = self.sparse.indices[receiving].tolist()

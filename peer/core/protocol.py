@@ -185,8 +185,14 @@ class Core:
         self.connection_setup.dialling.add(rank, link, now)
         return self.look(now)
 
-    def connected(self, link: Link, now: float) -> list[Effect]:
-        """A link that was dialled is established, perhaps once more."""
+    def connected(self, link: Link, now: float, *, local: bool = False) -> list[Effect]:
+        """A link that was dialled is established, perhaps once more; `local`: through a Unix socket of this host."""
+        one = self.connection_setup.dialling.get(link)
+        if local and one is not None:
+            self._log(
+                "info", "unix-socket", f"rank {one.rank} is on this host: its link takes a Unix socket in place of TCP",
+                neighbor=one.rank,
+            )  # fmt: skip
         self.connection_setup.connected(link, now)
         return self.look(now)
 

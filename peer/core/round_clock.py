@@ -83,6 +83,7 @@ class RoundClock:
         self.size = size
         self._completed = np.full(size, _ABSENT, _ENTRY)
         self._accepted = np.zeros(size, _ACCEPTED)
+        self._revised = False  # whether any rank has accepted an epoch
         self._any = quorum == "any"
         self._least = quorum if isinstance(quorum, int) else None
         self.quorum = rounds if self._any else self.find_quorum()
@@ -105,7 +106,7 @@ class RoundClock:
     @property
     def epochs(self) -> bytes:
         """The second parts by rank, as they travel: twenty bytes each; empty while no rank has accepted an epoch."""
-        return self._accepted.tobytes() if self._accepted["revision"].any() and not self.silent else b""
+        return self._accepted.tobytes() if self._revised and not self.silent else b""
 
     def __getitem__(self, rank: int) -> int:
         """Rounds that the rank has completed, at least."""
@@ -194,7 +195,11 @@ class RoundClock:
     def accept(self, accepted: Accepted) -> None:
         """Note that this peer has accepted an epoch, or changed its mind; that is on disk."""
         self._accepted[self._rank] = accepted
+        self._note_revisions()
         self.update()
+
+    def _note_revisions(self) -> None:
+        self._revised = bool(self._accepted["revision"].any())
 
     def merge(self, table: bytes, epochs: bytes = b"") -> bool:
         """Take the maximum of this table and another peer's; returns whether that has brought news.
@@ -211,6 +216,13 @@ class RoundClock:
         heard = self.parse(table)
         if heard is None:
             return False
+        if not epochs and not self._revised:
+            newer = heard > self._completed
+            if not newer.any():
+                return False
+            np.maximum(self._completed, heard, out=self._completed)
+            self.update()
+            return True
         accepted = self._parse_epochs(epochs)
         newer = _newer(heard, accepted["revision"], self._completed, self._accepted["revision"])
         newer[self._rank] = False
@@ -218,6 +230,7 @@ class RoundClock:
             return False
         self._completed[newer] = heard[newer]
         self._accepted[newer] = accepted[newer]
+        self._note_revisions()
         self.update()
         return True
 

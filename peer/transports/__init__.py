@@ -35,6 +35,7 @@ class TransportOptions:
         keyring: The keys of the peers; None for connections without encryption.
         bulk: The port for second connections, where a transport has them.
         proxies: Through which hosts are dialled.
+        local: Whether links between peers of one host and user take Unix sockets, where the transport has them.
     """
 
     limits: Limits
@@ -42,6 +43,7 @@ class TransportOptions:
     keyring: Keyring | None = None
     bulk: int | None = None
     proxies: Proxies = NO_PROXIES
+    local: bool = True
 
 
 _MAKERS: dict[str, Callable[[TransportOptions], Transport]] = {}
@@ -71,7 +73,9 @@ def make_transport(address: str, options: TransportOptions) -> Transport:
 
 
 def _zeromq(options: TransportOptions) -> Transport:
-    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.bulk, options.proxies)
+    return ZeroMQTransport(
+        options.limits, options.give_up, options.keyring, options.bulk, options.proxies, local=options.local
+    )
 
 
 register("tcp", _zeromq)

@@ -11,6 +11,7 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
+from dpeer.peer.transports import local_sockets
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
@@ -64,6 +65,7 @@ class DealerLink:
         bulk: The second connections of links with keys.
         tunnels: Of links through a relay or a proxy.
         failures: Counts the attempts in vain to connect, by address.
+        local: Whether a Unix socket of the listener is connected to instead, where it has one (`local_sockets`).
 
     Attributes:
         up: Whether the connection is established.
@@ -84,6 +86,8 @@ class DealerLink:
         bulk: Bulk | None,
         tunnels: Tunnels,
         failures: Counter[str],
+        *,
+        local: bool = False,
     ) -> None:
         self.up = False
         self.socket: zmq.Socket[bytes] | None = None
@@ -95,6 +99,9 @@ class DealerLink:
         self._unproved = self._which = 0
         self._place = split(address)
         self._at = address
+        self._local = local and not self._tunnelled and self._place is not None
+        self._through: str | None = None  # the Unix socket in use
+        self._not_through: str | None = None  # the one that has failed last
         self._monitor: zmq.Socket[bytes] | None = None
         self._guard: ConnectionGuard | None = None
         self._loop = asyncio.get_running_loop()
@@ -152,6 +159,7 @@ class DealerLink:
 
     def _open(self, address: str) -> None:
         self._at = address
+        self._through = self._unix_socket()
         dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = self._sockets.open(zmq.DEALER, address)
@@ -170,7 +178,7 @@ class DealerLink:
         self._guard = ConnectionGuard(self._longest, self._on_endless, keys=False)
         self._sockets.read(self._link, dealer, self._came)
         try:
-            dealer.connect(address)
+            dealer.connect(self._through or address)
         except zmq.ZMQError as error:
             self._close(0)
             raise AddressError(
@@ -198,20 +206,43 @@ class DealerLink:
             return
         if event == zmq.EVENT_CONNECTED and self._tunnel is not None:
             self._confirm(self._tunnel, value)
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
-            self.up, self._unproved = True, 0
+        if event == zmq.EVENT_CONNECTED and self._through is not None and not local_sockets.is_own_users(value):
+            self._leave_unix_socket()
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
+            self.up, self._unproved, self._not_through = True, 0, None
             self._failures[self._address] -= 1
-            self._sockets.push(self._link, Opened(self._link))
+            self._sockets.push(self._link, Opened(self._link, self._through is not None))
             place = self._place if self._tunnelled else split(self._at)
             if self._bulk is not None and place is not None and not self._address.startswith(RELAY):
                 self._bulk.ask(self._link, place[0], self.end)
         elif event in _FAILED and self._keys:
             self._refused(event)
+        elif event == zmq.EVENT_DISCONNECTED and self._through is not None and not self.up:
+            self._leave_unix_socket()
         elif event == zmq.EVENT_DISCONNECTED:
             self._broken()
+        elif event == zmq.EVENT_CONNECT_RETRIED and self._through is not None and not self.up:
+            self._leave_unix_socket()
+        elif event == zmq.EVENT_CONNECT_RETRIED and not self.up and self._unix_socket() is not None:
+            self._close(0)  # the listener has come by now
+            self.connect()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)
+
+    def _unix_socket(self) -> str | None:
+        """The listener's Unix socket, if it has one and that has not just failed."""
+        place = split(self._at) if self._local else None
+        found = None if place is None else local_sockets.find(*place)
+        if found is None:
+            self._not_through = None
+        return None if found == self._not_through else found
+
+    def _leave_unix_socket(self) -> None:
+        """Connect over TCP instead: no peer of this user answers at the Unix socket."""
+        self._not_through = self._through
+        self._close(0)
+        self._try_again(_SELDOM)
 
     def _confirm(self, tunnel: Tunnel, number: int) -> None:
         """Show the tunnel which connection is libzmq's: a copy of its descriptor has the port."""

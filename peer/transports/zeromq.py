@@ -21,6 +21,7 @@ from dpeer.exceptions import AddressError
 from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
+from dpeer.peer.transports import local_sockets
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
@@ -66,6 +67,7 @@ class ZeroMQTransport:
         bulk: With keys, the port at which a listener accepts second connections for long messages, 0 for a free one;
             None for all in one connection.
         proxies: Through which hosts are dialled.
+        local: Whether links between peers of this host and user take Unix sockets (`local_sockets`).
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
@@ -81,6 +83,8 @@ class ZeroMQTransport:
         keyring: Keyring | None = None,
         bulk: int | None = None,
         proxies: Proxies = NO_PROXIES,
+        *,
+        local: bool = True,
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
@@ -89,6 +93,7 @@ class ZeroMQTransport:
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._bulk_port = bulk
+        self._local = local
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
@@ -113,11 +118,11 @@ class ZeroMQTransport:
     async def listen(self, address: str) -> str:
         """Bind a ROUTER; with a relay's address, on loopback. Port 0 takes a free port."""
         if not address.startswith(RELAY):
-            return self._bind(address, bulk=True)
+            return self._bind(address, direct=True)
         if self.keyring is None:
             raise AddressError(f"address {address!r} needs keys: a relay joins those alone who prove a listed one")
         split(address)  # for its error
-        bound = split(self._bind(endpoint(LOOPBACK, 0), bulk=False))
+        bound = split(self._bind(endpoint(LOOPBACK, 0), direct=False))
         assert bound is not None, "a port of loopback"
         most = 2 * len(self.keyring.owners) + MOST_UNPROVED
         self._relayed = RelayedListener(
@@ -125,7 +130,8 @@ class ZeroMQTransport:
         )
         return address
 
-    def _bind(self, address: str, *, bulk: bool) -> str:
+    def _bind(self, address: str, *, direct: bool) -> str:
+        """Bind the ROUTER; `direct` is whether those who dial it connect to this address itself."""
         router = self._router = self._sockets.open(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -141,7 +147,9 @@ class ZeroMQTransport:
         self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
         place = split(bound)
-        if bulk and self.bulk is not None and self._bulk_port is not None and place is not None:
+        if direct and self._local and place is not None:
+            local_sockets.bind(router, *place)
+        if direct and self.bulk is not None and self._bulk_port is not None and place is not None:
             self.bulk.connector.listen(place[0], self._bulk_port)
         return bound
 
@@ -173,7 +181,7 @@ class ZeroMQTransport:
         self._dialled += 1
         self._dealers[link] = DealerLink(
             self._sockets, link, address, self._longest_message, self.keyring, identity, self.bulk, self._tunnels,
-            self.failures,
+            self.failures, local=self._local,
         )  # fmt: skip
         self._dealers[link].connect()
         return link

@@ -69,7 +69,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),
     "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}), "shares": (6, {}),
     "grow": (Path("grow.toml"), {}),
-    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
+    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "tcp_only": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "alone_share": (0.5, {}), "round_seconds": (2.5, {}), "steps_from": (Path("before"), {}),
 }  # fmt: skip

@@ -1,0 +1,120 @@
+"""Unix sockets in place of TCP between peers of one host and user."""
+
+import asyncio
+import os
+import socket
+import sys
+
+import pytest
+import zmq
+
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.transport import Arrival, Broken, Opened
+from dpeer.peer.transports import local_sockets
+from tests.peer.transports.conftest import TCP, next_of, put
+
+find = local_sockets.find  # before a fixture has replaced it
+
+pytestmark = pytest.mark.skipif(not local_sockets.AVAILABLE, reason="abstract Unix sockets are Linux's")
+
+
+@pytest.fixture(autouse=True)
+def over_unix_sockets(over_tcp, monkeypatch):
+    monkeypatch.setattr(local_sockets, "find", find)
+
+
+def of(address):
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return host, int(port)
+
+
+@pytest.mark.parametrize("bound", ["tcp://127.0.0.1:0", "tcp://0.0.0.0:0"])
+async def test_a_link_within_a_host_takes_a_unix_socket(opened, bound):
+    listener, dialler = opened(), opened()
+    _, port = of(await listener.listen(bound))
+    link = dialler.dial(f"tcp://127.0.0.1:{port}")
+    assert await dialler.receive() == Opened(link, local=True)
+    await put(dialler, link, b"there", b"x" * 1_000_000)
+    arrival = await next_of(listener, Arrival)
+    await put(listener, arrival.link, b"and back")
+    assert bytes((await next_of(dialler, Arrival)).frames[0]) == b"and back"
+
+
+async def test_tcp_is_taken_where_the_listener_or_the_dialler_wants_no_other(opened):
+    listener, dialler = ZeroMQTransport(Limits(), local=False), opened()
+    link = dialler.dial(await listener.listen(TCP))
+    assert await dialler.receive() == Opened(link, local=False)
+    await listener.close(0)
+    listener, dialler = opened(), ZeroMQTransport(Limits(), local=False)
+    link = dialler.dial(await listener.listen(TCP))
+    assert await dialler.receive() == Opened(link, local=False)
+    await dialler.close(0)
+
+
+async def test_a_listener_that_comes_later_is_found(opened):
+    first, dialler, second = opened(), opened(), opened()
+    address = await first.listen(TCP)
+    await first.close(0)
+    link = dialler.dial(address)
+    await second.listen(address)
+    assert await dialler.receive() == Opened(link, local=True)
+
+
+async def test_a_listener_that_comes_back_without_one_is_reached_over_tcp(opened):
+    first, dialler = opened(), opened()
+    address = await first.listen(TCP)
+    link = dialler.dial(address)
+    assert await dialler.receive() == Opened(link, local=True)
+    await first.close(0)
+    assert await next_of(dialler, Broken) == Broken(link)
+    second = ZeroMQTransport(Limits(), local=False)
+    await second.listen(address)
+    assert await next_of(dialler, Opened) == Opened(link, local=False)
+    await second.close(0)
+
+
+async def test_a_socket_that_accepts_and_never_answers_is_left_for_tcp(opened, monkeypatch):
+    """As one of another user, which a dialler may see first where user namespaces differ."""
+    dialler, listener = opened(), ZeroMQTransport(Limits(), local=False)
+    address = await listener.listen(TCP)
+    monkeypatch.setattr(local_sockets, "is_own_users", lambda connection: False)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("\0" + local_sockets.endpoint(*of(address)).removeprefix("ipc://@"))
+        other.listen()
+        link = dialler.dial(address)
+        assert await dialler.receive() == Opened(link, local=False)
+    await listener.close(0)
+
+
+async def test_connections_of_another_user_are_refused(opened):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    listener = opened()
+    at = local_sockets.endpoint(*of(await listener.listen(TCP)))
+    program = (
+        "import os, sys, zmq; os.setuid(65534); context = zmq.Context(); one = context.socket(zmq.DEALER); "
+        "one.setsockopt(zmq.LINGER, 0); one.monitor('inproc://m', zmq.EVENT_ALL); pair = context.socket(zmq.PAIR); "
+        "pair.connect('inproc://m'); one.connect(sys.argv[1]); "
+        "seen = [int.from_bytes(pair.recv_multipart()[0][:2], 'little') for _ in range(4)]; "
+        f"assert {int(zmq.EVENT_HANDSHAKE_SUCCEEDED)} not in seen and {int(zmq.EVENT_DISCONNECTED)} in seen, seen"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, at)
+    assert await process.wait() == 0
+
+
+async def test_a_name_that_is_taken_leaves_tcp(opened):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("\0" + local_sockets.endpoint("127.0.0.1", port).removeprefix("ipc://@"))
+        listener, dialler = opened(), opened()
+        link = dialler.dial(await listener.listen(f"tcp://127.0.0.1:{port}"))
+        assert await next_of(dialler, Opened) == Opened(link, local=False)
+
+
+def test_whose_connection_it_is():
+    here, there = socket.socketpair(socket.AF_UNIX)
+    with here, there:
+        assert local_sockets.is_own_users(here.fileno())
+    assert not local_sockets.is_own_users(here.fileno())
