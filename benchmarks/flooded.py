@@ -104,7 +104,8 @@ def _hostile(rank: int, case: Case, introduce: Introduce) -> Figures:
     made: list[HostileTransport] = []
 
     def make(limits: Limits, keyring: Keyring, bulk: int | None, *, local: bool) -> HostileTransport:
-        made.append(HostileTransport(limits, keyring, bulk, victim=case.options["at"], aside=case.options["aside"]))
+        options = case.options
+        made.append(HostileTransport(limits, keyring, bulk, local=local, victim=options["at"], aside=options["aside"]))
         return made[0]
 
     found = peers(rank, replace(case, options={**case.options, "transport": make}), introduce)

@@ -42,8 +42,10 @@ class HostileTransport(ZeroMQTransport):
         began: When it has sent the first one; None before.
     """
 
-    def __init__(self, limits: Limits, keyring: Keyring, bulk: int | None, *, victim: int, aside: bool) -> None:
-        super().__init__(limits, keyring=keyring, bulk=bulk)
+    def __init__(
+        self, limits: Limits, keyring: Keyring, bulk: int | None, *, local: bool, victim: int, aside: bool
+    ) -> None:
+        super().__init__(limits, keyring=keyring, bulk=bulk, local=local)
         self.attempts = 0
         self.began: float | None = None
         self._most = limits
