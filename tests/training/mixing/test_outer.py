@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.topology import TOPOLOGIES, build
+from dpeer.topology import TOPOLOGIES, ServerSampling, build
 from dpeer.training import TorchLearner, build_learner
 from dpeer.training.mixing.outer_setting import Outer, check_outer
 from dpeer.training.mixing.outer_stability import ROUNDS as ROUNDS_PLAYED
@@ -58,7 +58,7 @@ def play(learners: list[TorchLearner], matrix: Matrix = RING, numbers: range = r
             sent[rank] = ours.release(number)
         for rank, ours in enumerate(learners):
             near = [int(other) for other in np.flatnonzero(matrix[rank]) if other != rank]
-            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}  # type: ignore[misc]
+            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}
 
 
 def play_late(learners: list[TorchLearner], matrix: Matrix = RING, numbers: range = range(ROUNDS)) -> None:
@@ -75,7 +75,7 @@ def play_late(learners: list[TorchLearner], matrix: Matrix = RING, numbers: rang
             ours.release(number + 1)
         for rank, ours in enumerate(learners):
             near = [int(other) for other in np.flatnonzero(matrix[rank]) if other != rank]
-            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}  # type: ignore[misc]
+            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}
 
 
 def gossip(matrix: Matrix, lr: float, momentum: float, rounds: int = ROUNDS) -> Matrix:
@@ -205,7 +205,7 @@ def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
     assert returner.outer is not None
     assert float(returner.outer.state()["velocity"].norm()) > 0
     returner.sit_out(3)
-    returner.adopt(3, {1: sent[1], 2: sent[2]}, lambda ranks: dict.fromkeys(ranks, 0.5))  # type: ignore[dict-item]
+    returner.adopt(3, {1: sent[1], 2: sent[2]}, lambda ranks: dict.fromkeys(ranks, 0.5))
     np.testing.assert_allclose(returner.body, mean, rtol=0, atol=1e-6)
     state = returner.outer.state()
     assert list(state) == ["velocity"]  # the base is the body
@@ -245,6 +245,33 @@ def test_private_updates_count_from_what_the_outer_step_left(tmp_path: Path) -> 
         base = base - 0.7 * (g + 0.9 * velocity)
         np.testing.assert_allclose(ours.body, base, rtol=0, atol=1e-5)
         base = ours.body.double().numpy()
+
+
+def test_all_take_the_step_of_a_servers_sample() -> None:
+    """FedAvg with momentum on the server, of which the peers that are not drawn take the same step."""
+    drawn = ServerSampling(build("full", SIZE, weights="uniform"), 0.5, 5)
+    h = peers("dfedavgm", outer=STEP)[0].trainer.hyperparameters
+    learners = [
+        build_learner(task(r, ()), "dfedavgm", h, rank=r, seed=0, sampled_share=drawn.share) for r in range(SIZE)
+    ]
+    b, u = begin(), np.zeros(COUNT)
+    for number in range(ROUNDS):
+        sample = sorted(drawn.participants(number))
+        sent: dict[int, Any] = {}
+        for rank, ours in enumerate(learners):
+            if rank in sample:
+                ours.train(number)
+                sent[rank] = ours.release(number)
+            else:
+                ours.sit_out(number)
+        for rank, ours in enumerate(learners):
+            row = drawn.at(number, rank).row
+            ours.mix_sound({other: sent[other] for other in sent if other != rank}, row.restricted_to)
+        g = b - np.mean([sgd(b, rank, number) for rank in sample], axis=0)
+        u = 0.9 * u + g
+        b = b - 0.7 * (g + 0.9 * u)
+        for model in models(learners):
+            np.testing.assert_allclose(model, b, rtol=0, atol=2e-5)
 
 
 # -- the setting, and what peers disagree about ----------------------------------------------------------------------
