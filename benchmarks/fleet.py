@@ -7,11 +7,13 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+
+from emulated_lines import Lines, Loopback
 
 WARM_UP = 5
 """Rounds that are not counted: buffers are touched for the first time, links are made."""
@@ -25,13 +27,32 @@ Worker = Callable[[int, "Case", Introduce], "Figures"]
 
 @dataclass(frozen=True)
 class Case:
-    """The parameters of a measurement, the same for every contestant."""
+    """The parameters of a measurement, the same for every contestant.
+
+    Attributes:
+        size: The number of processes.
+        parameters: Of a body.
+        rounds: The rounds that count.
+        neighbors: Of each rank.
+        options: Of the contestant.
+        lines: The lines between the processes.
+        warm_up: Rounds before them that do not count.
+        cool_down: Rounds after them: where bodies travel while the next round trains, none trains in the last one.
+    """
 
     size: int
     parameters: int
     rounds: int
     neighbors: tuple[tuple[int, ...], ...]
     options: Mapping[str, Any]
+    lines: Lines = field(default_factory=Loopback)
+    warm_up: int = WARM_UP
+    cool_down: int = 0
+
+    @property
+    def all_rounds(self) -> int:
+        """The rounds that are run."""
+        return self.warm_up + self.rounds + self.cool_down
 
     @property
     def degree(self) -> float:
@@ -59,9 +80,15 @@ def ring(size: int) -> tuple[tuple[int, ...], ...]:
 
 
 class Laps:
-    """Takes the time and the CPU time at the end of every round, and makes the figures of it."""
+    """Takes the time and the CPU time at the end of every round, and makes the figures of it.
 
-    def __init__(self) -> None:
+    Args:
+        warm_up: Rounds at the begin that do not count.
+        cool_down: Rounds at the end that do not.
+    """
+
+    def __init__(self, warm_up: int = WARM_UP, cool_down: int = 0) -> None:
+        self._first, self._after = warm_up - 1, cool_down
         self._laps: list[tuple[float, float, float]] = []
 
     def lap(self) -> None:
@@ -69,8 +96,8 @@ class Laps:
         self._laps.append((time.perf_counter(), cpu_seconds(), resident_mb()))
 
     def figures(self, bytes_a_round: int) -> Figures:
-        """The figures of all rounds but the first few."""
-        laps = self._laps[WARM_UP - 1 :]
+        """The figures of the rounds that count."""
+        laps = self._laps[self._first : len(self._laps) - self._after]
         return Figures(
             seconds=laps[-1][0] - laps[0][0],
             cpu_seconds=laps[-1][1] - laps[0][1],
@@ -151,6 +178,7 @@ def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
+    case.lines.enter(rank)
 
     def introduce(address: Any) -> list[Any]:
         pipe.send(address)

@@ -49,7 +49,7 @@ from typing import Any, cast
 
 import rings
 import torch
-from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run, say
+from fleet import Case, Figures, Introduce, Laps, Worker, ring, run, say
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -62,7 +62,7 @@ from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports import Keyring
 from dpeer.topology import build
-from dpeer.training import Task, TorchLearner, build_learner
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
@@ -86,9 +86,14 @@ class Idle(TorchLearner):
 
     sleeps = computes = 0.0
     """Seconds that a round's training takes: in which the thread waits, and of the processor's time."""
+    change: torch.Tensor | None = None
+    """What a round adds to the body, with the other sign in every other round; None to leave it as it is."""
 
     def train(self, number: int, **budget: Any) -> None:
-        """Nothing but to let time go by."""
+        """Nothing but to let time go by, and to change the body if it is to."""
+        if self.change is not None:
+            self.trainer.begin(number)
+            self.trainer.body.data.add_(self.change, alpha=1 - 2 * (number % 2))
         time.sleep(self.sleeps)
         end = time.thread_time() + self.computes
         matrix = torch.ones(128, 128)
@@ -116,9 +121,10 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
 
     Options: `listen`, a relay's address, "tcp" for TCP alone, or "unix" for Unix sockets as well; `topology` and
     `degree`, of the graph from which the case's neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces
-    into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `saves`, to keep files, in a
-    folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the port of second connections, with keys;
-    `transport`, what makes one, if it is another.
+    into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
+    hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body change in every
+    round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the port of
+    second connections, with keys; `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
@@ -139,7 +145,10 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
 async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None) -> Figures:
     listen = case.options.get("listen", "tcp")
     kind = Landing if case.options.get("lands") else Idle
-    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", rank=rank, seed=0, kind=kind))
+    settings = Hyperparameters(**case.options.get("settings", {}))
+    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=kind))
+    if case.options.get("changes"):
+        learner.change = 1e-3 * torch.randn(case.parameters, generator=torch.Generator().manual_seed(rank))
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
@@ -147,12 +156,18 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
     limits = Limits(payload_bytes=learner.payload_bytes)
     transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"), local=listen == "unix")
     transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
-    laps = Laps()
+    laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
+
+    def record(entry: Mapping[str, Any]) -> None:
+        laps.lap()
+        sent.append(entry["bytes_sent"])
+
     peer = Peer(
         PeerConfig(
             rank=rank,
-            rounds=WARM_UP + case.rounds,
-            listen="tcp://127.0.0.1:0" if listen in ("tcp", "unix") else listen,
+            rounds=case.all_rounds,
+            overlap=bool(settings.overlap),
+            listen=f"tcp://{case.lines.host(rank)}:0" if listen in ("tcp", "unix") else listen,
             fingerprint={},
             authenticated=keyring is not None,
             evaluate_every=10**9,
@@ -163,15 +178,26 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
         transport,
         Threads(*(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2))),
         peer_logger(rank, None, "warning"),
-        on_record=lambda record: laps.lap(),
+        on_record=record,
     )
     addresses = introduce(await peer.listen())
     if peer.neighbors != case.neighbors[rank]:
         raise RuntimeError(f"rank {rank} has neighbors {peer.neighbors}, the others' have {case.neighbors[rank]}")
-    outcome = await peer.serve(dict(enumerate(addresses)))
+    outcome = await peer.serve(
+        {other: _reached(case, rank, other, addresses[other]) for other in range(case.size) if other != rank}
+    )
     if outcome.lost or outcome.status != "done":
         raise RuntimeError(f"rank {rank} {outcome.status}, lost neighbors {outcome.lost}: nothing was measured")
-    return laps.figures(len(case.neighbors[rank]) * 4 * case.parameters)
+    return laps.figures(round(median(sent)))
+
+
+def _reached(case: Case, rank: int, other: int, address: str) -> str:
+    """The address at which this rank dials that one."""
+    before, _, port = address.rpartition(":")
+    if not before.startswith("tcp:"):
+        return address
+    host, reached = case.lines.reach(rank, other, int(port))
+    return f"tcp://{host}:{reached}"
 
 
 def task(parameters: int) -> Task:

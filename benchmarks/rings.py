@@ -1,7 +1,7 @@
 """Contestants of a gossip round: the same sends, receives and sums by other means.
 
 Every contestant has the body of a peer in one float32 vector and, round after round, sends it to all its neighbors,
-receives theirs, and replaces it by the mean of all.
+receives theirs, and replaces it by the mean of all. Option `sleeps`: seconds before it, as where a GPU trains.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import os
 import selectors
 import socket
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 import zmq
-from fleet import WARM_UP, Case, Figures, Introduce, Laps
+from fleet import Case, Figures, Introduce, Laps
 from torch import Tensor
 
 from dpeer.federation.memory_tuning import keep_heap
@@ -41,9 +42,10 @@ def raw(rank: int, case: Case, introduce: Introduce) -> Figures:
     landing = {other: torch.empty(case.parameters) for other in links}
     views = {other: _bytes(tensor) for other, tensor in landing.items()}
     own = _bytes(body)
-    laps = Laps()
+    laps = Laps(case.warm_up, case.cool_down)
     with selectors.DefaultSelector() as selector:
-        for _ in range(WARM_UP + case.rounds):
+        for _ in range(case.all_rounds):
+            time.sleep(case.options.get("sleeps", 0.0))
             _exchange(selector, links, own, views)
             mix(body, [landing[other] for other in sorted(landing)])
             laps.lap()
@@ -83,14 +85,15 @@ def _connected(rank: int, case: Case, introduce: Introduce) -> dict[int, socket.
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(folder / "socket"))
     else:
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = socket.create_server((case.lines.host(rank), 0))
     listener.listen(case.size)
-    addresses = introduce(listener.getsockname())
+    name = listener.getsockname()
+    addresses = introduce(name if isinstance(name, str) else name[1])
     links = {}
     for other in case.neighbors[rank]:
         if other > rank:
             links[other] = socket.socket(listener.family)
-            links[other].connect(addresses[other])
+            links[other].connect(_address(case, rank, other, addresses[other]))
             links[other].sendall(bytes([rank]))
     for _ in [other for other in case.neighbors[rank] if other < rank]:
         link, _ = listener.accept()
@@ -106,6 +109,10 @@ def _connected(rank: int, case: Case, introduce: Introduce) -> dict[int, socket.
     return links
 
 
+def _address(case: Case, rank: int, other: int, found: str | int) -> str | tuple[str, int]:
+    return found if isinstance(found, str) else case.lines.reach(rank, other, found)
+
+
 def _bytes(tensor: Tensor) -> memoryview:
     return tensor.numpy().data.cast("B")
 
@@ -119,16 +126,18 @@ def pickle(rank: int, case: Case, introduce: Introduce) -> Figures:
         keep_heap()
     with zmq.Context() as context:
         inbox = context.socket(zmq.PULL)
-        port = inbox.bind_to_random_port("tcp://127.0.0.1")
+        port = inbox.bind_to_random_port(f"tcp://{case.lines.host(rank)}")
         ports = introduce(port)
         outboxes = []
         for other in case.neighbors[rank]:
             outboxes.append(context.socket(zmq.PUSH))
-            outboxes[-1].connect(f"tcp://127.0.0.1:{ports[other]}")
+            host, reached = case.lines.reach(rank, other, ports[other])
+            outboxes[-1].connect(f"tcp://{host}:{reached}")
         body = torch.rand(case.parameters)
         early: dict[int, dict[int, Tensor]] = {}
-        laps = Laps()
-        for number in range(WARM_UP + case.rounds):
+        laps = Laps(case.warm_up, case.cool_down)
+        for number in range(case.all_rounds):
+            time.sleep(case.options.get("sleeps", 0.0))
             for outbox in outboxes:
                 outbox.send_pyobj({"rank": rank, "round": number, "body": body.numpy()})
             here = early.setdefault(number, {})
@@ -160,8 +169,8 @@ def gloo(rank: int, case: Case, introduce: Introduce) -> Figures:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=case.size)
     body = torch.rand(case.parameters)
     landing = {other: torch.empty(case.parameters) for other in case.neighbors[rank]}
-    laps = Laps()
-    for _ in range(WARM_UP + case.rounds):
+    laps = Laps(case.warm_up, case.cool_down)
+    for _ in range(case.all_rounds):
         waiting = [dist.irecv(buffer, other) for other, buffer in landing.items()]
         waiting += [dist.isend(body, other) for other in landing]
         for one in waiting:

@@ -1,0 +1,128 @@
+"""Lines between the processes of a benchmark: what a contestant has to know, and the emulators that there are.
+
+Each host has one line, as a site has: all that it sends shares the uplink, all that it receives the downlink. Whoever
+asks for lines gets the first emulator that works here:
+
+    netem     network namespaces, joined by a bridge, and the kernel's netem (root, and a kernel that has it)
+    packets   network namespaces, whose packets a process of this program delays and drops (root and /dev/net/tun):
+              the kernel's TCP with its windows and its congestion control, as with netem
+    proxy     a TCP proxy before each listener, for everyone else: shared fairly, without losses and slow start
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A host's line.
+
+    Attributes:
+        bytes_per_second: The bandwidth, of the uplink and of the downlink.
+        round_trip: Seconds to a host of the same shape and back: half of it each way.
+    """
+
+    bytes_per_second: float
+    round_trip: float
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """A shape as "100Mbit/100ms", bandwidth and round trip.
+
+        Raises:
+            ValueError: The text is not of this form.
+        """
+        rate, _, delay = text.partition("/")
+        for unit, factor in (("Gbit", 1e9), ("Mbit", 1e6)):
+            if rate.endswith(unit) and delay.endswith("ms"):
+                return cls(float(rate.removesuffix(unit)) * factor / 8, float(delay.removesuffix("ms")) / 1e3)
+        raise ValueError(f"line {text!r}: expected a name, or bandwidth and round trip as in 100Mbit/100ms")
+
+    def __str__(self) -> str:
+        return f"{self.bytes_per_second * 8 / 1e6:g} Mbit/s, {self.round_trip * 1e3:g} ms"
+
+
+class Lines(Protocol):
+    """The lines as a process of one host sees them; travels to each process by pickle."""
+
+    def enter(self, host: int) -> None:
+        """Make this process one of the host's, before it opens a socket."""
+
+    def host(self, host: int) -> str:
+        """The address at which processes of this host listen."""
+
+    def reach(self, dialler: int, listener: int, port: int) -> tuple[str, int]:
+        """Where a process of `dialler` dials to reach that port of `listener`."""
+
+
+class Loopback:
+    """No lines: all processes are on this host."""
+
+    def enter(self, host: int) -> None:
+        """Every process is one already."""
+
+    def host(self, host: int) -> str:
+        """Loopback."""
+        return LOCAL
+
+    def reach(self, dialler: int, listener: int, port: int) -> tuple[str, int]:
+        """The port itself."""
+        return LOCAL, port
+
+
+Opener = Callable[[Sequence[Shape]], AbstractContextManager[Lines]]
+
+
+def emulators() -> Mapping[str, Opener]:
+    """What opens lines of these shapes, host by host, by the emulator's name; the best first."""
+    import network_namespaces
+    import shaping_proxy
+
+    return {
+        "netem": network_namespaces.with_netem,
+        "packets": network_namespaces.with_packets,
+        "proxy": shaping_proxy.proxied,
+    }
+
+
+@contextmanager
+def opened(shapes: Sequence[Shape], emulator: str | None = None) -> Iterator[tuple[str, Lines]]:
+    """The name of the emulator and its lines: of that one, or of the first that works here.
+
+    Raises:
+        OSError: It does not work here: no root, no such kernel module.
+    """
+    for name, opener in emulators().items():
+        if emulator not in (None, name):
+            continue
+        lines = opener(shapes)
+        try:
+            inside = lines.__enter__()
+        except OSError:
+            if name == emulator:
+                raise
+            continue
+        with _closing(lines):
+            yield name, inside
+        return
+    raise OSError("no emulator works here")
+
+
+@contextmanager
+def _closing(lines: AbstractContextManager[Lines]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        lines.__exit__(None, None, None)
+
+
+def dial(lines: Lines, dialler: int, listener: int, port: int) -> socket.socket:
+    """A TCP connection over the lines."""
+    return socket.create_connection(lines.reach(dialler, listener, port))

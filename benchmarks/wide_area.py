@@ -1,0 +1,242 @@
+"""Rounds over wide-area lines: dpeer in its ways beside raw sockets, Flower, and pickled objects over ZeroMQ.
+
+    python benchmarks/wide_area.py [--lines a b c] [--parameters 11173962 1200000] [--train 5] [--only dpeer ...]
+                                   [--peers 4] [--rounds 3] [--repeats 3] [--emulator netem|packets|proxy]
+                                   [--flower PYTHON] [--out FOLDER] [--json]
+
+Each peer is a host with a line of its own: what it sends to all its neighbors shares the uplink. The lines:
+
+    a   100 Mbit/s, 100 ms
+    b   20 Mbit/s, 40 ms
+    c   1 Gbit/s, 10 ms
+
+and any other as `50Mbit/30ms`. A delay is a round trip between two peers, half of it each way. `emulated_lines.py` has
+the emulators; the first that works here is used, and printed, with what four plain connections get through it.
+
+A round is `--train` seconds in which the processor has nothing to do, as where a GPU trains, and the exchange with both
+neighbors on a ring. With a column for each:
+
+    seconds     a round: the median of all that count, and the shortest and longest
+    waits       the share of a round in which nothing trains
+    MB          that a peer sends in a round
+    line        seconds that its line needs for these bytes, at its bandwidth and without delay: what can be reached
+    ratio       the round over the longer of training and the line's own time
+
+Contestants:
+
+    raw           plain TCP sockets, both directions at once (`rings.py`): no framing, no codec, no training meanwhile
+    pickle        send_pyobj and recv_pyobj of ZeroMQ
+    flower        SuperLink and SuperNodes with the same bodies and the same sums (`flower_rounds.py`): a star, whose
+                  server has a line without limits; a body comes and goes in a round, so its line's time is that of two
+    dpeer         whole peers; with `-CODEC` bodies travel as `--compress CODEC` makes them, and with `-overlap`
+                  while the next round trains
+
+Repetitions are interleaved: all contestants of a line and a size run one after the other, then again. A round is the
+mean over the peers; the first one and the last do not count. Results of OUT are kept: what is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import rings
+from emulated_lines import Lines, Shape, emulators, opened
+from fleet import Case, Figures, Worker, ring, run
+from gossip_round import RESNET18, peers
+
+LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
+CODECS = ("int8", "int4")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """What exchanges the bodies.
+
+    Attributes:
+        worker: Runs a rank's part.
+        options: Its own.
+        passes: How often the bytes that a peer sends take up its line, one time after the other.
+    """
+
+    worker: Worker
+    options: Mapping[str, Any] = field(default_factory=dict)
+    passes: int = 1
+
+
+def contestants() -> dict[str, Contestant]:
+    """All contestants, by name."""
+    found = {"raw": Contestant(rings.raw), "pickle": Contestant(rings.pickle)}
+    for codec in ("", *CODECS):
+        for overlap in (False, True):
+            name = "-".join(("dpeer", *filter(None, (codec, "overlap" if overlap else ""))))
+            settings: dict[str, Any] = {"quantize": int(codec.removeprefix("int"))} if codec else {}
+            found[name] = Contestant(peers, {"settings": settings | {"overlap": int(overlap)}, "changes": True})
+    return found
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A measurement that is kept.
+
+    Attributes:
+        line: The line's name.
+        parameters: Of a body.
+        train: Seconds of training in a round.
+        peers: How many.
+        name: The contestant's.
+        repetition: Which, from 0.
+    """
+
+    line: str
+    parameters: int
+    train: float
+    peers: int
+    name: str
+    repetition: int
+
+
+def cells(options: argparse.Namespace) -> Iterator[Cell]:
+    """All cells, interleaved."""
+    for line in options.lines:
+        for parameters in options.parameters:
+            for repetition in range(options.repeats):
+                for name in options.only:
+                    yield Cell(line, parameters, options.train, options.peers, name, repetition)
+
+
+def measured(cell: Cell, contestant: Contestant, rounds: int, emulator: str | None) -> dict[str, Any]:
+    """The figures of one cell, plain JSON values."""
+    shape = Shape.parse(LINES.get(cell.line, cell.line))
+    with opened([shape] * cell.peers, emulator) as (name, lines):
+        options = {**contestant.options, "sleeps": cell.train}
+        case = Case(cell.peers, cell.parameters, rounds, ring(cell.peers), options, lines, warm_up=1, cool_down=1)
+        found = run(contestant.worker, case)
+    count = fmean(one.bytes_sent / len(one.round_seconds) for one in found)
+    return {
+        **vars(cell),
+        "emulator": name,
+        "round_seconds": [fmean(times) for times in zip(*(one.round_seconds for one in found), strict=True)],
+        "bytes_sent": count,
+        "line_seconds": contestant.passes * count / shape.bytes_per_second,
+        "cpu_seconds": fmean(one.cpu_seconds / len(one.round_seconds) for one in found),
+    }
+
+
+def reached(shape: Shape, size: int, emulator: str | None) -> tuple[str, float]:
+    """The emulator, and the bits a second that a host sends through it on a ring of plain connections."""
+    parameters = int(shape.bytes_per_second * (1.0 + shape.round_trip) / 8)  # a second, and time to find the rate
+    with opened([shape] * size, emulator) as (name, lines):
+        found = run(rings.raw, Case(size, parameters, 2, ring(size), {}, lines, warm_up=1))
+    return name, max(8 * one.bytes_sent / one.seconds for one in found)
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each line, size, training and contestant, of all its repetitions."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for one in found:
+        groups.setdefault(tuple(one[key] for key in ("line", "parameters", "train", "peers", "name")), []).append(one)
+    rows = []
+    for (line, parameters, train, size, name), same in groups.items():
+        times = [seconds for one in same for seconds in one["round_seconds"]]
+        own = fmean(one["line_seconds"] for one in same)
+        seconds = median(times)
+        rows.append({
+            "line": line, "parameters": parameters, "train": train, "peers": size, "name": name,
+            "emulator": "/".join(sorted({one["emulator"] for one in same})),
+            "seconds": seconds, "least": min(times), "most": max(times), "rounds": len(times),
+            "waits": 1 - train / seconds, "mb": fmean(one["bytes_sent"] for one in same) / 1e6, "line_seconds": own,
+            "ratio": seconds / max(train, own),
+        })  # fmt: skip
+    return rows
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the rows as a table of Markdown, as docs/results-performance.md has it."""
+    print("| line | parameters | contestant | seconds a round | waits | MB a peer | line alone | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for one in rows:
+        size = f"{one['parameters'] / 1e6:.1f}M" if one["parameters"] >= 10**5 else str(one["parameters"])
+        spread = f"{_seconds(one['seconds'])} ({_seconds(one['least'])} to {_seconds(one['most'])})"
+        print(
+            f"| {one['line']} | {size} | {one['name']} | {spread} | {100 * one['waits']:.0f} % | {one['mb']:.1f} | "
+            f"{_seconds(one['line_seconds'])} s | {one['ratio']:.2f} |"
+        )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def versions() -> dict[str, str]:
+    """What was measured, and on what."""
+    import zmq
+
+    from dpeer.cores import own_cores
+
+    control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return {
+        "dpeer": version("dpeer"), "torch": version("torch"), "pyzmq": version("pyzmq"), "libzmq": zmq.zmq_version(),
+        "python": platform.python_version(), "cores": str(len(own_cores())), "kernel": platform.release().split("-")[0],
+        "congestion control": control.read_text().strip() if control.exists() else "unknown",
+        "date": time.strftime("%Y-%m-%d"),
+    }  # fmt: skip
+
+
+def _kept(path: Path) -> dict[Cell, dict[str, Any]]:
+    """What earlier calls have measured, by cell."""
+    if not path.exists():
+        return {}
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return {Cell(**{name: one[name] for name in Cell.__dataclass_fields__}): one for one in found}
+
+
+def main() -> None:
+    """Measure and print."""
+    named = contestants()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lines", nargs="+", default=[*LINES], metavar="LINE", help="a, b, c, or as 50Mbit/30ms")
+    parser.add_argument("--parameters", nargs="+", type=int, default=[RESNET18, 1_200_000])
+    parser.add_argument("--train", type=float, default=0.0, help="seconds of training in a round")
+    parser.add_argument("--only", nargs="+", choices=[*named], default=[*named])
+    parser.add_argument("--peers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3, help="that count, in each repetition")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--emulator", choices=[*emulators()], help="default: the first that works here")
+    parser.add_argument("--out", type=Path, help="keep results in this folder, and go on from those that are there")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    for line in options.lines:
+        shape = Shape.parse(LINES.get(line, line))
+        name, rate = reached(shape, options.peers, options.emulator)
+        print(f"line {line}, {shape}: emulator {name} passes {rate / 1e6:.0f} Mbit/s", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        path = (options.out or Path(folder)) / "results.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known, found = _kept(path), []
+        for cell in cells(options):
+            if cell not in known:
+                known[cell] = measured(cell, named[cell.name], options.rounds, options.emulator)
+                with path.open("a") as file:
+                    file.write(json.dumps(known[cell]) + "\n")
+            found.append(known[cell])
+    if options.json:
+        print(json.dumps({"versions": versions(), "rows": table(found)}))
+        return
+    print(", ".join(f"{name} {value}" for name, value in versions().items()) + "\n")
+    show(table(found))
+
+
+if __name__ == "__main__":
+    main()
