@@ -41,4 +41,5 @@ QUICK = {
     "under_gossip": "--neighbors 1 --mb-per-s 1 --seconds 0.3 --repeats 1",
     "unfinished": "--repeats 2 --samples 5 --parameters 1000",
     "verdicts": "--seeds 0 --sites 2 -- --rounds 1 --body-epochs 1",
+    "wide_area": "--lines 800Mbit/4ms --parameters 1000 --train 0.01 --peers 2 --rounds 1 --repeats 1 --emulator proxy",
 }

@@ -40,24 +40,32 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import rings
-from emulated_lines import Lines, Shape, emulators, opened
-from fleet import Case, Figures, Worker, ring, run
+from emulated_lines import Shape, emulators, opened
+from fleet import Case, Worker, ring, run
 from gossip_round import RESNET18, peers
 
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
-CODECS = ("int8", "int4")
+NAMES = (
+    "raw",
+    "pickle",
+    "dpeer",
+    "dpeer-overlap",
+    "dpeer-int8",
+    "dpeer-int8-overlap",
+    "dpeer-int4",
+    "dpeer-int4-overlap",
+)
 
 
 @dataclass(frozen=True)
@@ -75,15 +83,25 @@ class Contestant:
     passes: int = 1
 
 
-def contestants() -> dict[str, Contestant]:
-    """All contestants, by name."""
-    found = {"raw": Contestant(rings.raw), "pickle": Contestant(rings.pickle)}
-    for codec in ("", *CODECS):
-        for overlap in (False, True):
-            name = "-".join(("dpeer", *filter(None, (codec, "overlap" if overlap else ""))))
-            settings: dict[str, Any] = {"quantize": int(codec.removeprefix("int"))} if codec else {}
-            found[name] = Contestant(peers, {"settings": settings | {"overlap": int(overlap)}, "changes": True})
-    return found
+def contestant(name: str) -> Contestant:
+    """The contestant of a name.
+
+    Raises:
+        argparse.ArgumentTypeError: No contestant has it.
+    """
+    kind, *ways = name.split("-")
+    if kind in ("raw", "pickle") and not ways:
+        return Contestant(rings.raw if kind == "raw" else rings.pickle)
+    settings: dict[str, Any] = {"overlap": int("overlap" in ways)}
+    codecs = [way for way in ways if way != "overlap"]
+    if kind != "dpeer" or len(codecs) > 1:
+        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle, flower or dpeer[-CODEC][-overlap]")
+    return Contestant(peers, {"settings": settings | ({"compress": codecs[0]} if codecs else {}), "changes": True})
+
+
+def _name(text: str) -> str:
+    contestant(text)
+    return text
 
 
 @dataclass(frozen=True)
@@ -136,9 +154,9 @@ def measured(cell: Cell, contestant: Contestant, rounds: int, emulator: str | No
 
 def reached(shape: Shape, size: int, emulator: str | None) -> tuple[str, float]:
     """The emulator, and the bits a second that a host sends through it on a ring of plain connections."""
-    parameters = int(shape.bytes_per_second * (1.0 + shape.round_trip) / 8)  # a second, and time to find the rate
+    parameters = int(shape.bytes_per_second * 3 / 8)  # of three seconds: TCP takes a part of one to find the rate
     with opened([shape] * size, emulator) as (name, lines):
-        found = run(rings.raw, Case(size, parameters, 2, ring(size), {}, lines, warm_up=1))
+        found = run(rings.raw, Case(size, parameters, 1, ring(size), {}, lines, warm_up=1))
     return name, max(8 * one.bytes_sent / one.seconds for one in found)
 
 
@@ -204,12 +222,11 @@ def _kept(path: Path) -> dict[Cell, dict[str, Any]]:
 
 def main() -> None:
     """Measure and print."""
-    named = contestants()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", nargs="+", default=[*LINES], metavar="LINE", help="a, b, c, or as 50Mbit/30ms")
     parser.add_argument("--parameters", nargs="+", type=int, default=[RESNET18, 1_200_000])
     parser.add_argument("--train", type=float, default=0.0, help="seconds of training in a round")
-    parser.add_argument("--only", nargs="+", choices=[*named], default=[*named])
+    parser.add_argument("--only", nargs="+", type=_name, default=[*NAMES], metavar="CONTESTANT")
     parser.add_argument("--peers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=3)
@@ -227,7 +244,7 @@ def main() -> None:
         known, found = _kept(path), []
         for cell in cells(options):
             if cell not in known:
-                known[cell] = measured(cell, named[cell.name], options.rounds, options.emulator)
+                known[cell] = measured(cell, contestant(cell.name), options.rounds, options.emulator)
                 with path.open("a") as file:
                     file.write(json.dumps(known[cell]) + "\n")
             found.append(known[cell])

@@ -56,7 +56,7 @@ def over(line: Line, sites: Sites) -> list[tuple[dict[int, LineSpeed], str]]:
 def test_both_ends_learn_both_rates_and_the_delay(tmp_path: Path, keys: bool) -> None:
     sites = Sites(tmp_path, 2, keys=keys)
     line = Line(sites.ports[1], 0.02, 2 * MEGABYTE)
-    line.back.bytes_per_second = MEGABYTE / 2
+    line.back.uplink.bytes_per_second = MEGABYTE / 2
     (here, words), (there, _) = over(line, sites)
     assert here[1].sends == pytest.approx(16e6, rel=0.4)
     assert here[1].receives == pytest.approx(4e6, rel=0.4)
