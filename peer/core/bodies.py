@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.peer.core import wire
@@ -75,6 +75,8 @@ class Received:
     wire_bytes: int
     epoch: bytes = b""
     """Of its header: the epoch in which it was released."""
+    name: bytes = b""
+    """`wire.body_name`; empty if it is not to be recognised."""
 
 
 @dataclass
@@ -82,6 +84,8 @@ class _First:
     """The first body of a rank for a round, in short."""
 
     fingerprint: bytes
+    name: bytes
+    nbytes: int
     contradicted: bool = False
     """Whether a second body came with other bytes."""
 
@@ -127,7 +131,8 @@ class Inbox:
             self.compare(rank, number, fingerprint_of(received.payload))
         elif self.wants(rank, number):
             self._rounds.setdefault(number, {})[rank] = received
-            self._firsts.setdefault(rank, {})[number] = _First(fingerprint_of(received.payload))
+            nbytes = wire.size(received.payload)
+            self._firsts.setdefault(rank, {})[number] = _First(fingerprint_of(received.payload), received.name, nbytes)
             return True
         return False
 
@@ -162,6 +167,10 @@ class Inbox:
     def knows(self, rank: int, number: int) -> bool:
         """Whether a body of this rank for round `number` has come, as far as is remembered."""
         return self._first(rank, number) is not None
+
+    def holds(self, rank: int) -> dict[bytes, int]:
+        """The bodies of this rank that came and are remembered: bytes by name."""
+        return {one.name: one.nbytes for one in self._firsts.get(rank, {}).values() if one.name}
 
     def has(self, rank: int, number: int) -> bool:
         """Whether round `number`'s body of this rank is here."""
@@ -204,21 +213,28 @@ class Outbox:
         receivers: The ranks that the body is for.
         unsent: Those of them that it is still to be sent to.
         sent: Those that it was sent to.
+        again: Rounds that were released twice: what receivers hold may be of either body.
+        held: By rank, what its last hello named as held of the bodies: bytes by name.
     """
 
     frames: dict[int, Frames] = field(default_factory=dict)
     receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
     unsent: dict[int, set[int]] = field(default_factory=dict)
     sent: dict[int, set[int]] = field(default_factory=dict)
+    again: set[int] = field(default_factory=set)
+    held: dict[int, Mapping[bytes, int]] = field(default_factory=dict)
 
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
         """Keep round `number`'s body, for these ranks; forget bodies that are needed no more."""
+        if number in self.frames:
+            self.again.add(number)
         self.frames[number] = frames
         self.receivers[number] = receivers
         self.unsent[number], self.sent[number] = set(), set()
         for old in [kept for kept in self.frames if kept <= number - _KEEP]:
             for table in (self.frames, self.receivers, self.unsent, self.sent):
                 del table[old]
+            self.again.discard(old)
 
     def ask(self, rank: int, current_round: int) -> None:
         """Plan to send (again) the bodies of use to a rank that has shaken hands and works on `current_round`."""
@@ -231,6 +247,7 @@ class Outbox:
         for number, receivers in self.receivers.items():
             self.receivers[number] = tuple(other for other in receivers if other != rank)
             self.unsent[number].discard(rank)
+        self.held.pop(rank, None)
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""

@@ -43,6 +43,7 @@ class ChunkedBody:
     Args:
         frames: The encoded body.
         whole: Whether it travels in one message, however long it is.
+        skip: How many bytes of its buffers are there already, and are left out of chunks.
 
     Attributes:
         begun: Whether its first message has been taken.
@@ -51,9 +52,10 @@ class ChunkedBody:
         total: How many bytes they have.
     """
 
-    def __init__(self, frames: Frames, *, whole: bool = False) -> None:
+    def __init__(self, frames: Frames, *, whole: bool = False, skip: int = 0) -> None:
         self.begun = self.over = False
         self.offset = 0
+        self._skip = skip
         self._frames = frames
         self._whole = whole
         self._tag = b""
@@ -68,17 +70,28 @@ class ChunkedBody:
                 self.over = True
                 return self._frames
             self._tag = wire.tag(self._frames[0])
+            self._take(self._skip)
             return [self._frames[0]]
-        offset, left, data = self.offset, chunk_bytes, []
+        offset = self.offset
+        data = self._take(chunk_bytes)
+        self.over = not self._rest
+        return wire.chunk(self._tag, offset, data)
+
+    def goes_on(self, frames: Frames, held: int) -> bool:
+        """Whether it is this body, on a link on which no byte between those that the other end holds is lost."""
+        return frames is self._frames and self.begun and self.offset >= held
+
+    def _take(self, nbytes: int) -> list[memoryview]:
+        """The next bytes of the buffers, at most `nbytes`."""
+        left, data = nbytes, []
         while left and self._rest:
             buffer = self._rest.pop()
             data.append(buffer[:left])
             if buffer.nbytes > left:
                 self._rest.append(buffer[left:])
             left -= data[-1].nbytes
-        self.offset += chunk_bytes - left
-        self.over = not self._rest
-        return wire.chunk(self._tag, offset, data)
+        self.offset += nbytes - left
+        return data
 
 
 def chunked(frames: Frames, chunk_bytes: int | None) -> Iterator[Frames]:
@@ -99,8 +112,12 @@ class PartialBody:
         buffer: Memory that the bytes are copied to; None to keep the chunks as they came.
         chunks: The chunks that came, without such memory.
         got: How many bytes have come.
-        since: Clock time at which the body was announced.
+        since: Clock time at which the body was announced, for the last time.
         last: Clock time of its last chunk.
+        name: `wire.body_name`; empty if the body is not to be recognised when it is announced again.
+        before: How many bytes had come when it was announced for the last time.
+        opening: Whether no chunk has come since then: the next one may go on anywhere in what is there.
+        skipped: Whether the fingerprint of a body that is not kept lacks its first bytes.
     """
 
     body: Body
@@ -111,6 +128,34 @@ class PartialBody:
     got: int = 0
     since: float = 0.0
     last: float = 0.0
+    name: bytes = b""
+    before: int = 0
+    opening: bool = True
+    skipped: bool = False
+
+    def announced_again(self, body: Body, now: float) -> None:
+        """Wait for the rest of the body, or for all of it."""
+        self.body, self.since, self.last, self.before, self.opening = body, now, now, self.got, True
+
+    def go_on(self, offset: int) -> None:
+        """Take the next chunk at this byte, where its sender goes on after it has announced the body again."""
+        if self.wanted and offset < self.got:
+            while self.chunks and self.got > offset:
+                last = self.chunks.pop()
+                self.got -= len(last)
+                if self.got < offset:
+                    self.chunks.append(last[: offset - self.got])
+                    self.got = offset
+            self.got = offset
+            self.before = min(self.before, offset)
+        elif not self.wanted and not self.got and offset:
+            self.got, self.skipped = min(offset, self.body.payload_bytes), True
+
+    def give_up(self) -> None:
+        """Keep nothing of the body, whose round is over; the rest of it may come."""
+        if self.wanted:
+            self.fingerprint, self.skipped = PayloadFingerprint(self.body.payload_bytes), True
+            self.buffer, self.chunks = None, []
 
     def put(self, chunk: Chunk) -> None:
         """Take in the next chunk."""
@@ -148,9 +193,10 @@ class PartialBody:
 
 
 class Reassembly:
-    """The one body that may be on its way on each link.
+    """The one body that may be on its way on each link, and what has come of those whose link has broken.
 
-    Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come.
+    Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come. A
+    body that is announced again goes on where its sender says: at the first byte, or where the one before has ended.
 
     Args:
         buffer: Gives memory for a body, which may be used again once nothing refers to it; None to keep the chunks.
@@ -162,18 +208,40 @@ class Reassembly:
         self._buffer = buffer
         self._least = least
         self._partial: dict[Link, PartialBody] = {}
+        self._kept: dict[tuple[int, int], PartialBody] = {}
 
-    def begin(self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, now: float = 0.0) -> None:
-        """Expect the chunks of a body that was announced on this link.
+    def begin(
+        self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0
+    ) -> None:
+        """Expect the chunks of a body that was announced on this link; `name` is its `wire.body_name`.
 
         Raises:
             ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
         """
         earlier = self._partial.get(link)
-        fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
-        self._partial[link] = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now)
-        if earlier is not None:
+        found = self._begun(body, name) if wanted and name else None
+        self._kept.pop((body.rank, body.round), None)
+        if found is None:
+            fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
+            found = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now, name=name)
+        else:
+            found.announced_again(body, now)
+        self._partial[link] = found
+        if earlier is not None and earlier is not found:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
+
+    def _begun(self, body: Body, name: bytes) -> PartialBody | None:
+        """What has come of a body, on whatever link, and is kept; None without it."""
+        for link, one in self._partial.items():
+            if one.name == name and one.wanted:
+                return self._partial.pop(link)
+        one = self._kept.get((body.rank, body.round))
+        return one if one is not None and one.name == name else None
+
+    def holds(self, rank: int) -> dict[bytes, int]:
+        """What has come of this rank's bodies that are on their way or whose link has broken: bytes by name."""
+        found = [*self._kept.values(), *self._partial.values()]
+        return {one.name: one.got for one in found if one.body.rank == rank and one.name and one.wanted}
 
     def get(self, link: Link) -> PartialBody | None:
         """The body on its way on this link; None without one."""
@@ -190,6 +258,8 @@ class Reassembly:
         if partial is None or chunk.tag != partial.body.tag:
             raise ProtocolError("stray", "a chunk of a body that was not announced")
         end = chunk.offset + chunk.nbytes
+        if partial.opening:
+            partial.go_on(chunk.offset)
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
@@ -198,7 +268,7 @@ class Reassembly:
         if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
             raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
         partial.put(chunk)
-        partial.last = now
+        partial.last, partial.opening = now, False
         if partial.complete:
             del self._partial[link]
         return partial
@@ -207,6 +277,22 @@ class Reassembly:
         """The number of bodies on their way."""
         return len(self._partial)
 
+    def keep(self, link: Link) -> None:
+        """Keep what has come of the body on its way on this link, which is broken: the rest may come on another one."""
+        partial = self._partial.pop(link, None)
+        if partial is not None and partial.wanted and partial.name and partial.got:
+            self._kept[partial.body.rank, partial.body.round] = partial
+
     def forget(self, link: Link) -> None:
-        """Drop the body on its way on this link, because the link is broken or its peer has gone."""
+        """Drop the body on its way on this link, because it is given up or its peer has gone."""
         self._partial.pop(link, None)
+
+    def forget_rank(self, rank: int) -> None:
+        """Drop what has come of this rank's bodies on links that are broken: the rest does not come."""
+        for key in [key for key in self._kept if key[0] == rank]:
+            del self._kept[key]
+
+    def forget_before(self, number: int) -> None:
+        """Drop what has come of the bodies of rounds before `number` on links that are broken."""
+        for key in [key for key in self._kept if key[1] < number]:
+            del self._kept[key]

@@ -221,10 +221,12 @@ class ConnectionSetup:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
         serial, self._hellos = self._hellos, self._hellos + 1
+        holds = {} if to is None else {**self._reassembly.holds(to), **self._exchange.inbox.holds(to)}
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
             epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
             enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
+            holds=wire.holding(holds),
         )  # fmt: skip
         protocol = self._config.protocol
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, protocol))
@@ -284,6 +286,7 @@ class ConnectionSetup:
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
+        self._exchange.outbox.held[rank] = wire.held(hello.holds)
         if not self._take_link(neighbor, link, hello):
             return
         neighbor.version = self._handshake.version(hello)
@@ -499,7 +502,7 @@ class ConnectionSetup:
 
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
-        self._reassembly.forget(link)
+        self._reassembly.keep(link)
         self._early = {rank: one for rank, one in self._early.items() if one != link}
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
@@ -534,6 +537,7 @@ class ConnectionSetup:
             self._reassembly.forget(link)
             self._send_queues.forget(link)
             found.append(link)
+        self._reassembly.forget_rank(rank)
         self._exchange.outbox.drop(rank)
         self._exchange.inbox.drop(rank)
         return [Close(link) for link in found]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.mass import Mass
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
@@ -32,6 +32,7 @@ class Exchange:
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
         mass: Which bodies this peer has mixed; every body and heartbeat names those of the round before.
+        process: The name of this process, as its hellos have it.
 
     Attributes:
         inbox: The bodies that came.
@@ -54,6 +55,7 @@ class Exchange:
         entry: Entry,
         inbox: Inbox,
         mass: Mass,
+        process: bytes = b"",
     ) -> None:
         self.entry = entry
         self.inbox = inbox
@@ -66,6 +68,7 @@ class Exchange:
         self._round_clock = round_clock
         self._protocol = protocol
         self._mass = mass
+        self._process = process
         self.paused = self.has_released = False
         self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
 
@@ -128,7 +131,19 @@ class Exchange:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
                 frames = wire.in_version(self.outbox.frames[number], neighbor.version, self._protocol)
-                self._send_queues.add_body(neighbor.link, number, frames)
+                there = self._held(neighbor, number, frames)
+                if there is None or there < wire.size(frames[1:]):
+                    self._send_queues.add_body(neighbor.link, number, frames, there)
+
+    def _held(self, neighbor: Neighbor, number: int, frames: Frames) -> int | None:
+        """Bytes of a body that a neighbor's hello named as held, from the first one on; None if it named no such body.
+
+        A wrong number harms the neighbor alone, which lacks the body then.
+        """
+        if number in self.outbox.again or not self._protocol.speaks("hello.holds", neighbor.version):
+            return None
+        held = self.outbox.held.get(neighbor.rank, {})
+        return held.get(wire.body_name(self._process, frames[0])) if held else None
 
     def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
@@ -161,8 +176,7 @@ class Exchange:
         neighbor = self._members[rank]
         queue = self._send_queues.get(neighbor.link)
         if queue is not None:
-            for number in [one for one in queue.bodies if one < neighbor.current_round - 1]:
-                del queue.bodies[number]
+            queue.forget_before(neighbor.current_round - 1)
 
     # -- ranks a round waits for ---------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class Handshake:
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
         known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None, serial: int = 0,
-        alone: bool = False,
+        alone: bool = False, holds: bytes = b"",
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -175,6 +175,7 @@ class Handshake:
             process=self._config.process,
             serial=serial,
             alone=alone,
+            holds=holds,
         )
 
     def version(self, hello: Hello) -> int:

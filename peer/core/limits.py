@@ -43,6 +43,12 @@ CHUNK = 2**22
 """Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones
 show less often that a neighbor is alive."""
 
+HELD_ENTRY = 24
+"""Bytes that a hello has for each body that its sender holds, whole or in part: a name and a length."""
+
+HELD_BODIES = 8
+"""Such entries of a hello: bodies of two rounds can still be of use, and those of one or two more are remembered."""
+
 MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
 

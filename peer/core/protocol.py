@@ -129,6 +129,7 @@ class Core:
             self.entry,
             inbox,
             self.mass,
+            config.process,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
@@ -278,6 +279,11 @@ class Core:
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
         self.exchange.begin(number)
+        self.reassembly.forget_before(number)
+        for one in self.members.all():
+            partial = self.reassembly.get(one.link) if one.status is Status.DEAD else None
+            if partial is not None and partial.body.round < number:
+                partial.give_up()
         if self.epochs is not None:
             self._effects += self.epochs.begin(number, now) + self.epochs.review()
         self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
@@ -552,10 +558,13 @@ class Core:
                 self.connection_setup.heard(neighbor, message.round, now)
                 wanted = inbox.wants(neighbor.rank, message.round)
                 length = wire.size(frames) + message.payload_bytes
-                self.reassembly.begin(link, message, length, wanted=wanted, now=now)
+                name = wire.body_name(neighbor.links.process, frames[0])
+                self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now)
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
-                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), message.epoch)):
+                name = wire.body_name(neighbor.links.process, frames[0])
+                received = Received(frames[1:], wire.size(frames), message.epoch, name)
+                if inbox.put(neighbor.rank, message.round, received):
                     self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
@@ -624,12 +633,14 @@ class Core:
         if not arriving.complete:
             return
         body, inbox = arriving.body, self.exchange.inbox
+        received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
         if arriving.fingerprint is not None:
-            inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
-        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes, body.epoch)):
+            if not arriving.skipped:
+                inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
+        elif inbox.put(body.rank, body.round, received):
             self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
-        self._measure(link, body.payload_bytes, now - arriving.since)
+        self._measure(link, body.payload_bytes - arriving.before, now - arriving.since)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
         """Tell the sender how long its chunks may be, if that has changed much."""
@@ -647,6 +658,7 @@ class Core:
             return
         self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
+        self.reassembly.forget_rank(neighbor.rank)
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             return
@@ -722,7 +734,6 @@ class Core:
             "info" if removed else "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
-        self.reassembly.forget(dead.link)
         self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
 
     # -- effects -----------------------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ class TransferProgress:
         arriving = self._reassembly.get(self._members[rank].link)
         if arriving is None or arriving.body.round > number:
             return None
-        found = Transfer(
-            arriving.got, arriving.body.payload_bytes, now - arriving.since, now - arriving.last, incoming=True
-        )
+        came = arriving.got - arriving.before
+        seconds = (now - arriving.since) * (arriving.got / came if came else 1.0)  # all of it at the pace of the rest
+        found = Transfer(arriving.got, arriving.body.payload_bytes, seconds, now - arriving.last, incoming=True)
         return found if found.silent < self._dead_after else None
 
     def acknowledged(self, rank: int, got: int, now: float) -> None:

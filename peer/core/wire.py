@@ -38,6 +38,8 @@ from dpeer.peer.core.limits import (
     HEADER_DEPTH,
     HEADER_FIELDS,
     HEADER_UNIT,
+    HELD_BODIES,
+    HELD_ENTRY,
     MOST_AWAY,
     MOST_EPOCHS,
 )
@@ -46,7 +48,7 @@ from dpeer.peer.core.mass import ALL, Mix
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
-ADDED: Mapping[int, tuple[str, ...]] = {5: ()}
+ADDED: Mapping[int, tuple[str, ...]] = {5: (), 6: ("hello.holds",)}
 """By version that is spoken, what it added (`Protocol`). Version 4 refuses every other one, so 5 is the oldest."""
 
 Frames = Sequence[Buffer]
@@ -125,6 +127,8 @@ class Hello(Header):
     """How many hellos the process has sent before: of two that came on two connections the higher one is the later."""
     alone: bool = False
     """Whether the sender has no other connection to the receiver than this one."""
+    holds: Annotated[bytes, Field(max_length=HELD_BODIES * HELD_ENTRY)] = b""
+    """What the sender has of the receiver's bodies, whole or in part: these need not be sent again (`holding`)."""
 
 
 class Body(Header):
@@ -224,12 +228,13 @@ class Chunk(NamedTuple):
 
 
 Message = Hello | Body | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
-_ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted")
+_ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted", "holds")
 """Fields that take no byte where membership never changes, and every neighbor's body comes."""
 
 CURRENT = Protocol(ADDED, get_args(Message))
 """The versions that this dpeer speaks."""
 _CHUNK = struct.Struct("<c8sQ")
+_HELD = struct.Struct("<16sQ")
 _MARK = b"\xc1"
 
 PROBE = b"\x00P"
@@ -286,6 +291,24 @@ def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
 def tag(header: Buffer) -> bytes:
     """The mark of the chunks of the body with this header."""
     return hashlib.sha256(header).digest()[:8]
+
+
+def body_name(process: bytes, header: Buffer) -> bytes:
+    """A body's name, 16 bytes: of its header, and of the process that has released it.
+
+    Two bodies of one name have the same bytes, unless their process has released a round twice (`Outbox.again`).
+    """
+    return hashlib.sha256(process.ljust(16, b"\0") + bytes(header)).digest()[:16]
+
+
+def holding(bodies: Mapping[bytes, int]) -> bytes:
+    """What a hello says that its sender holds of the receiver's bodies: bytes from the first one on, by name."""
+    return b"".join(_HELD.pack(name, nbytes) for name, nbytes in [*bodies.items()][:HELD_BODIES])
+
+
+def held(entries: bytes) -> dict[bytes, int]:
+    """Undo `holding`; an entry that is cut off is left out."""
+    return dict(_HELD.iter_unpack(entries[: len(entries) - len(entries) % HELD_ENTRY]))
 
 
 def decode(frames: Frames, limits: Limits, version: int | None = None, protocol: Protocol = CURRENT) -> Message | Chunk:

@@ -13,6 +13,7 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer.core import wire
 from dpeer.peer.logs import peer_logger
 from dpeer.peer.transports.bulk_channel import BulkConnector
 from dpeer.simulation.network import FaultyNetwork
@@ -193,6 +194,7 @@ class Federation:
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
         checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None, keyring=None,
+        protocol=wire.CURRENT,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -227,6 +229,7 @@ class Federation:
             say_waiting=say_waiting,
             deadline=deadline,
             epochs=self.epochs,
+            protocol=protocol,
         )
 
         def sink(entry):

@@ -20,12 +20,13 @@ class Proxy:
     Attributes:
         there, back: The ways to the listener, and from it.
         spoil: Which byte on the way to the listener is changed; None for none.
+        cut_at: After which byte on the way to the listener all connections are ended, once; None for none.
     """
 
     def __init__(self, target):
         self.host, _, port = target.removeprefix("tcp://").rpartition(":")
         self.port = int(port)
-        self.there, self.back, self.spoil = Way(), Way(), None
+        self.there, self.back, self.spoil, self.cut_at = Way(), Way(), None, None
         self._tasks, self._writers = set(), set()
 
     async def __aenter__(self):
@@ -60,6 +61,10 @@ class Proxy:
                     data = bytearray(data)
                     data[self.spoil - before] ^= 1
                     self.spoil = None
+                if way is self.there and self.cut_at is not None and len(way.seen) >= self.cut_at:
+                    self.cut_at = None
+                    self.cut()
+                    return
                 target.write(data)
                 await target.drain()
         target.close()

@@ -448,7 +448,7 @@ def test_a_later_version_says_so_and_is_named():
     table.wait(10)
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
-    assert f"protocol version: {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
+    assert f"protocol version: 5 to {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
 
 
 def test_a_neighbor_that_a_leaving_peer_meets_hears_its_goodbye_after_the_answer():

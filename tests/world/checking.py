@@ -49,6 +49,8 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     half = len(faults) // 2
     for kept in (faults[:half], faults[half:], *(faults[:i] + faults[i + 1 :] for i in range(len(faults)))):
         yield replace(scenario, faults=kept)
+    for i in range(len(scenario.resets)):
+        yield replace(scenario, resets=scenario.resets[:i] + scenario.resets[i + 1 :])
     yield replace(scenario, hidden=())
     yield replace(scenario, participation=1.0)
     plain = Conditions()
@@ -76,6 +78,7 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         "from math import inf\n"
         "from tests.world.faults import Fault\n"
         "from dpeer.simulation.network import Conditions\n"
+        "from tests.world.resets import Reset\n"
         "from tests.world.scenario import Scenario\n"
         "from tests.world.world import World\n\n"
         f"World({small!r}, log=True).print_log()\n"

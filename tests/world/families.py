@@ -10,6 +10,7 @@ from tests.world.drains import generate_drains
 from tests.world.epochs import generate_epochs, why_epochs
 from tests.world.islands import generate_islands
 from tests.world.overlaps import generate_overlaps
+from tests.world.resets import generate_resets
 from tests.world.restores import generate_restores
 from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario, generate
@@ -25,6 +26,7 @@ SCENARIOS: dict[str, Callable[[int], Scenario]] = {
     "crossings": generate_crossings,
     "overlaps": generate_overlaps,
     "restores": generate_restores,
+    "resets": generate_resets,
 }
 """Families whose schedules are a scenario each."""
 

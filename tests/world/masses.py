@@ -17,7 +17,7 @@ def at_the_end(world):
                 if line["round"] > over:
                     _right(world, life.rank, line)
     scenario = world.scenario
-    if not (scenario.faults or scenario.arrivals or scenario.budgets or scenario.deadline):
+    if not (scenario.faults or scenario.resets or scenario.arrivals or scenario.budgets or scenario.deadline):
         unknown = [
             (life.rank, line["round"])
             for life in world.present

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from dpeer.exceptions import TopologyError
 from dpeer.peer.core.round_clock import Quorum
@@ -59,6 +59,8 @@ class Scenario:
     """Ranks that come with other settings at first, and are corrected some time after a start was refused."""
     overlap: bool = False
     """Whether bodies travel while the next round trains."""
+    resets: tuple[Any, ...] = ()
+    """Where connections break in the middle of a body: `tests.world.resets.Reset`."""
     crossed: bool = False
     """Whether no rank's own file has its address: then of two neighbors each dials the other."""
 

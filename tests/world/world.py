@@ -24,6 +24,7 @@ from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
 from tests.world.overlaps import OverlappedLearner
+from tests.world.resets import Deliveries
 from tests.world.scenario import Scenario
 
 _CORRECTED_AFTER = 200.0
@@ -106,6 +107,7 @@ class World:
         self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
+        self.deliveries = Deliveries(self)
         self.apart: dict[tuple[int, int], float] = {}
         self.drained_once = False
         self.log: deque[str] | None = deque(maxlen=2000) if log else None
@@ -413,6 +415,7 @@ class World:
         invariants.one_link(self, source, target)
         if self.trace is not None:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
+        self.deliveries.sent(source, target, frames)
         header = bytes(frames[0])
         if header[:1] != b"\xc1":
             returns.announces(self, source, msgpack.unpackb(header))
@@ -437,6 +440,7 @@ class World:
         peer = Peer(
             config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
         )  # fmt: skip
+        self.deliveries.watch(life, peer.core)
         life.files.outbox, life.files.lost = peer.core.exchange.outbox, peer.core.members.lost
         life.files.incarnations = peer.core.members.incarnations
         return peer
