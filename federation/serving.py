@@ -24,12 +24,14 @@ from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
+from dpeer.federation.exchange_ways import advice
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
+from dpeer.federation.slow_line import SlowLine, SlowRounds, recommend
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.trackers import tracking as track
@@ -41,7 +43,7 @@ from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.results.files import LOG, rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.training import forget
+from dpeer.training import TorchLearner, forget
 
 if TYPE_CHECKING:
     from dpeer.federation.status_server import Page
@@ -254,10 +256,14 @@ async def _serve(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
     )
 
+    slow_line = SlowLine()
+
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
         tracking.add(entry)
         report({"kind": "record", "entry": entry})
+        if (slow := slow_line.look(entry)) is not None:
+            looking.append(asyncio.create_task(_recommend(config, parts.learner, slow, worker, log)))
 
     def waits(neighbors: Sequence[int]) -> None:
         board.fill()
@@ -330,6 +336,19 @@ async def _serve(
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
     return outcome
+
+
+async def _recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds, worker: Worker, log: PeerLog) -> None:
+    """Log the way to send bodies that would save rounds their waiting, if one would."""
+    if (found := await worker.run(recommend, config, learner, slow)) is None:
+        return
+    now, best = found
+    log.info(
+        "slow-line",
+        message=f"{advice(now, best)}; for the next run, on all peers (docs/running.md, Slow lines)",
+        waits_seconds=now.waits_seconds, round_seconds=now.round_seconds,
+        compress=best.compress, overlap=best.overlap, expected_seconds=best.round_seconds,
+    )  # fmt: skip
 
 
 @asynccontextmanager

@@ -170,6 +170,11 @@ class Driver:
         found: Deliver = await self._until(lambda now: self.core.collect(number, now))
         return dict(found.bodies)
 
+    @property
+    def receive_seconds(self) -> float:
+        """The seconds in which neighbors' bodies were coming in so far."""
+        return self.core.receive_time.seconds(self.now())
+
     def adopted(self) -> None:
         """This peer, which was left behind, has adopted its neighbors' bodies."""
         self.core.entry.adopt()

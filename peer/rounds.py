@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
@@ -59,6 +60,7 @@ class _Round:
         tuned: The measured copy that was fine-tuned at home after the last round; None without one.
         bytes_sent: The bytes of all copies of the own body.
         samples: For how many samples a gradient was computed in the round's training; None until it is over.
+        waits_receiving: Seconds of waiting in which neighbors' bodies were coming in.
     """
 
     number: int
@@ -85,6 +87,7 @@ class _Round:
     train_seconds: float = 0.0
     exchange_seconds: float = 0.0
     mix_seconds: float = 0.0
+    waits_receiving: float = 0.0
 
     @property
     def active(self) -> bool:
@@ -155,6 +158,8 @@ class _RoundLoop:
     checkpoint_every: int
     measured: Evaluation | None = None
     """The figures of the present model, if it was measured."""
+    received: float = 0.0
+    """The seconds in which bodies were coming in, up to the end of the last round."""
     ahead: Ahead | None = None
     """What was trained of the next round; None without overlap."""
 
@@ -246,9 +251,17 @@ class _RoundLoop:
     async def collect(self, one: _Round) -> dict[int, Received]:
         """The neighbors' bodies of the round, once the round before is on disk."""
         await self.background.during(self.saver.saved())
-        received = await self.background.during(self.driver.collect(one.number))
+        with self._waiting(one):
+            received = await self.background.during(self.driver.collect(one.number))
         one.exchange_seconds += one.watch.lap()
         return received
+
+    @contextmanager
+    def _waiting(self, one: _Round) -> Iterator[None]:
+        """Context in which nothing but others is waited for."""
+        before = self.driver.receive_seconds
+        yield
+        one.waits_receiving += self.driver.receive_seconds - before
 
     async def mix(self, one: _Round, received: dict[int, Received]) -> None:
         """Mix the bodies, or adopt their mean, and drop them: the next round trains without them in memory.
@@ -292,7 +305,8 @@ class _RoundLoop:
 
     async def settle(self, one: _Round) -> None:
         """Wait until the round may be complete."""
-        one.bytes_sent = await self.background.during(self.driver.settle(one.number))
+        with self._waiting(one):
+            one.bytes_sent = await self.background.during(self.driver.settle(one.number))
         one.exchange_seconds += one.watch.lap()
 
     async def complete(self, one: _Round) -> None:
@@ -301,6 +315,7 @@ class _RoundLoop:
         privacy = learner.privacy
         mass = self.driver.core.mass.change(number - 1) if learner.linear else None
         one.samples = learner.gradients - one.gradients if one.samples is None else one.samples
+        received, self.received = self.received, self.driver.receive_seconds
         over = one.behind and not one.adopted and self.driver.core.members.passed(number)
         await saver.complete(
             RoundRecord.evaluated(
@@ -316,6 +331,8 @@ class _RoundLoop:
                 train_seconds=one.train_seconds,
                 exchange_seconds=one.exchange_seconds,
                 mix_seconds=one.mix_seconds,
+                receive_seconds=self.received - received,
+                hidden_seconds=max(0.0, self.received - received - one.waits_receiving),
                 samples=one.samples,
                 steps=one.steps,
                 steps_asked=one.steps_asked,

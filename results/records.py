@@ -61,6 +61,10 @@ class RoundRecord:
     mix_seconds: float
     samples: int
     """For how many samples a gradient was computed in the round."""
+    receive_seconds: float = 0.0
+    """In which neighbors' bodies were coming in, from the first header to the last chunk."""
+    hidden_seconds: float = 0.0
+    """Of those, in which something else was done: training, evaluation, a checkpoint."""
     steps: list[int] = field(default_factory=list)
     """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
     steps_asked: list[int] = field(default_factory=list)

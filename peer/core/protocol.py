@@ -35,6 +35,7 @@ from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.core.mass import Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.receive_time import ReceiveTime
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
@@ -84,6 +85,7 @@ class Core:
         mass: How much this peer's body of a round counts in the federation's mean.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
+        receive_time: For how long neighbors' bodies were coming in.
         late_bodies: How many bodies this process has trained after all neighbors had completed their round.
         in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
             this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
@@ -133,6 +135,7 @@ class Core:
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
+        self.receive_time = ReceiveTime(lambda link: self.reassembly.get(link) is not None)
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
@@ -558,6 +561,8 @@ class Core:
                 self.connection_setup.heard(neighbor, message.round, now)
                 wanted = inbox.wants(neighbor.rank, message.round)
                 length = wire.size(frames) + message.payload_bytes
+                if wanted:
+                    self.receive_time.begin(link, now)
                 name = wire.body_name(neighbor.links.process, frames[0])
                 self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now)
             case wire.Body():
@@ -632,6 +637,7 @@ class Core:
             self._effects.append(Throttle())
         if not arriving.complete:
             return
+        self.receive_time.end(link, now)
         body, inbox = arriving.body, self.exchange.inbox
         received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
         if arriving.fingerprint is not None:
