@@ -94,7 +94,9 @@ async def check_lines(findings: Findings, starting: Starting, *, within: float) 
         What was measured, by rank.
     """
     keyring, listen = starting.keyring, starting.listen
-    options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.bulk, starting.through)
+    options = TransportOptions(
+        Limits(), starting.own.dead_after, keyring, starting.bulk, starting.through, not starting.own.tcp_only
+    )
     transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
     meter = LineMeter(transport, starting.rank, frozenset(starting.neighbors))
     try:

@@ -95,7 +95,9 @@ class CurveAuth:
         version, request, key = question[0], question[1], question[6] if len(question) == 7 else b""
         owner = self.owners.get(key) if question[5] == b"CURVE" else None
         if owner is None:
-            self._turned_away(question[3].decode(errors="replace"), "unlisted-key")
+            place = question[3].decode(errors="replace")
+            # Of a Unix socket libzmq gives localhost, the user, its group and the process.
+            self._turned_away("localhost" if place.startswith("localhost:") else place, "unlisted-key")
             code, text, name = b"400", b"not listed", b""
         else:
             code, text, name = b"200", b"", str(owner).encode()
