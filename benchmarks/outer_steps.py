@@ -48,7 +48,7 @@ from dpeer.training import TorchLearner
 from dpeer.training.evaluation import Evaluation
 
 PEERS = 3
-PAGES = Path(__file__).parents[1] / "docs"
+PAGES = Path(__file__).resolve().parents[1] / "docs"
 BATCH, LENGTH = 8, 64
 SAME: Mapping[str, Any] = {
     "size": PEERS, "topology": "full", "weights": "uniform", "task": "roles", "partition": "role", "model": "gpt",

@@ -148,7 +148,7 @@ def noting(ours: TorchLearner, trained: list[Vector]) -> None:
         trained.append(ours.body.double().numpy())
         return release(number)
 
-    ours.release = noted  # type: ignore[method-assign]
+    ours.release = noted
 
 
 def late(matrix: Matrix, lr: float, momentum: float, share: float) -> Matrix:
