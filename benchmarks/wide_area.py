@@ -53,19 +53,15 @@ from typing import Any
 import rings
 from emulated_lines import Shape, emulators, opened
 from fleet import Case, Worker, ring, run
+from flower_rounds import flower, installed
 from gossip_round import RESNET18, peers
 
+UNLIMITED = 1e12
+"""Bytes a second of a line that holds up no one."""
+
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
-NAMES = (
-    "raw",
-    "pickle",
-    "dpeer",
-    "dpeer-overlap",
-    "dpeer-int8",
-    "dpeer-int8-overlap",
-    "dpeer-int4",
-    "dpeer-int4-overlap",
-)
+NAMES = ["raw", "pickle", "flower", "dpeer", "dpeer-overlap"]
+NAMES += [f"dpeer-{codec}{late}" for codec in ("int8", "int4") for late in ("", "-overlap")]
 
 
 @dataclass(frozen=True)
@@ -76,11 +72,13 @@ class Contestant:
         worker: Runs a rank's part.
         options: Its own.
         passes: How often the bytes that a peer sends take up its line, one time after the other.
+        server: Whether another host runs a server, which has a line without limits.
     """
 
     worker: Worker
     options: Mapping[str, Any] = field(default_factory=dict)
     passes: int = 1
+    server: bool = False
 
 
 def contestant(name: str) -> Contestant:
@@ -92,6 +90,8 @@ def contestant(name: str) -> Contestant:
     kind, *ways = name.split("-")
     if kind in ("raw", "pickle") and not ways:
         return Contestant(rings.raw if kind == "raw" else rings.pickle)
+    if name == "flower":
+        return Contestant(flower, passes=2, server=True)
     settings: dict[str, Any] = {"overlap": int("overlap" in ways)}
     codecs = [way for way in ways if way != "overlap"]
     if kind != "dpeer" or len(codecs) > 1:
@@ -134,21 +134,22 @@ def cells(options: argparse.Namespace) -> Iterator[Cell]:
                     yield Cell(line, parameters, options.train, options.peers, name, repetition)
 
 
-def measured(cell: Cell, contestant: Contestant, rounds: int, emulator: str | None) -> dict[str, Any]:
+def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> dict[str, Any]:
     """The figures of one cell, plain JSON values."""
-    shape = Shape.parse(LINES.get(cell.line, cell.line))
-    with opened([shape] * cell.peers, emulator) as (name, lines):
-        options = {**contestant.options, "sleeps": cell.train}
-        case = Case(cell.peers, cell.parameters, rounds, ring(cell.peers), options, lines, warm_up=1, cool_down=1)
-        found = run(contestant.worker, case)
-    count = fmean(one.bytes_sent / len(one.round_seconds) for one in found)
+    shape, one = Shape.parse(LINES.get(cell.line, cell.line)), contestant(cell.name)
+    shapes = [shape] * cell.peers + [Shape(UNLIMITED, shape.round_trip)] * one.server
+    with opened(shapes, emulator) as (name, lines), tempfile.TemporaryDirectory() as folder:
+        options = {**one.options, "sleeps": cell.train, "python": str(python), "folder": folder}
+        case = Case(len(shapes), cell.parameters, rounds, ring(cell.peers), options, lines, warm_up=1, cool_down=1)
+        found = run(one.worker, case)[: cell.peers]
+    count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {
         **vars(cell),
         "emulator": name,
-        "round_seconds": [fmean(times) for times in zip(*(one.round_seconds for one in found), strict=True)],
+        "round_seconds": [fmean(times) for times in zip(*(figures.round_seconds for figures in found), strict=True)],
         "bytes_sent": count,
-        "line_seconds": contestant.passes * count / shape.bytes_per_second,
-        "cpu_seconds": fmean(one.cpu_seconds / len(one.round_seconds) for one in found),
+        "line_seconds": one.passes * count / shape.bytes_per_second,
+        "cpu_seconds": fmean(figures.cpu_seconds / len(figures.round_seconds) for figures in found),
     }
 
 
@@ -197,7 +198,7 @@ def _seconds(value: float) -> str:
     return f"{value:.3g}" if value < 10 else f"{value:.1f}"
 
 
-def versions() -> dict[str, str]:
+def versions(python: Path) -> dict[str, str]:
     """What was measured, and on what."""
     import zmq
 
@@ -206,6 +207,7 @@ def versions() -> dict[str, str]:
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
     return {
         "dpeer": version("dpeer"), "torch": version("torch"), "pyzmq": version("pyzmq"), "libzmq": zmq.zmq_version(),
+        "flwr": installed(python) or "none",
         "python": platform.python_version(), "cores": str(len(own_cores())), "kernel": platform.release().split("-")[0],
         "congestion control": control.read_text().strip() if control.exists() else "unknown",
         "date": time.strftime("%Y-%m-%d"),
@@ -231,9 +233,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--emulator", choices=[*emulators()], help="default: the first that works here")
+    parser.add_argument("--flower", type=Path, default=sys.executable, help="the interpreter that has flwr")
     parser.add_argument("--out", type=Path, help="keep results in this folder, and go on from those that are there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if "flower" in options.only and installed(options.flower) is None:
+        print(f"flower is left out: {options.flower} has no flwr (benchmarks/flower-requirements.txt)", file=sys.stderr)
+        options.only.remove("flower")
     for line in options.lines:
         shape = Shape.parse(LINES.get(line, line))
         name, rate = reached(shape, options.peers, options.emulator)
@@ -244,14 +250,14 @@ def main() -> None:
         known, found = _kept(path), []
         for cell in cells(options):
             if cell not in known:
-                known[cell] = measured(cell, contestant(cell.name), options.rounds, options.emulator)
+                known[cell] = measured(cell, options.rounds, options.emulator, options.flower)
                 with path.open("a") as file:
                     file.write(json.dumps(known[cell]) + "\n")
             found.append(known[cell])
     if options.json:
-        print(json.dumps({"versions": versions(), "rows": table(found)}))
+        print(json.dumps({"versions": versions(options.flower), "rows": table(found)}))
         return
-    print(", ".join(f"{name} {value}" for name, value in versions().items()) + "\n")
+    print(", ".join(f"{name} {value}" for name, value in versions(options.flower).items()) + "\n")
     show(table(found))
 
 

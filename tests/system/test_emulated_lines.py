@@ -158,7 +158,7 @@ def test_the_table_has_the_median_of_all_repetitions_and_the_lines_own_time(line
 def test_what_was_measured_is_not_measured_again(lines, monkeypatch, tmp_path, capsys):
     asked = []
 
-    def measured(cell, contestant, rounds, emulator):
+    def measured(cell, rounds, emulator, python):
         asked.append(cell.name)
         return {**vars(cell), "emulator": "none", "round_seconds": [1.0], "bytes_sent": 1.0, "line_seconds": 1.0}
 
