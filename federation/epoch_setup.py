@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, TopologyError
 from dpeer.federation.addresses import check_member_address
-from dpeer.federation.checks import check_hostile
+from dpeer.federation.checks import check_hostile, check_outer
 from dpeer.federation.config import RunConfig
 from dpeer.federation.epoch_graph import built_graph, first_graph
 from dpeer.federation.operators import check_operators
@@ -140,6 +140,7 @@ def _graphs_of(config: RunConfig, first: Epoch, graph: Topology | TimeVaryingTop
                 )
             check_followed(config, epoch)
             check_hostile(how, config.privacy, listed)
+            check_outer(how, listed)
             meeting = take_part(listed, how.participation, how.participation_mode, how.seed)
         except TopologyError:
             raise

@@ -204,6 +204,12 @@ def test_a_graph_that_does_not_suit_a_robust_rule_is_refused() -> None:
         setup.graphs_of(grown(setup, leave=(1,)))
 
 
+def test_a_graph_on_which_outer_steps_would_drive_peers_apart_is_refused() -> None:
+    setup = setup_of(topology="ring", outer="nesterov:1.2:0.9", size=3)  # where every peer hears every other
+    with pytest.raises(TopologyError, match="on ring, size 4: what peers disagree about would grow"):
+        setup.graphs_of(grown(setup, 4))
+
+
 def test_a_peer_that_joins_has_no_neighbors_at_the_start() -> None:
     ring = build("ring", 4)
     assert FollowedGraphs(ring, 2).at(0) == ring.at(0, 2)
