@@ -9,8 +9,14 @@ import numpy as np
 
 from dpeer.exceptions import ConfigurationError, TopologyError
 from dpeer.topology import TOPOLOGIES, AnyTopology, TimeVaryingTopology, analyse, build
-from dpeer.topology.connectivity import survivable_losses
+from dpeer.topology.connectivity import survivable_edge_losses, survivable_losses
+from dpeer.topology.lines import MeasuredLines
+from dpeer.topology.mixed_late import LIMIT as LATE_LIMIT
+from dpeer.topology.mixed_late import late_rounds
 from dpeer.topology.mixing_matrix import CirculantMatrix
+
+MEASURED_LIMIT = 256
+"""The largest size with measured lines: each graph's edges are looked at one by one."""
 
 LIMIT = 2000
 """The largest size: it takes about ten seconds."""
@@ -62,6 +68,8 @@ class Requirements:
         weights: The weights rule.
         graph_seed: The seed of random graphs.
         rounds: The rounds of the run, in which partners are counted.
+        overlap: Whether bodies travel while the next round trains, and are mixed one round late.
+        lines: The lines between peers as measured, in place of bandwidth and latency; None for those.
     """
 
     size: int
@@ -73,6 +81,8 @@ class Requirements:
     weights: str = DEFAULT_WEIGHTS
     graph_seed: int = 0
     rounds: int = 20
+    overlap: bool = False
+    lines: MeasuredLines | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,7 @@ class Ranked:
         bytes_sent: The most bytes that any peer sends in all these rounds.
         doubly_stochastic: Whether the average over the peers is kept.
         survives: The number of peers that may be lost so that the rest stays connected; None for large sizes.
+        survives_edges: The same of lines between peers.
     """
 
     topology: str
@@ -149,6 +160,7 @@ class Ranked:
     bytes_sent: int
     doubly_stochastic: bool
     survives: int | None
+    survives_edges: int | None
 
 
 def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
@@ -159,6 +171,10 @@ def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
     """
     if asked.size > LIMIT:
         raise ConfigurationError(f"--size {asked.size}: graphs are compared up to {LIMIT} peers")
+    for why, most in (("--overlap 1", LATE_LIMIT if asked.overlap else None),
+                      ("measured lines", None if asked.lines is None else MEASURED_LIMIT)):  # fmt: skip
+        if most is not None and asked.size > most:
+            raise ConfigurationError(f"--size {asked.size} with {why}: graphs are compared up to {most} peers")
     if asked.graph_seed < 0:
         raise ConfigurationError(f"--graph-seed {asked.graph_seed}: choose 0 or more")
     if asked.weights == "fastest" and asked.size > FASTEST_LIMIT:
@@ -198,13 +214,21 @@ def _measure(name: str, options: dict[str, Any], asked: Requirements) -> Ranked 
     try:
         topology = build(name, asked.size, weights=asked.weights, graph_seed=asked.graph_seed, **options)
         analysis = analyse(topology)
-        sends, receives, sent = _load(topology, analysis.rounds)
+        rounds = late_rounds(topology) if asked.overlap else analysis.rounds
+        if rounds is None:
+            return Excluded(
+                name, "mixed a round late, peers do not come to agree", "no agreement with --overlap 1", options
+            )
+        sends, receives, sent = _load(topology, rounds)
     except TopologyError as error:
         return _excluded_by_error(name, options, error)
     if asked.max_degree is not None and max(sends, receives) > asked.max_degree:
         return _too_many(name, options, max(sends, receives), asked)
-    transfer = max(sends, receives) * asked.body_bytes * 8 / asked.bandwidth
-    a_round = asked.train_seconds + asked.latency + transfer
+    if asked.lines is None:
+        exchange = asked.latency + max(sends, receives) * asked.body_bytes * 8 / asked.bandwidth
+    else:
+        exchange = asked.latency + _exchange(topology, rounds, asked.lines, asked.body_bytes)
+    a_round = max(asked.train_seconds, exchange) if asked.overlap else asked.train_seconds + exchange
     options = dict(options)
     if topology.weights_rule == asked.weights != DEFAULT_WEIGHTS:
         options["weights"] = asked.weights
@@ -217,12 +241,13 @@ def _measure(name: str, options: dict[str, Any], asked: Requirements) -> Ranked 
         sends=sends,
         receives=receives,
         partners=_partners(topology, asked.rounds),
-        rounds=analysis.rounds,
+        rounds=rounds,
         seconds_per_round=_plain(a_round),
-        seconds=_plain(analysis.rounds * a_round),
+        seconds=_plain(rounds * a_round),
         bytes_sent=sent * asked.body_bytes,
         doubly_stochastic=analysis.doubly_stochastic,
         survives=survivable_losses(topology, asked.rounds),
+        survives_edges=survivable_edge_losses(topology, asked.rounds),
     )
 
 
@@ -236,6 +261,17 @@ def _load(topology: AnyTopology, rounds: int) -> tuple[int, int, int]:
         sends, receives = max(sends, int(sending.max())), max(receives, int(receiving.max()))
         sent += sending
     return sends, receives, int(sent.max()) * (1 if changing else rounds)
+
+
+def _exchange(topology: AnyTopology, rounds: int, lines: MeasuredLines, body_bytes: int) -> float:
+    """The seconds of the slowest round's exchange; of a graph that changes each of its rounds counts."""
+    changing = isinstance(topology, TimeVaryingTopology)
+    found = 0.0
+    for number in range(rounds if changing else 1):
+        edges = topology.mixing_at(number).sparse.toarray().T != 0.0
+        np.fill_diagonal(edges, val=False)
+        found = max(found, lines.seconds(edges, body_bytes))
+    return found
 
 
 def _partners(topology: AnyTopology, rounds: int) -> int:

@@ -67,11 +67,13 @@ def exchange_seconds(
     sends = [(one.sends, one.round_trip) for one in (lines.get(rank, slowest) for rank in out)]
     receives = [(one.receives, one.round_trip) for one in (lines.get(rank, slowest) for rank in into)]
     up, down = max(one.sends for one in lines.values()), max(one.receives for one in lines.values())
-    bits, times = 8 * payload, [0.0]
-    for rates, own in ((sends, up), (receives, down)):
-        times += [bits / rate for rate, _ in rates] + [len(rates) * bits / own]
-    delays = [delay_seconds(round(payload), rate, round_trip) for rate, round_trip in (*sends, *receives)]
-    return max(times) + max(delays)
+    bits = 8 * payload
+    return max(
+        max(*(bits / rate for rate, _ in edges), len(edges) * bits / own)
+        + max(delay_seconds(round(payload), rate, round_trip) for rate, round_trip in edges)
+        for edges, own in ((sends, up), (receives, down))
+        if edges
+    )
 
 
 class MeasuredLines:
@@ -125,8 +127,7 @@ class MeasuredLines:
         out = np.maximum(by_edge.max(axis=1), edges.sum(axis=1) * bits / self.sends)
         into = np.maximum(by_edge.max(axis=0), edges.sum(axis=0) * bits / self.receives)
         worst = np.where(edges, delays, 0.0)
-        waits = np.maximum(worst.max(axis=0), worst.max(axis=1))
-        return float((np.maximum(out, into) + waits).max())
+        return float(max((out + worst.max(axis=1)).max(), (into + worst.max(axis=0)).max()))
 
 
 def _ends(rates: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,12 +19,15 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.results import units
 from dpeer.results.units import size as as_size
 from dpeer.topology.advice import CHOOSING, DEFAULT_WEIGHTS, Excluded, Ranked, Requirements, best, rank_graphs
+from dpeer.topology.lines import LineSpeed, MeasuredLines
 from dpeer.topology.settings import GraphSettings
 
 SURVIVES = (
-    "may lose: so many peers, whichever they are, and the others stay in one piece; they go on if they are more than "
-    "half of all (--quorum)."
+    "may lose: so many peers / lines between peers, whichever they are, and the others stay in one piece; they go on "
+    "if they are more than half of all (--quorum)."
 )
+DEFAULT_LINES = Path("dpeer-run")
+"""Where measured lines are looked for if neither they nor a bandwidth is given: the default of --out."""
 EXAMPLE = "--body-bytes 45MB --bandwidth 100Mbit"
 
 
@@ -43,6 +47,19 @@ def _most(text: str) -> int:
 @click.option(
     "--bandwidth", metavar="RATE",
     help="Bandwidth of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
+)  # fmt: skip
+@click.option(
+    "--lines", "folder", metavar="RUN", type=click.Path(path_type=Path),
+    help="In place of --bandwidth: a folder with lines-R.json of ranks, as dpeer check --connect has measured them.  "
+    f"[default: {DEFAULT_LINES}, where no bandwidth is given]",
+)  # fmt: skip
+@click.option(
+    "--compress", metavar="NAME", default="float32", show_default=True,
+    help="How bodies travel, as of dpeer start; --body-bytes stays that of float32.",
+)  # fmt: skip
+@click.option(
+    "--overlap", type=click.Choice(["0", "1"]), default="0", show_default=True,
+    help="1: bodies travel while the next round trains, and are mixed one round late.",
 )  # fmt: skip
 @click.option(
     "--train-seconds", metavar="TIME", default="0", show_default=True, help="How long a peer trains in every round."
@@ -65,6 +82,9 @@ def advise(
     size: int,
     body_bytes: str | None,
     bandwidth: str | None,
+    folder: Path | None,
+    compress: str,
+    overlap: str,
     train_seconds: str,
     latency: str,
     max_degree: int | None,
@@ -75,26 +95,35 @@ def advise(
     """Rank graphs by the time that gossip takes to reduce disagreement 1000-fold.
 
     A round takes the training, the latency, and the time of the busiest peer: the bodies that it sends or receives,
-    whichever are more, at its bandwidth; it does both at once, and no peer goes on before the busiest is done.
-    The time of a graph is that of its slowest round times its rounds to 1e-3.
+    whichever are more, at its bandwidth; it does both at once, and no peer goes on before the busiest is done. With
+    --overlap 1 it takes the longer of training and the rest. The time of a graph is that of its slowest round times its
+    rounds to 1e-3.
 
     \b
-    Example:
+    Examples:
       dpeer topology advise --size 16 --body-bytes 45MB --bandwidth 100Mbit
+      dpeer topology advise --size 8 --body-bytes 45MB --lines dpeer-run
     """  # noqa: D301 - \b is click's
+    measured = _measured(folder, size, asked=folder is not None or bandwidth is None)
     given = {"--body-bytes": body_bytes, "--bandwidth": bandwidth}
-    if missing := [option for option, text in given.items() if text is None]:
+    if missing := [option for option, text in given.items() if text is None and not (measured and "band" in option)]:
         raise ConfigurationError(
             f"{' and '.join(missing)} must be given, for example dpeer topology advise --size {size} {EXAMPLE}"
+            + ("; or measure the lines with dpeer check --connect (--lines RUN)" if bandwidth is None else "")
         )
+    if measured and bandwidth is not None:
+        raise ConfigurationError("--bandwidth and --lines exclude each other: take what was measured, or state a rate")
+    plain = units.read_size("--body-bytes", body_bytes or "")
     terms = Requirements(
         size=size,
-        body_bytes=units.read_size("--body-bytes", body_bytes or ""),
-        bandwidth=units.read_rate("--bandwidth", bandwidth or ""),
+        body_bytes=_compressed(compress, plain),
+        bandwidth=0.0 if measured else units.read_rate("--bandwidth", bandwidth or ""),
         train_seconds=units.read_duration("--train-seconds", train_seconds),
         latency=units.read_duration("--latency", latency),
         max_degree=max_degree,
         rounds=rounds,
+        overlap=overlap == "1",
+        lines=None if not measured else MeasuredLines(size, measured),
         **graph,
     )
     ranked, left_out = rank_graphs(terms)
@@ -106,11 +135,44 @@ def advise(
         click.echo(json.dumps(document, allow_nan=False))
         return
     console = Console(highlight=False)
-    console.print(_heading(terms), markup=False)
+    console.print(_heading(terms, compress, measured), markup=False)
     console.print(_table(ranked))
     for line in _remarks(ranked, left_out, terms):
         console.print(line, markup=False)
-    _print_command(console, ranked)
+    _print_command(console, ranked, [*(["--overlap 1"] if terms.overlap else []),
+                                     *([f"--compress {compress}"] if compress != "float32" else [])])  # fmt: skip
+
+
+def _measured(folder: Path | None, size: int, *, asked: bool) -> dict[int, dict[int, LineSpeed]]:
+    """What was measured of lines between these ranks; empty where it is not asked for, or nothing was."""
+    if not asked:
+        return {}
+    from dpeer.federation.measured_lines import read_lines
+
+    found = read_lines(folder or DEFAULT_LINES)
+    kept = {rank: {one: line for one, line in lines.items() if one < size} for rank, lines in found.items()}
+    kept = {rank: lines for rank, lines in kept.items() if rank < size and lines}
+    if folder is not None and not kept:
+        raise ConfigurationError(
+            f"--lines {folder}: it has no lines-R.json with a line between ranks below {size}: measure with "
+            "dpeer check --rank R --connect"
+        )
+    return kept
+
+
+def _compressed(compress: str, plain: int) -> int:
+    """The bytes of a body in a codec, of which the bytes in float32 are known."""
+    if compress == "float32":
+        return plain
+    from dpeer.training.codecs import compressed_bytes  # torch, which takes a second
+    from dpeer.training.compression import Compression
+
+    try:
+        if Compression.parse(compress).kind in ("powersgd", "class"):
+            raise ValueError("its bytes depend on more than their number: give --body-bytes as dpeer check shows them")
+        return compressed_bytes(compress, [(max(1, plain // 4),)])
+    except ValueError as error:
+        raise ConfigurationError(f"--compress {compress}: {error}") from error
 
 
 def arguments(topology: str, options: Mapping[str, Any]) -> str:
@@ -135,16 +197,30 @@ def _label(topology: str, options: Mapping[str, Any], number: str = "") -> str:
     return arguments(topology, {name: number}).removeprefix("--topology ")
 
 
-def _heading(terms: Requirements) -> str:
+def _heading(terms: Requirements, compress: str, measured: Mapping[int, Mapping[int, LineSpeed]]) -> str:
     times = {"training": terms.train_seconds, "latency": terms.latency}
     parts = [
         f"{terms.size} peers",
-        f"body {as_size(terms.body_bytes)}",
-        f"{units.rate(terms.bandwidth)} up and down",
+        f"body {as_size(terms.body_bytes)}{'' if compress == 'float32' else f' as {compress}'}",
+        _rates(terms, measured),
+        *(["--overlap 1"] if terms.overlap else []),
         *(f"{name} {units.duration(seconds)}" for name, seconds in times.items() if seconds),
         *([f"weights {terms.weights}"] if terms.weights != DEFAULT_WEIGHTS else []),
     ]
     return ", ".join(parts)
+
+
+def _rates(terms: Requirements, measured: Mapping[int, Mapping[int, LineSpeed]]) -> str:
+    """The rates of the lines in words."""
+    if terms.lines is None:
+        return f"{units.rate(terms.bandwidth)} up and down"
+    pairs = {frozenset((rank, one)) for rank, lines in measured.items() for one in lines}
+    every = [min(one.sends, one.receives) for lines in measured.values() for one in lines.values()]
+    trips = [one.round_trip for lines in measured.values() for one in lines.values()]
+    return (
+        f"{len(pairs)} measured line{'s' * (len(pairs) > 1)} of {units.rate(min(every))} to {units.rate(max(every))}, "
+        f"round trips {units.duration(min(trips))} to {units.duration(max(trips))}"
+    )
 
 
 def _table(ranked: list[Ranked]) -> Table:
@@ -163,7 +239,7 @@ def _table(ranked: list[Ranked]) -> Table:
             units.duration(one.seconds_per_round),
             units.duration(one.seconds),
             as_size(one.bytes_sent),
-            *([str(one.survives)] if survival else []),
+            *([f"{one.survives}/{one.survives_edges}"] if survival else []),
         )
     return table
 
@@ -174,8 +250,10 @@ def _remarks(ranked: list[Ranked], left_out: list[Excluded], terms: Requirements
         f"many others a peer is connected to in a run of {terms.rounds} rounds (--rounds), whom its firewall must let "
         "through.",
         *([SURVIVES] if any(one.survives is not None for one in ranked) else []),
-        "A round takes training + latency + what the busiest peer sends or receives (the larger) / bandwidth.",
+        _formula(terms),
     ]
+    if terms.overlap:
+        lines.append("Mixed a round late, by half, disagreement shrinks more slowly: rounds are those of --overlap 1.")
     if any(one.topology == "fresh-directed" for one in ranked):
         lines.append(
             "* fresh-directed K is --fresh-neighbors directed:K; columns of its matrix do not sum to one, the average "
@@ -197,15 +275,27 @@ def _remarks(ranked: list[Ranked], left_out: list[Excluded], terms: Requirements
     return lines
 
 
+def _formula(terms: Requirements) -> str:
+    """What a round takes, in words."""
+    exchange = "what the busiest peer sends or receives (the larger) / bandwidth"
+    if terms.lines is not None:
+        exchange = (
+            "the exchange of the slowest peer: its bodies over its own line, or one over a slower edge, half a round "
+            "trip and TCP's slow start (edges that were not measured: the slower end's rate, the mean round trip)"
+        )
+    if terms.overlap:
+        return f"A round takes the longer of training and latency + {exchange}."
+    return f"A round takes training + latency + {exchange}."
+
+
 def _together(topology: str, every: list[Mapping[str, Any]]) -> str:
     """One name for a graph with several options: `--fresh-neighbors 2/3/4`."""
     return _label(topology, every[0], "/".join(str(number) for options in every for number in options.values()))
 
 
-def _print_command(console: Console, ranked: list[Ranked]) -> None:
+def _print_command(console: Console, ranked: list[Ranked], more: list[str]) -> None:
     first = best(ranked)
     console.print("Fastest:" if ranked[0].doubly_stochastic else "Fastest that keeps the average:")
     # Not wrapped, so that it can be copied whole.
-    console.print(
-        f"  dpeer cluster --size {first.size} {arguments(first.topology, first.options)}", markup=False, soft_wrap=True
-    )
+    words = " ".join([f"dpeer cluster --size {first.size} {arguments(first.topology, first.options)}", *more])
+    console.print(f"  {words}", markup=False, soft_wrap=True)

@@ -1,15 +1,23 @@
 """`dpeer topology advise`: the ranking against dense matrices, and what is printed."""
 
+import math
 import re
 import shlex
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from dpeer.cli.main import group
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.measured_lines import keep
 from dpeer.topology import TOPOLOGIES, TimeVaryingTopology, build
 from dpeer.topology.advice import Requirements, best, rank_graphs
+from dpeer.topology.lines import LineSpeed, MeasuredLines
+from dpeer.topology.mixed_late import late_rounds
 from tests.cli.command import output, parsed, text, words
 
 pytestmark = pytest.mark.slow
@@ -92,6 +100,7 @@ def test_by_hand() -> None:
         "bytes_sent": 4 * 45_000_000,
         "doubly_stochastic": True,
         "survives": 3,  # each sends to four others in turn
+        "survives_edges": 3,
     }
     assert found["star"]["seconds"] == pytest.approx(108 * 54.0)
     assert next(iter(found)) == "one-peer-exponential"
@@ -134,7 +143,7 @@ def test_every_graph_is_ranked_in_one_line_or_left_out_for_a_reason(size: int) -
     assert bool(left_out) == bool(document["left_out"])
     lines = printed.splitlines()
     rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
-    rows = [line for line in lines[rule + 1 :] if re.search(r"B( +\d+)?$", line)]
+    rows = [line for line in lines[rule + 1 :] if re.search(r"B( +\d+/\d+)?$", line)]
     assert len(rows) == len(document["ranking"])
     assert lines[rule + 1 + len(rows)].startswith("rounds:")
 
@@ -153,7 +162,7 @@ def test_what_does_not_exist_is_named_in_few_words() -> None:
 def test_the_example() -> None:
     lines = text(*ADVISE, 16, "--max-degree", 6).splitlines()
     assert lines[0] == "16 peers, body 45.0 MB, 100 Mbit/s up and down"
-    assert lines[4].split() == ["one-peer-exponential", "1", "7", "4", "3.6", "s", "14.4", "s", "180.0", "MB", "3"]
+    assert lines[4].split() == ["one-peer-exponential", "1", "7", "4", "3.6", "s", "14.4", "s", "180.0", "MB", "3/3"]
     for start in ("random-regular --degree 4 ", "--fresh-neighbors 4 ", "fresh-directed 2* "):
         assert any(line.startswith(start) for line in lines)
     assert lines[-2:] == ["Fastest:", "  dpeer cluster --size 16 --topology one-peer-exponential"]
@@ -180,6 +189,69 @@ def test_the_command_runs_the_graph_that_was_ranked(arguments: tuple[object, ...
     weights = graph.weights_at(0) if isinstance(graph, TimeVaryingTopology) else graph.weights
     first = document["rounds"][0] if "rounds" in document else document
     assert np.array_equal(weights, np.array(first["weights"]))
+
+
+def test_overlap_and_compression_by_hand() -> None:
+    options = ("--train-seconds", 5, "--latency", "50ms", "--overlap", 1, "--compress", "int8")
+    found = {one["topology"]: one for one in parsed(*ADVISE, 8, *options)["ranking"]}
+    body = 16 + 11_250_000 + 4 * math.ceil(11_250_000 / 1024)  # a byte a value, and a scale for each 1024
+    exchange = 0.05 + 7 * body * 8 / 100e6
+    assert found["full"]["seconds_per_round"] == pytest.approx(exchange)
+    assert exchange > 5
+    assert found["ring"]["seconds_per_round"] == 5.0, "the exchange is hidden"
+    assert found["ring"]["bytes_sent"] == 2 * body * found["ring"]["rounds"]
+    plain = by_name(8, "--train-seconds", 5, "--latency", "50ms")
+    assert found["ring"]["rounds"] == late_rounds(build("ring", 8)) > plain["ring"]["rounds"]
+    printed = output(*ADVISE, 8, *options)
+    assert printed.splitlines()[-1].endswith("--overlap 1 --compress int8")
+    assert "the longer of training and latency" in " ".join(printed.split())
+
+
+def far_site(folder: Path) -> None:
+    """Four sites: each has 100 Mbit/s, but the line to rank 3, which has 10 Mbit/s and 100 ms."""
+    fast, slow = LineSpeed(100e6, 100e6, 0.0), LineSpeed(100e6, 10e6, 0.1)
+    keep(folder, 0, {1: fast, 2: fast, 3: slow})
+    keep(folder, 1, {2: fast, 3: slow})
+
+
+def test_measured_lines_take_the_place_of_a_bandwidth(in_tmp_path: Path) -> None:
+    far_site(in_tmp_path / "dpeer-run")
+    body = ("topology", "advise", "--body-bytes", "1MB", "--size", 4)
+    found = {one["topology"]: one for one in parsed(*body)["ranking"]}
+    slow = 8e6 / 10e6
+    start = 0.1 * (0.5 + math.log2(10e6 / 8 * 0.1 / 14_600) - 1)
+    assert found["full"]["seconds_per_round"] == pytest.approx(3 * slow + start), "rank 3 sends three bodies"
+    assert found["ring"]["seconds_per_round"] == pytest.approx(2 * slow + start)
+    assert found["star"]["seconds_per_round"] == pytest.approx(slow + start), "rank 3 sends one, at 10 Mbit/s"
+    assert parsed(*body, "--lines", "dpeer-run") == parsed(*body)
+    printed = words(*body)
+    assert "5 measured lines of 10 Mbit/s to 100 Mbit/s, round trips 0 ms to 100 ms" in printed
+    plain = parsed(*body, "--bandwidth", "100Mbit")["ranking"]
+    assert plain != parsed(*body)["ranking"], "a stated rate wins over files that merely lie there"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "--bandwidth must be given"),
+        (("--lines", "nowhere"), "--lines nowhere: it has no lines-R.json with a line between ranks below 4"),
+        (("--lines", "run", "--bandwidth", "1Mbit"), "--bandwidth and --lines exclude each other"),
+        (("--bandwidth", "1Mbit", "--compress", "int3"), "--compress int3: expected"),
+        (("--bandwidth", "1Mbit", "--compress", "powersgd:4"), "--compress powersgd:4: its bytes depend on more"),
+    ],
+)
+def test_what_cannot_be_ranked_is_named(in_tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
+    far_site(in_tmp_path / "run")
+    asked = ["topology", "advise", "--body-bytes", "1MB", "--size", "4", *arguments]
+    error = CliRunner().invoke(group, asked).exception
+    assert isinstance(error, ConfigurationError)
+    assert reason in str(error)
+
+
+@pytest.mark.parametrize("more", [{"overlap": True}, {"lines": MeasuredLines(300, {0: {1: LineSpeed(1e6, 1e6)}})}])
+def test_sizes_that_take_too_long_are_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"--size 300 with .*: graphs are compared up to 256 peers"):
+        rank_graphs(Requirements(300, 1000, 1e6, **more))
 
 
 def test_a_graph_that_loses_the_average_is_not_recommended() -> None:

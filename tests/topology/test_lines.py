@@ -50,6 +50,13 @@ def test_two_bodies_share_the_own_line_and_a_slow_neighbor_holds_up() -> None:
     assert exchange_seconds(1e6, slow, (1, 3), ()) == pytest.approx(8.0), "an unknown line is as slow as the slowest"
 
 
+def test_a_delay_counts_in_its_own_direction() -> None:
+    lines = {1: LineSpeed(1e9, 1e6, 0.2)}
+    payload = 1_000_000
+    assert exchange_seconds(payload, lines, (1,), (1,)) == pytest.approx(8.0 + delay_seconds(payload, 1e6, 0.2))
+    assert delay_seconds(payload, 1e9, 0.2) > delay_seconds(payload, 1e6, 0.2)
+
+
 def measured(size: int, seed: int) -> dict[int, dict[int, LineSpeed]]:
     draw = np.random.default_rng(seed)
     return {
@@ -75,9 +82,9 @@ def test_a_graphs_seconds_are_those_of_its_slowest_peer(name: str, seed: int) ->
     for rank in range(size):
         ways = [(lines.rates[rank, to], lines.round_trips[rank, to]) for to in range(size) if edges[rank, to]]
         back = [(lines.rates[of, rank], lines.round_trips[of, rank]) for of in range(size) if edges[of, rank]]
-        times = [8 * payload / rate for rate, _ in ways + back]
-        times += [len(ways) * 8 * payload / lines.sends[rank], len(back) * 8 * payload / lines.receives[rank]]
-        worst = max(worst, max(times) + max(delay_seconds(payload, rate, trip) for rate, trip in ways + back))
+        for one, own in ((ways, lines.sends[rank]), (back, lines.receives[rank])):
+            times = [8 * payload / rate for rate, _ in one] + [len(one) * 8 * payload / own]
+            worst = max(worst, max(times) + max((delay_seconds(payload, *edge) for edge in one), default=0.0))
     assert lines.seconds(edges, payload) == pytest.approx(worst)
 
 

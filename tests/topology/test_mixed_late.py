@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+from dpeer.exceptions import TopologyError
 from dpeer.topology import TIME_VARYING, TOPOLOGIES, build
+from dpeer.topology.mixed_late import late_rounds
+from dpeer.topology.mixing_matrix import MixingMatrix
 
 ROUNDS = 240
 
@@ -36,3 +40,39 @@ def test_a_full_step_would_diverge_on_an_even_ring():
     matrix = topology.mixing_at(0).sparse.toarray()
     late = np.block([[np.eye(8), matrix - np.eye(8)], [np.eye(8), np.zeros((8, 8))]])
     assert np.abs(np.linalg.eigvals(late)).max() > 1.05
+
+
+def worst(topology):
+    """After each mix the largest share of any start's disagreement that is left, by dense matrices."""
+    size = topology.size
+    center = np.eye(size) - 1 / size
+    now = before = center
+    for number in range(3000):
+        matrix = topology.mixing_at(number).sparse.toarray()
+        now, before = now + 0.5 * (matrix @ before - before), now
+        yield np.linalg.norm(center @ now, ord=2)
+
+
+@pytest.mark.parametrize("size", [2, 5, 8])
+@pytest.mark.parametrize("name", sorted(TOPOLOGIES))
+def test_the_rounds_are_those_until_a_thousandth_is_left_and_stays(name, size):
+    try:
+        topology = build(name, size, degree=2, fresh_neighbors=min(2, size - 1), graph_seed=1)
+    except TopologyError:
+        return
+    found = late_rounds(topology)
+    shares = [0.0, *(share for _, share in zip(range(found + 1), worst(topology), strict=False))]
+    assert max(shares[found], shares[found + 1]) <= 1e-3 * (1 + 1e-6)
+    assert found == 1 or max(shares[found - 1], shares[found]) > 1e-3 * (1 - 1e-6)
+
+
+def test_a_graph_on_which_disagreement_stays_has_no_such_rounds():
+    """Two that only swap: W has an eigenvalue of -1, along which late mixing goes round in a circle for ever."""
+
+    class Swap:
+        size, period = 2, 1
+
+        def mixing_at(self, number):
+            return MixingMatrix(csr_array(np.array([[0.0, 1.0], [1.0, 0.0]])))
+
+    assert late_rounds(Swap()) is None
