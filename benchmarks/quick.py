@@ -42,4 +42,5 @@ QUICK = {
     "unfinished": "--repeats 2 --samples 5 --parameters 1000",
     "verdicts": "--seeds 0 --sites 2 -- --rounds 1 --body-epochs 1",
     "wide_area": "--lines 800Mbit/4ms --parameters 1000 --train 0.01 --peers 2 --rounds 1 --repeats 1 --emulator proxy",
+    "wide_area_accuracy": "--out wide --rows float32 int8-overlap --seeds 0 --rounds 2",
 }
