@@ -8,12 +8,13 @@ byte. All rows take the same steps of AdamW on the same number of tokens. The ro
 
     alone            each peer by itself
     synchronous      the mean gradient in every step, by one AdamW: data-parallel training
+    ..., anew        the same, with an AdamW that begins anew after every --local-steps
     gossip, 4 steps  bodies are mixed after every four steps
     gossip           after every --local-steps
     outer            the same, with --outer nesterov:0.7:0.9; then with int8 and int4 differences, and with --overlap 1
     outer, half      the same with nesterov:0.7:0.5
 
-In all rows but `synchronous` AdamW's moments begin anew in each round. With a column for each:
+In all other rows AdamW's moments begin anew in each round. With a column for each:
 
     loss      nats a byte on the peer's own test windows after the last mixing, the mean over peers and seeds
     MB        that a peer sends, as measured; of `synchronous` a float32 gradient to each of two neighbors a step
@@ -29,11 +30,11 @@ DIR/outer_steps.jsonl: the same command again makes only what is missing; --show
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -61,6 +62,7 @@ STEP = {"outer": "nesterov:0.7:0.9"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "alone": {"algorithm": "local"},
     "synchronous": {},
+    "synchronous, anew": {},
     "gossip, 4 steps": {"local_steps": 4},
     "gossip": {},
     "outer": STEP,
@@ -86,9 +88,9 @@ def main() -> None:
         for row in options.rows
     }
     timed = [{"row": "a step", "seed": seed, "data": "docs", **sizes} for seed in (-1, -2)]
-    found.make(chain(timed[:1], cells.values(), timed[1:]))
+    found.make(itertools.chain(timed[:1], cells.values(), timed[1:]))
     if all(cell in found for cell in timed):
-        _print(cells, found, median(chain.from_iterable(found[cell]["seconds"] for cell in timed)), options)
+        _print(cells, found, median(itertools.chain.from_iterable(found[cell]["seconds"] for cell in timed)), options)
 
 
 def measured(cell: Cell, data: Path | None) -> Line:
@@ -96,8 +98,9 @@ def measured(cell: Cell, data: Path | None) -> Line:
     with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
         if cell["row"] == "a step":
             return {"seconds": seconds_of_steps(settings(cell, None, Path(folder)))}
-        if cell["row"] == "synchronous":
-            return synchronous(settings(cell, data, Path(folder)), cell["steps"])
+        if cell["row"].startswith("synchronous"):
+            lasts = cell["local_steps"] if cell["row"].endswith("anew") else cell["steps"]
+            return synchronous(settings(cell, data, Path(folder)), cell["steps"], lasts)
         return gossiped(settings(cell, data, Path(folder)))
 
 
@@ -136,13 +139,21 @@ def gossiped(given: dpeer.Settings) -> Line:
     }
 
 
-def synchronous(given: dpeer.Settings, steps: int) -> Line:
-    """Steps of one AdamW along the mean of all peers' clipped gradients, from the same start on the same data."""
+def synchronous(given: dpeer.Settings, steps: int, lasts: int) -> Line:
+    """Steps along the mean of all peers' gradients, clipped, from the same start on the same data.
+
+    Args:
+        given: The federation.
+        steps: How many.
+        lasts: After how many steps AdamW's moments begin anew.
+    """
     began = time.perf_counter()
     learners = [_learner(given, rank) for rank in range(PEERS)]
     shared = torch.nn.Parameter(learners[0].trainer.model.data.clone())
-    optimizer = torch.optim.AdamW([shared], lr=given.body_lr, betas=(given.momentum, 0.999), weight_decay=0.0)
-    for gradients, _ in zip(zip(*map(_gradients, learners), strict=False), range(steps), strict=False):
+    gradients_of_all = zip(*map(_gradients, learners), strict=True)
+    for number, gradients in enumerate(itertools.islice(gradients_of_all, steps)):
+        if number % lasts == 0:
+            optimizer = torch.optim.AdamW([shared], lr=given.body_lr, betas=(given.momentum, 0.999), weight_decay=0.0)
         shared.grad = torch.stack(gradients).mean(dim=0)
         torch.nn.utils.clip_grad_norm_([shared], 1.0)
         optimizer.step()

@@ -322,7 +322,7 @@ SLOW = {
     "dpeer simulate --size 8 --task roles --task-option data=DIR --task-option roles=8 --optimizer adamw": Small(
         f"{TRAINS} --size 2 --task-option roles=2", (plays,)
     ),
-    "dpeer simulate --size 3 --task roles --task-option data=DIR --optimizer adamw --local-steps 50 --outer "
+    "dpeer simulate --task roles --task-option data=DIR --optimizer adamw --local-steps 50 --outer "
     "nesterov:0.7:0.9": Small(f"{TRAINS} --size 2 --local-steps 2", (plays,)),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(FOURTEEN),

@@ -37,6 +37,9 @@ from torch import Tensor
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.outer_setting import Outer
 
+_BLOCK = 2**16
+"""Values that are stepped together: three vectors of so many stay in a cache."""
+
 
 class OuterStep:
     """The outer optimizer of one peer. All that it keeps is a function of releases, so it costs no privacy.
@@ -63,10 +66,13 @@ class OuterStep:
             if self._overlap and not ahead:
                 self._base.copy_(body)
                 return
-            body.sub_(self._base)  # -g
-            self._velocity.mul_(outer.momentum).sub_(body)
-            self._base.add_(body, alpha=outer.lr).sub_(self._velocity, alpha=outer.lr * outer.momentum)
-            body.copy_(self._base)
+            for start in range(0, body.numel(), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                change, base, velocity = body[block], self._base[block], self._velocity[block]
+                change.sub_(base)  # -g
+                velocity.mul_(outer.momentum).sub_(change)
+                base.add_(change, alpha=outer.lr).sub_(velocity, alpha=outer.lr * outer.momentum)
+                change.copy_(base)
 
     def adopted(self) -> None:
         """Count from the body that was adopted, with no velocity: the own one is of rounds long ago."""

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.topology import TOPOLOGIES, ServerSampling, build
 from dpeer.training import TorchLearner, build_learner
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.outer import OuterStep
 from dpeer.training.mixing.outer_setting import Outer, check_outer
 from dpeer.training.mixing.outer_stability import ROUNDS as ROUNDS_PLAYED
 from dpeer.training.mixing.outer_stability import left, shrinks, steadier
@@ -106,6 +108,20 @@ def test_peers_of_a_full_graph_are_dilocos_server(lr: float, momentum: float) ->
     play(learners, FULL)
     for ours in models(learners):
         np.testing.assert_allclose(ours, diloco(lr, momentum), rtol=0, atol=2e-5)
+
+
+def test_a_large_body_is_stepped_to_its_last_value() -> None:
+    rng = np.random.default_rng(0)
+    first, *mixes = (rng.standard_normal(150_001).astype(np.float32) for _ in range(4))
+    body = Flat("body", [("w", torch.nn.Parameter(torch.from_numpy(first.copy())))])
+    step = OuterStep(body, Outer(0.7, 0.9))
+    b, u = first.astype(np.float64), np.zeros(len(first))
+    for x in mixes:
+        body.data.copy_(torch.from_numpy(x))
+        step.mixed(ahead=False)
+        u = 0.9 * u + (b - x)
+        b = b - 0.7 * ((b - x) + 0.9 * u)
+        np.testing.assert_allclose(body.data, b, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -367,3 +383,15 @@ def test_the_share_of_a_late_difference_is_the_largest_that_holds_for_any_symmet
         momentum < 0.8
         or np.abs(np.roots([1, -(1 + momentum), momentum + half * (1 + momentum), -half * momentum])).max() > 1
     )
+
+
+def test_bodies_rest_as_far_apart_as_by_plain_gossip_where_data_differ() -> None:
+    convex = {"lr_decay": 1.0, "weight_decay": 0.3}
+    stepped, plain = peers("dfedavgm", outer="nesterov:0.7:0.8", **convex), peers("dfedavgm", **convex)
+    apart = []
+    for learners in (stepped, plain):
+        play(learners, numbers=range(100))
+        bodies = np.stack(models(learners))
+        apart.append(float(np.linalg.norm(bodies - bodies.mean(axis=0))))
+    assert apart[0] == pytest.approx(apart[1], rel=1e-3)
+    assert apart[1] > 0.05  # each peer's data pull at it
