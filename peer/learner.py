@@ -140,13 +140,20 @@ class Learner(Protocol):
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+    def push_to(
+        self,
+        column: Mapping[int, float],
+        away: Collection[int],
+        confirmed: Mapping[int, int],
+        adopting: Collection[int] = (),
+    ) -> None:
         """Note who receives the next release; called before a round's training, where `pushes` asks for it.
 
         Args:
             column: The weights with which its receivers mix it, by rank.
             away: The receivers that are away, or sit the round out.
             confirmed: By rank, the last round whose release it has named as part of its mix.
+            adopting: Those that sit the round out and are heard, so that they may adopt the release.
         """
 
     def release(self, number: int) -> Payload | None:
@@ -157,7 +164,7 @@ class Learner(Protocol):
 
     @property
     def mix_share(self) -> float:
-        """The share of the difference to the mix that a round mixes in: 1 without overlap."""
+        """The share of the difference to the mix that a round mixes in; below 1 with overlap and some codecs."""
 
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.

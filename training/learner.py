@@ -159,9 +159,15 @@ class TorchLearner:
             lr = h.head_lr if "head_lr" in settings else h.body_lr
             trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
-        """Note the receivers of the next release; see `RunningSums.push_to`."""
-        self.gossip.push_to(column, away, confirmed)
+    def push_to(
+        self,
+        column: Mapping[int, float],
+        away: Collection[int],
+        confirmed: Mapping[int, int],
+        adopting: Collection[int] = (),
+    ) -> None:
+        """Note the receivers of the next release; see `Gossip.push_to`."""
+        self.gossip.push_to(column, away, confirmed, adopting)
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.

@@ -352,10 +352,11 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
-    def receivers(self, number: int) -> tuple[dict[int, float], list[int], dict[int, int]]:
-        """Round `number`'s receivers: their weights for this peer's body, who cannot mix it, and what they have mixed.
+    def receivers(self, number: int) -> tuple[dict[int, float], list[int], dict[int, int], list[int]]:
+        """Round `number`'s receivers, as `Learner.push_to` takes them.
 
-        The last gives by rank the last round whose body it has named as part of its mix.
+        They are their weights for this peer's body, who cannot mix it, the last round whose body each has named as part
+        of its mix, and who is heard and may adopt it.
         """
         weights = {
             rank: self.schedule.of(rank, number).row[self._config.rank]
@@ -363,7 +364,8 @@ class Core:
         }
         near = [self.members[rank] for rank in weights]
         away = [one.rank for one in near if one.away or one.left_behind or one.enters > number]
-        return weights, away, dict(self.mass.confirmed)
+        adopting = [rank for rank in away if not self.members[rank].away]
+        return weights, away, dict(self.mass.confirmed), adopting
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""

@@ -363,6 +363,23 @@ MESSAGES = {
     "--compress int8 with extras": Message(learner("fedrod", given=HYPERNETWORK, compress="int8"), ConfigurationError,
         "--compress int8 cannot be used with fedrod, which sends more than a body (hypernetwork): values of another "
         "size would share its scales"),
+    "--compress topk with extras": Message(
+        learner("fedrod", given=HYPERNETWORK, compress="topk:0.1"), ConfigurationError,
+        "--compress topk:0.1 cannot be used with fedrod, which sends more than a body (hypernetwork): what is large of "
+        "one would keep the other back"),
+    "--compress powersgd with extras": Message(learner("scaffold", compress="powersgd:2"), ConfigurationError,
+        "--compress powersgd:2 cannot be used with scaffold, which sends more than a body (variates): what is large of "
+        "one would keep the other back"),
+    "--robust with --compress topk": Message(
+        learner("dfedmdc", robust="median", compress="topk:0.1"), ConfigurationError,
+        "--robust median cannot be used with --compress topk:0.1, whose sums must keep what was rounded away: leave "
+        "one of them out; --compress bfloat16 halves the bytes and goes with it"),
+    "--compress topk with dis-pfl": Message(learner("dis-pfl", compress="topk:0.1"), ConfigurationError,
+        "--compress topk:0.1 cannot be used with dis-pfl, which sends what is held of the model"),
+    "--compress topk with changing graphs": Message(
+        lambda _: new_codec("topk:0.1", torch.zeros(3), 0, steady=False), ConfigurationError,
+        "--compress topk:0.1 needs the same neighbors in every round, who know all that was sent before: use "
+        "--compress int8 where graphs change or --participation draws peers"),
     "--compress bfloat16 with dis-pfl": Message(learner("dis-pfl", compress="bfloat16"), ConfigurationError,
         "--compress bfloat16 cannot be used with dis-pfl, which sends what is held of the model"),
     "--robust with --compress int8": Message(learner("dfedmdc", robust="clip", compress="int8"), ConfigurationError,
@@ -380,6 +397,8 @@ MESSAGES = {
     **{f"running sums with {what}": Message(learner(name, mixing="running-sums", **values), ConfigurationError,
         f"--mixing running-sums with {what}: {reason}") for name, values, what, reason in (
         ("dfedmdc", {"compress": "int8"}, "--compress int8",
+         "a running sum is no body, and is sent and taken as it is"),
+        ("dfedmdc", {"compress": "powersgd:2"}, "--compress powersgd:2",
          "a running sum is no body, and is sent and taken as it is"),
         ("dfedmdc", {"robust": "clip"}, "--robust clip", "a running sum is no body, and is sent and taken as it is"),
         ("dfedmdc", {"max_norm": 2.0}, "--max-norm 2", "a running sum is no body to compare with"),

@@ -342,6 +342,9 @@ MESSAGES = {
     "messages of dis-pfl": Message(lambda folder: learner(folder, "dis-pfl", private=1), ConfigurationError,
         "--privacy client cannot be used with dis-pfl (what is held of the model): not all that leaves the peer "
         "would carry noise"),
+    "messages with --compress topk": Message(
+        lambda folder: learner(folder, compress="topk:0.1", private=1), ConfigurationError,
+        "--privacy client cannot be used with --compress topk:0.1: not all that leaves the peer would carry noise"),
     "messages with --compress": Message(lambda folder: learner(folder, compress="int8", private=1), ConfigurationError,
         "--privacy client cannot be used with --compress int8: not all that leaves the peer would carry noise"),
     # Algorithms of one's own.

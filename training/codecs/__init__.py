@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -10,20 +10,26 @@ from torch import Tensor
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, UnknownName, describe
 from dpeer.training.codecs.base import Codec, Undecodable
+from dpeer.training.codecs.contraction import Contraction
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
+from dpeer.training.codecs.powersgd import PowerSGD
 from dpeer.training.codecs.quantized import Quantized
-from dpeer.training.codecs.sizes import compressed_bytes
-from dpeer.training.compression import FORMS, Compression
+from dpeer.training.codecs.sizes import Shape, compressed_bytes
+from dpeer.training.codecs.topk import TopK
+from dpeer.training.compression import FORMS, Compression, Kind
 from dpeer.training.randomness import LOCK
 
 __all__ = [
     "CODECS",
     "PLUGIN",
     "Codec",
+    "Contraction",
     "Dense",
     "Masked",
+    "PowerSGD",
     "Quantized",
+    "TopK",
     "Undecodable",
     "compressed_bytes",
     "find_codec",
@@ -31,15 +37,19 @@ __all__ = [
     "new_codec",
 ]
 
-CODECS: dict[str, Callable[..., Codec]] = {
+CODECS: dict[Kind, Callable[..., Codec]] = {
     "float32": lambda start, rank, **_: Dense(start, rank),
     "bfloat16": lambda start, rank, **_: Dense(start, rank, "bfloat16"),
     "float16": lambda start, rank, **_: Dense(start, rank, "float16"),
-    "int4": lambda start, rank, *, steady: Quantized(start, rank, 4, steady=steady),
-    "int8": lambda start, rank, *, steady: Quantized(start, rank, 8, steady=steady),
-    "int16": lambda start, rank, *, steady: Quantized(start, rank, 16, steady=steady),
+    "int4": lambda start, rank, *, steady, **_: Quantized(start, rank, 4, steady=steady),
+    "int8": lambda start, rank, *, steady, **_: Quantized(start, rank, 8, steady=steady),
+    "int16": lambda start, rank, *, steady, **_: Quantized(start, rank, 16, steady=steady),
+    "topk": lambda start, rank, *, asked, **_: TopK(start, rank, asked.share, asked.step),
+    "powersgd": lambda start, rank, *, asked, shapes, seed, **_: PowerSGD(
+        start, rank, shapes, asked.rank, asked.step, seed=seed
+    ),
 }
-"""Every built-in codec by its name; an algorithm may bring another (`Algorithm.codec`)."""
+"""Every built-in codec by its kind; an algorithm may bring another (`Algorithm.codec`)."""
 
 PLUGIN = plugins.Kind(
     "codec", "class", "CLASS", ConfigurationError, lambda thing: isinstance(thing, type) and issubclass(thing, Codec)
@@ -82,7 +92,9 @@ def identity(name: str) -> dict[str, Any]:
     return {**bits, "wire_dtype": asked.kind}
 
 
-def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
+def new_codec(
+    name: str, start: Tensor, rank: int, *, steady: bool, shapes: Sequence[Shape] = (), seed: int = 0
+) -> Codec:
     """The codec of this name.
 
     Args:
@@ -90,13 +102,23 @@ def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
         start: The common start of all peers, shape (count,).
         rank: This peer.
         steady: Whether the same neighbors exchange in every round.
+        shapes: The shapes of the parameters, in their order; without them they are one vector.
+        seed: The federation's seed.
+
+    Raises:
+        ConfigurationError: The codec needs the same neighbors in every round, or the user's class cannot be made.
     """
     found = find_codec(name)
     if found is None:
-        kind = Compression.parse(name).kind
-        if kind not in CODECS:
-            raise ConfigurationError(f"--compress {name}: this codec is not part of dpeer yet")
-        return CODECS[kind](start, rank, steady=steady)
+        asked = Compression.parse(name)
+        if asked.kind in ("topk", "powersgd") and not steady:
+            raise ConfigurationError(
+                f"--compress {name} needs the same neighbors in every round, who know all that was sent before: use "
+                "--compress int8 where graphs change or --participation draws peers"
+            )
+        return CODECS[asked.kind](
+            start, rank, steady=steady, asked=asked, shapes=shapes or [(start.numel(),)], seed=seed
+        )
     try:
         return found(start, rank)
     except Exception as error:

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dpeer.training.codecs.quantization import BLOCK
 from dpeer.training.compression import Compression
 
-HEADER = 16
-"""Bytes ahead of what is counted from an earlier release."""
+HEADER = 8
+"""Bytes ahead of a part of a change."""
+
+_OF_QUANTIZED = 16
+"""Bytes ahead of a quantized change."""
 
 INDEX_BLOCK = 2**16
 """Values among which `topk` chooses: an index has two bytes."""
@@ -39,7 +42,7 @@ def compressed_bytes(name: str, shapes: Sequence[Shape]) -> int:
         return HEADER + 4 * sum(chosen for _, chosen in blocks(count, asked.share))
     if asked.kind == "powersgd":
         return HEADER + 2 * sum(low_rank_values(shape, asked.rank) for shape in shapes)
-    return HEADER + 4 * -(-count // BLOCK) + -(-count * int(asked.kind.removeprefix("int")) // 8)
+    return _OF_QUANTIZED + 4 * -(-count // BLOCK) + -(-count * int(asked.kind.removeprefix("int")) // 8)
 
 
 def blocks(count: int, share: float) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
-from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
+from dpeer.training.codecs import Codec, Contraction, Dense, Masked, Quantized, new_codec
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.outer import OuterStep
@@ -42,7 +42,10 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     if facts_of(type(algorithm)).shares == "nothing":
         return Gossip(body, rank, own or Dense(body.data, rank), guard)
     flag = _asked(h)
-    codec = new_codec(h.compress, body.data, rank, steady=steady) if own is None else own
+    codec = own
+    if codec is None:
+        shapes = [entry["shape"] for entry in body.manifest["parameters"]]
+        codec = new_codec(h.compress, body.data, rank, steady=steady, shapes=shapes, seed=trainer.seed)
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
     if h.overlap:
         _check_overlap(algorithm, trainer, own)
@@ -201,5 +204,7 @@ def _check(
         )
     if own is not None and flag is not None:
         raise ConfigurationError(f"{flag} cannot be used with {sends}")
+    if isinstance(codec, Contraction) and extras:
+        raise ConfigurationError(f"{flag} cannot be used with {more}: what is large of one would keep the other back")
     if isinstance(codec, Quantized) and extras:
         raise ConfigurationError(f"{flag} cannot be used with {more}: values of another size would share its scales")

@@ -40,14 +40,10 @@ class Gossip:
 
     Attributes:
         codec: The codec.
-        pushes: Whether `push_to` is called before each release.
-        mix_share: The share of the difference to the mix that a round mixes in.
         disagreement: Of the last mix (`dpeer.training.mixing.disagreement`); None where the release was no body, none
             was released, or no other body was mixed.
     """
 
-    pushes = False
-    mix_share = 1.0
     compares = True
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
@@ -55,6 +51,16 @@ class Gossip:
         self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
         self._released: Vectors | None = None
         self.disagreement: float | None = None
+
+    @property
+    def pushes(self) -> bool:
+        """Whether `push_to` is called before each release."""
+        return self.codec.pushes
+
+    @property
+    def mix_share(self) -> float:
+        """The share of the difference to the mix that a round mixes in."""
+        return self.codec.consensus_step
 
     @property
     def linear(self) -> bool:
@@ -95,6 +101,7 @@ class Gossip:
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
         distances: dict[int, float] = {}
         self.disagreement = None
+        weigh = self._lazy(weigh)
         own, lost = self._released, self._lost()
         if self._guard.plain:
             if not self._add(bodies, weigh(bodies), distances):
@@ -111,7 +118,8 @@ class Gossip:
             refused |= judged
         if self.compares and own is not None and bodies:
             first = sum(self._body.manifest.get("extras", {}).values())
-            self.disagreement = disagreement(own, self._body.data, first)
+            apart = disagreement(own, self._body.data, first)
+            self.disagreement = apart and apart / self.codec.consensus_step
         if lost is not None:
             with torch.no_grad():
                 self._body.data.add_(lost)
@@ -186,8 +194,15 @@ class Gossip:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
         self.codec.forget(ranks)
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+    def push_to(
+        self,
+        column: Mapping[int, float],
+        away: Collection[int],
+        confirmed: Mapping[int, int],
+        adopting: Collection[int] = (),
+    ) -> None:
         """See `Learner.push_to` of dpeer.peer."""
+        self.codec.push_to(column, away, confirmed, adopting)
 
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.
@@ -216,6 +231,18 @@ class Gossip:
 
     def _fits(self, body: Vectors) -> bool:
         return sum(vector.numel() for vector in body) == self._body.count
+
+    def _lazy(self, weigh: Weigh) -> Weigh:
+        """The row gamma W + (1 - gamma) I, where the codec's consensus step gamma is below one."""
+        step = self.codec.consensus_step
+        if step == 1:
+            return weigh
+
+        def lazily(ranks: Collection[int]) -> Mapping[int, float]:
+            row = weigh(ranks)
+            return {rank: step * weight + (1 - step) * (rank == self._rank) for rank, weight in row.items()}
+
+        return lazily
 
     def _own(self) -> Vectors:
         """The released values, or a copy of the body where nothing was released."""

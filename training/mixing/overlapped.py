@@ -42,8 +42,6 @@ class Overlapped(Gossip):
     In round `number` of the round loop `release` is called for `number + 1`, then `mix` with the bodies of `number`.
     """
 
-    mix_share = THETA
-
     _before: Vectors | None = None
     """The own release of the round that is exchanged, while `_released` is of the next one."""
     _held: tuple[int, Payload] | None = None
@@ -63,6 +61,21 @@ class Overlapped(Gossip):
         self._held, self._residual = (number, found), super()._lost()
         self.codec.mixed(())  # the next release is made before this one is mixed, and may be counted from it
         return found
+
+    @property
+    def mix_share(self) -> float:
+        """See `Gossip.mix_share`."""
+        return THETA * super().mix_share
+
+    def push_to(
+        self,
+        column: Mapping[int, float],
+        away: Collection[int],
+        confirmed: Mapping[int, int],
+        adopting: Collection[int] = (),
+    ) -> None:
+        """See `Gossip.push_to`. What is released is of the round after: what is known of receivers is a round older."""
+        super().push_to(column, away, {rank: number + 1 for rank, number in confirmed.items()}, adopting)
 
     def held(self, number: int) -> Payload | None:
         """See `Learner.held` of dpeer.peer."""

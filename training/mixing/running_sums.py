@@ -85,13 +85,20 @@ class RunningSums(Gossip):
         self._model = host(self._body.data).clone()
         self._values, self._mass = self._model.double(), 1.0
 
-    def push_to(self, column: Mapping[int, float], away: Collection[int], confirmed: Mapping[int, int]) -> None:
+    def push_to(
+        self,
+        column: Mapping[int, float],
+        away: Collection[int],
+        confirmed: Mapping[int, int],
+        adopting: Collection[int] = (),
+    ) -> None:
         """Note the receivers of the next release.
 
         Args:
             column: The weights with which they take it, by rank: with the own one they sum to one.
             away: Those that are not served.
             confirmed: By rank, the last round whose sum it has mixed, as it has named itself.
+            adopting: Those of them that will adopt it: a payload has all that they need.
 
         Raises:
             ConfigurationError: More than a message can name.
