@@ -421,6 +421,8 @@ MESSAGES = {
     )},
     **{f"outer with {what}": Message(learner(name, outer="nesterov:0.7:0.9", **values), ConfigurationError,
         f"--outer nesterov:0.7:0.9 with {what}: {reason}") for name, values, what, reason in (
+        ("dfedmdc", {"compress": "topk:0.1"}, "--compress topk:0.1",
+         "neighbors know a body in part, and momentum on a part drives peers apart: use --compress int8 or int4"),
         ("dfedmdc", {"robust": "clip"}, "--robust clip",
          "its bounds hold for one round, and momentum carries what a hostile body has moved on for many: leave one of "
          "the two out"),

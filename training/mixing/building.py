@@ -9,6 +9,7 @@ from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Contraction, Dense, Masked, Quantized, new_codec
+from dpeer.training.compression import Compression
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.outer import OuterStep
@@ -92,7 +93,7 @@ def build_outer(algorithm: Algorithm, trainer: Trainer) -> OuterStep | None:
 
 
 def _late(gossip: Overlapped, h: Hyperparameters) -> Gossip:
-    gossip.mix_share = Outer.parse(h.outer).late_share()
+    gossip.late_share = Outer.parse(h.outer).late_share()
     return gossip
 
 
@@ -108,6 +109,11 @@ def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
         raise ConfigurationError(
             f"{flag} with --robust {h.robust}: its bounds hold for one round, and momentum carries what a hostile body "
             "has moved on for many: leave one of the two out"
+        )
+    if Compression.parse(h.compress).kind in ("topk", "powersgd"):
+        raise ConfigurationError(
+            f"{flag} with --compress {h.compress}: neighbors know a body in part, and momentum on a part drives peers "
+            "apart: use --compress int8 or int4"
         )
     if algorithm.codec(trainer) is not None:
         raise ConfigurationError(

@@ -42,6 +42,9 @@ class Overlapped(Gossip):
     In round `number` of the round loop `release` is called for `number + 1`, then `mix` with the bodies of `number`.
     """
 
+    late_share: float = THETA
+    """The share of a late difference that is mixed in, of what the codec allows."""
+
     _before: Vectors | None = None
     """The own release of the round that is exchanged, while `_released` is of the next one."""
     _held: tuple[int, Payload] | None = None
@@ -65,7 +68,7 @@ class Overlapped(Gossip):
     @property
     def mix_share(self) -> float:
         """See `Gossip.mix_share`."""
-        return THETA * super().mix_share
+        return self.late_share * super().mix_share
 
     def push_to(
         self,
@@ -149,9 +152,9 @@ class Overlapped(Gossip):
         """The terms of theta * sum of W_ij (z_j - z_i), in rank order."""
         assert self._before is not None
         others: Collection[int] = row.keys() - {self._rank}
-        own = -self.mix_share * sum(row[rank] for rank in sorted(others))
+        own = -self.late_share * sum(row[rank] for rank in sorted(others))
         return [
-            (self._before, own) if rank == self._rank else (bodies[rank], self.mix_share * row[rank])
+            (self._before, own) if rank == self._rank else (bodies[rank], self.late_share * row[rank])
             for rank in sorted(row)
         ]
 
