@@ -78,7 +78,7 @@ class Overlapped(Gossip):
         adopting: Collection[int] = (),
     ) -> None:
         """See `Gossip.push_to`. What is released is of the round after: what is known of receivers is a round older."""
-        super().push_to(column, away, {rank: number + 1 for rank, number in confirmed.items()}, adopting)
+        super().push_to(column, away, {rank: confirmed.get(rank, -1) + 1 for rank in column}, adopting)
 
     def held(self, number: int) -> Payload | None:
         """See `Learner.held` of dpeer.peer."""
