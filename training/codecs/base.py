@@ -124,7 +124,7 @@ class Codec(ABC):
             Undecodable: The payload is refused.
         """
 
-    def push_to(  # noqa: B027 - most send the same whoever has what
+    def push_to(  # noqa: B027 - most send the same to all
         self,
         column: Mapping[int, float],
         away: Collection[int],

@@ -102,7 +102,7 @@ class Contraction(Codec):
         confirmed: Mapping[int, int],
         adopting: Collection[int] = (),
     ) -> None:
-        """See `Learner.push_to` of dpeer.peer: whoever lacks an earlier release needs all values."""
+        """See `Learner.push_to` of dpeer.peer: a receiver that lacks an earlier release needs all values."""
         self._whole |= bool(adopting)
         self._receivers = [rank for rank in column if rank not in away]
         for rank, number in confirmed.items():
@@ -119,7 +119,7 @@ class Contraction(Codec):
         return [_BASE.pack(base), *self.compress(change, number)]
 
     def _is_missed(self, number: int) -> bool:
-        """Whether a receiver has not mixed a release of which it should have said so by now."""
+        """Whether a receiver has not named a release as mixed that it should have by now."""
         due = number - _CONFIRMED
         return due >= self._last_whole and any(self._confirmed.get(rank, -1) < due for rank in self._receivers)
 

@@ -6,7 +6,7 @@ Vogels, Karimireddy and Jaggi, PowerSGD: Practical Low-Rank Gradient Compression
     P <- orthonormalize(M Q),    Q <- M^T P,    C(M) = P Q^T = P P^T M
 
 which is M projected, so ||M - C(M)|| <= ||M||. The paper begins with the Q of the step before. Here M has lost what was
-large in it a round ago, since that has been released: Q is drawn anew each round, and there are two iterations.
+large in it a round ago, since that has been released: Q is drawn anew each round, and iterated twice.
 Convolutions are matrices of their outputs and all else. Vectors, and matrices that no such product makes smaller,
 travel whole. All values travel as bfloat16: what rounding takes away stays with the peer, and travels later.
 """
