@@ -90,7 +90,7 @@ class Finishing:
             TaskError: The task's model, loss or data raised.
         """
         peer, predictor = self._peer, self._algorithm.predictor(self._peer)
-        values = peer.model.data.clone() if predictor is None else predictor
+        values = peer.model.data if predictor is None else predictor  # of which `holding` makes a copy
         with peer.holding(values, self._algorithm.untrained() or peer.untrained.copies()):
             step = at_rate(peer.optimizer, self.rate)
             if self._of_head:

@@ -178,6 +178,7 @@ class TorchLearner:
         """
         if not self.shares:
             return None
+        self.gossip.codec.buffers.settle()
         if isinstance(self.session, NoiselessSession):
             self.session.record()
         if self._sampled is not None:
@@ -330,6 +331,7 @@ class TorchLearner:
             TaskError: The task's model, loss or data raised.
         """
         self.trainer.begin(number)
+        self.gossip.codec.buffers.trim()
         # A class from outside may train the model itself, so its last steps are protected like others.
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
         with self._training(Purpose.FINISH, number, "finish"), freely:

@@ -201,9 +201,6 @@ class Inbox:
         return self._firsts.get(rank, {}).get(number)
 
 
-_KEEP = 2
-
-
 @dataclass
 class Outbox:
     """Encoded bodies and their receivers, by round.
@@ -231,7 +228,14 @@ class Outbox:
         self.frames[number] = frames
         self.receivers[number] = receivers
         self.unsent[number], self.sent[number] = set(), set()
-        for old in [kept for kept in self.frames if kept <= number - _KEEP]:
+        self.reach(number)
+
+    def reach(self, number: int) -> None:
+        """Forget the bodies that are of no use once this peer's current round is `number`: all but the last one.
+
+        That is what `cut_off` of the schedule relies on. A body of a large model is a large part of a peer's memory.
+        """
+        for old in [kept for kept in self.frames if kept < number - 1]:
             for table in (self.frames, self.receivers, self.unsent, self.sent):
                 del table[old]
             self.again.discard(old)

@@ -79,6 +79,7 @@ class Exchange:
         self._members.current_round = number
         self._round_clock.reached(self._rank, number)
         self.inbox.open(number)
+        self.outbox.reach(number)
         listeners = self.schedule.listeners(number)
         if number - 1 not in self.outbox.frames:  # sat out: no body brings the out-neighbors this news
             listeners.update(self.schedule.at(number - 1).out_neighbors)

@@ -416,6 +416,7 @@ class Core:
         """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
         self.members.current_round = self.schedule.rounds
         self.round_clock.reached(self._config.rank, self.schedule.rounds)
+        self.exchange.outbox.reach(self.schedule.rounds)
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self.waiting.linger(now)
         return self.look(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.training.payload import Payload
+
+_WINDOW = 4
+"""Rounds after which spare buffers are given back: how many are needed varies with the disk and the neighbors."""
 
 
 class BufferPool:
@@ -33,6 +37,7 @@ class BufferPool:
         self.nbytes = nbytes
         self._pinned = pinned
         self._free: deque[NDArray[np.uint8]] = deque()
+        self._spare = self._rounds = 0  # how many were free in all rounds of a window, and which round of it this is
 
     def take(self) -> memoryview:
         """A buffer, writable, with whatever was in it before; any thread may call this."""
@@ -40,10 +45,26 @@ class BufferPool:
             memory = self._free.pop()
         except IndexError:
             memory = torch.empty(self.nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._pinned).numpy()
+        self._spare = min(self._spare, len(self._free))
         # All that is ever made of the memoryview refers to this very array object; with the last of it, it goes.
         lease = memory.view()
         weakref.finalize(lease, self._free.append, memory).atexit = False
         return memoryview(lease.data)
+
+    def settle(self) -> None:
+        """Begin a round: once in a few rounds give back the memory of buffers that none of these needed."""
+        self._rounds = (self._rounds + 1) % _WINDOW
+        if self._rounds:
+            return
+        with contextlib.suppress(IndexError):  # another thread has taken one meanwhile
+            for _ in range(self._spare):
+                self._free.popleft()
+        self._spare = len(self._free)
+
+    def trim(self) -> None:
+        """Give back the memory of all buffers that are free: no other body is encoded."""
+        self._free.clear()
+        self._spare = 0
 
 
 class Undecodable(ValueError):  # noqa: N818 - reads as what happened

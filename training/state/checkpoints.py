@@ -20,6 +20,9 @@ from dpeer.training.trainer import Trainer
 
 _FORMAT = 1
 
+_KEPT = 64 * 2**20
+"""Bytes of a copy whose memory the next one takes; new memory for a longer one costs little beside a round."""
+
 
 class Checkpoints:
     """A learner's checkpoints.
@@ -73,8 +76,10 @@ class Checkpoints:
     def take(self) -> Copied:
         """Copy everything that a resumed run needs: tensors, and plain JSON values. An earlier copy is overwritten."""
         best = self._selection.best
-        self.saved = self._snapshots.take(self.saved)
-        states = {"last": self.saved} | ({} if best is None else {"best": self._snapshots.of(best)})
+        last = self._snapshots.take(self.saved)
+        # Of a large model the copy's memory is not kept for the next one: once it is written, training has the room.
+        self.saved = last if self._trainer.everything.nbytes <= _KEPT else None
+        states = {"last": last} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"adopted": self._trainer.adopted}

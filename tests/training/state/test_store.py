@@ -142,3 +142,10 @@ def test_what_first_weights_tell_stays_in_the_model(client: bool, sample: bool, 
     for first in order:
         found = Origin.of_run(client=client, sample=sample, post=post, first=first)
         assert order.index(found) == max(order.index(own), order.index(first))
+
+
+def test_the_memory_of_a_large_copy_is_not_kept_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpeer.training.state.checkpoints._KEPT", 0)
+    ours = build_learner(small_task(), "ditto", rank=0, seed=1)
+    assert callable(ours.copied())
+    assert ours.checkpoints.saved is None
