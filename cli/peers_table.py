@@ -13,15 +13,15 @@ from dpeer.cli.tables import plain_table
 from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place
 
-_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "disk")
+_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "line", "disk")
 """Columns of numbers."""
 
 _WORDS = ("epoch", "state", "neighbors", "last mix", "dropped")
 """Columns whose words may be broken into lines."""
 
 _LEAST_WORTH = (
-    "got/s", "sent/s", "dropped", "saved", "disk", "disagreement", "last mix", "quorum", "left", "epoch", "epsilon",
-    "round",
+    "got/s", "sent/s", "dropped", "saved", "disk", "line", "disagreement", "last mix", "quorum", "left", "epoch",
+    "epsilon", "round",
 )  # fmt: skip
 """Columns that a narrow table leaves out, in this order."""
 
@@ -54,6 +54,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["sent/s", "got/s"]
         names += ["epsilon"] if any(one.get("epsilon") is not None for one in answers) else []
         names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
+        names += ["line"] if any(one.get("line_share") for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
     rows = [_cells(one, (earlier or {}).get(one.key)) for one in found]
@@ -138,6 +139,7 @@ def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
         "got/s": words.size(None if rates is None else rates.received),
         "epsilon": words.epsilon(found.get("epsilon")),
         "disagreement": words.or_dash(found.get("disagreement"), lambda value: f"{value:.2g}"),
+        "line": words.or_dash(found.get("line_share"), lambda value: f"{value:.0%}"),
         "dropped": words.dropped(found),
         "disk": words.size(found.get("disk_free")),
     }

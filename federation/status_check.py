@@ -90,6 +90,7 @@ class _Running(_Model):
     disk_free: _Count | None = None
     withheld: _Ranks = []
     disagreement: float | None = None
+    line_share: float | None = None
     age_seconds: float = 0.0
     history: Annotated[list[_Round], Field(max_length=KEPT)] = []
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
-from dpeer.report import by_peer, by_round, classes, faults, graphs, steps
+from dpeer.report import by_peer, by_round, classes, faults, graphs, round_time, steps
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
@@ -42,6 +42,7 @@ PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "disagreement-by-round": by_round.disagreement_by_round,
     "bytes-by-round": by_round.bytes_by_round,
     "accuracy-by-bytes": by_round.accuracy_by_bytes,
+    "round-time": round_time.round_times,
     "graph": graphs.tiles,
     "class-mix": classes.class_mix,
 }

@@ -124,6 +124,21 @@ class RoundRecord:
         return plain
 
 
+def line_share(entry: Mapping[str, Any]) -> float | None:
+    """The share of a round in which the peer waited for bodies that were coming in; None where that is not known.
+
+    Args:
+        entry: The round's line of metrics.jsonl.
+    """
+    names = ("receive_seconds", "hidden_seconds", "train_seconds", "exchange_seconds", "mix_seconds")
+    received, hidden, *parts = (number(entry.get(name)) for name in names)
+    if received is None or hidden is None or None in parts:
+        return None
+    total = sum(part for part in parts if part is not None)
+    waits = max(0.0, received - hidden)
+    return min(1.0, waits / total) if total > 0 else None
+
+
 def gap(training: float | None, test: float | None) -> float | None:
     """The generalization gap, training accuracy less test accuracy; None where one of them is not known."""
     return None if training is None or test is None else training - test
@@ -169,6 +184,11 @@ class Line(JsonFields):
     mass_adopted: float | None = json_field(number)
     bytes_sent: int | None = json_field(total)
     bytes_received: int | None = json_field(total)
+    train_seconds: float | None = json_field(number)
+    exchange_seconds: float | None = json_field(number)
+    mix_seconds: float | None = json_field(number)
+    receive_seconds: float | None = json_field(number)
+    hidden_seconds: float | None = json_field(number)
     epsilon: float | None = json_field(number)
     privacy: Mapping[str, Any] | None = json_field(table)
     """The costs of the releases so far; None without privacy."""
