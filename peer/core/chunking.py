@@ -235,8 +235,8 @@ class Reassembly:
         for link, one in self._partial.items():
             if one.name == name and one.wanted:
                 return self._partial.pop(link)
-        one = self._kept.get((body.rank, body.round))
-        return one if one is not None and one.name == name else None
+        kept = self._kept.get((body.rank, body.round))
+        return kept if kept is not None and kept.name == name else None
 
     def holds(self, rank: int) -> dict[bytes, int]:
         """What has come of this rank's bodies that are on their way or whose link has broken: bytes by name."""

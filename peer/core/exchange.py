@@ -132,9 +132,9 @@ class Exchange:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
                 frames = wire.in_version(self.outbox.frames[number], neighbor.version, self._protocol)
-                there = self._held(neighbor, number, frames)
-                if there is None or there < wire.size(frames[1:]):
-                    self._send_queues.add_body(neighbor.link, number, frames, there)
+                held = self._held(neighbor, number, frames)
+                if held is None or held < wire.size(frames[1:]):
+                    self._send_queues.add_body(neighbor.link, number, frames, held)
 
     def _held(self, neighbor: Neighbor, number: int, frames: Frames) -> int | None:
         """Bytes of a body that a neighbor's hello named as held, from the first one on; None if it named no such body.

@@ -255,7 +255,9 @@ class Gossip:
         if self._released is None or not self.codec.error_feedback:
             return None
         lost = self._body.data.clone()
-        for part, released in zip(lost.split([one.numel() for one in self._released]), self._released, strict=True):
+        for part, released in zip(
+            torch.split(lost, [one.numel() for one in self._released]), self._released, strict=True
+        ):
             part.sub_(released.to(part.device))
         return lost
 
