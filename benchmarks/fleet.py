@@ -70,6 +70,8 @@ class Figures:
     round_seconds: tuple[float, ...] = ()
     resident_mb: tuple[float, ...] = ()
     unshared_mb: float = 0.0
+    bytes_came: int = 0
+    """Of bodies, in all rounds, where a worker counts them."""
     attempts_per_s: float = 0.0
     """Of an attacker, where one runs: connections or messages."""
 

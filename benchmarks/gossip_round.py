@@ -57,6 +57,7 @@ from dpeer.federation.keys import keyrings
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
+from dpeer.peer.core.wire import CURRENT
 from dpeer.peer.logs import peer_logger
 from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
@@ -124,7 +125,8 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
     hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body change in every
     round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the port of
-    second connections, with keys; `transport`, what makes one, if it is another.
+    second connections, with keys; `transport`, what makes one, if it is another; `protocol`, the versions that a peer
+    speaks.
     """
     keep_heap()
     freeze_heap()
@@ -172,6 +174,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             authenticated=keyring is not None,
             evaluate_every=10**9,
             out=folder,
+            protocol=case.options.get("protocol", CURRENT),
         ),
         graph,
         learner,

@@ -26,6 +26,7 @@ QUICK = {
     "privacy_figure": "digits=compared --out privacy.svg",
     "quantization": "--parameters 3000 --repeats 1",
     "ray_actors": _PEERS,
+    "resets": "--line 800Mbit/4ms --parameters 300000 --peers 2 --emulator proxy",
     "returns": "--algorithms fedavg --seeds 0 --away 3 --size 5",
     "robust": "--sets digits --seeds 0 --topologies full --attacks flipped --hostile 1 --rules clip --rounds 1",
     "sample_level": "--only cancer --seeds 1 --few 1",
