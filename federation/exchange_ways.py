@@ -18,7 +18,6 @@ from dpeer.topology import TimeVaryingTopology, Topology
 from dpeer.topology.settings import build_graph
 from dpeer.training import TorchLearner
 from dpeer.training.codecs import compressed_bytes
-from dpeer.training.compression import Compression
 
 TRIED = ("float32", "bfloat16", "int8", "int4", "powersgd:4", "topk:0.05")
 """The codecs that are compared, in the order of what they leave out."""
@@ -105,8 +104,7 @@ def exchange_ways(
     ways = []
     for overlap in (0, 1):
         for name in names:
-            own = name == how.compress and Compression.parse(name).kind not in ("topk", "powersgd")
-            size = learner.payload_bytes if own else compressed_bytes(name, shapes)
+            size = learner.usual_bytes if name == how.compress else compressed_bytes(name, shapes)
             way = timed(name, overlap, size, seconds(size), home)
             ways.append(dataclasses.replace(way, refused=refusal(config, learner, way)))
     return next(way for way in ways if (way.compress, way.overlap) == (how.compress, how.overlap)), ways

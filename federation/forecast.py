@@ -53,7 +53,7 @@ class Forecast:
         evaluate_seconds: Of a round's evaluations, in the mean.
         steps: The minibatches of a round.
         timed_steps: How many of them were timed.
-        payload_bytes: Of one body, at most.
+        payload_bytes: Of one body, in a usual round.
         sent_bytes, received_bytes: Of a round's bodies.
         memory_bytes: Of the process, with bodies of neighbors.
         disk_bytes: Of the run's files, at most.
@@ -155,7 +155,7 @@ def forecast(
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
-    payload = learner.payload_bytes
+    payload, most = learner.usual_bytes, learner.payload_bytes
     way, ways = None, list[Way]()
     train_seconds = train_seconds * asked / taken if taken else 0.0
     if graph is not None and lines and payload:
@@ -177,7 +177,7 @@ def forecast(
         payload_bytes=payload,
         sent_bytes=round(payload * sent),
         received_bytes=round(payload * received),
-        memory_bytes=_memory() + round(payload * (2 * received + 2)),
+        memory_bytes=_memory() + round(most * (2 * received + 2)),
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],

@@ -457,6 +457,11 @@ class TorchLearner:
         """The most bytes that one payload may have."""
         return self.gossip.codec.payload_bytes if self.shares else 0
 
+    @property
+    def usual_bytes(self) -> int:
+        """The bytes of a payload in a round in which no receiver lacks an earlier one."""
+        return self.gossip.codec.usual_bytes if self.shares else 0
+
     def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
 
