@@ -4,7 +4,8 @@
 
 One thread, memory kept as a peer keeps it. Each repetition measures, one after another: a copy of a body into memory
 that is there; encoding with the own values that it stands for; decoding a neighbor's payload; and both by the plain
-formula. Figures are medians in milliseconds, and ratios in a repetition to the copy and to the plain formula.
+formula. Figures are medians of processor time in milliseconds, ratios in a repetition to the copy and to the plain
+formula, and encoding's share of the time that a line needs for two copies of the payload.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import thread_time
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from torch import Tensor
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.training.codecs import Quantized
 from dpeer.training.codecs.quantization import BLOCK
+
+RATES = (20, 100, 1000)
+"""Mbit/s of lines."""
 
 
 def plain(values: Tensor, base: Tensor, bits: int) -> Tensor:
@@ -38,10 +42,10 @@ def plain_decoded(scales: Tensor, steps: Tensor, base: Tensor) -> Tensor:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The time of one call."""
-    began = perf_counter()
+    """The processor time of one call."""
+    began = thread_time()
     work()
-    return perf_counter() - began
+    return thread_time() - began
 
 
 def main() -> None:
@@ -57,7 +61,10 @@ def main() -> None:
     start = torch.randn(given.parameters)
     values, into = start + 0.01 * torch.randn(given.parameters), torch.empty_like(start)
     scales, steps = torch.rand(-(-given.parameters // BLOCK)), torch.ones(given.parameters, dtype=torch.int16)
-    print(f"{given.parameters} parameters, ms: copy; encode, decode; plainly; encode/copy, plain/encode, plain/decode")
+    print(
+        f"{given.parameters} parameters, ms: copy; encode, decode; plainly; encode/copy, plain/encode, plain/decode; "
+        f"encoding's share on {', '.join(f'{rate} Mbit/s' for rate in RATES)}"
+    )
     for bits in map(int, given.bits.split(",")):
         one, other = (Quantized(start, rank, bits, steady=True) for rank in range(2))
         payload = one.encode(values, 0)
@@ -79,6 +86,8 @@ def main() -> None:
         print(
             f"int{bits}: {copy:.1f}; {encode:.1f}, {decode:.1f}; {plainly[0]:.1f}, {plainly[1]:.1f}; "
             + ", ".join(f"{ratio:.1f}" for ratio in ratios)
+            + "; "
+            + ", ".join(f"{encode / (16 * one.payload_bytes / rate / 1e3):.2%}" for rate in RATES)
         )
 
 
