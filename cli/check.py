@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,9 @@ def check(
     bad = findings.worst(Level.FAIL, *([Level.WARN] if strict else []))
     if as_json:
         found = [{"check": one.check, "level": one.level.value, "text": one.text} for one in findings.all]
-        content = {"ok": not bad, "findings": found, "forecast": None if forecast is None else forecast.as_json()}
+        lines = {rank: asdict(line) for rank, line in findings.lines.items()}
+        plain = None if forecast is None else forecast.as_json()
+        content = {"ok": not bad, "findings": found, "lines": lines, "forecast": plain}
         click.echo(json.dumps(content, indent=1, allow_nan=False))
         return int(bad)
     if forecast is not None:

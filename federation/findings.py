@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import TracebackType
 
 from dpeer.exceptions import DpeerError, describe
+from dpeer.topology.lines import LineSpeed
 
 
 class Level(StrEnum):
@@ -42,10 +43,15 @@ class Findings:
 
     Args:
         tell: Gets each as soon as it is there.
+
+    Attributes:
+        all: In their order.
+        lines: What was measured of lines to neighbors, by rank.
     """
 
     def __init__(self, tell: Callable[[Finding], None] = lambda finding: None) -> None:
         self.all: list[Finding] = []
+        self.lines: dict[int, LineSpeed] = {}
         self._tell = tell
 
     def add(self, check: str, level: Level, text: str) -> None:

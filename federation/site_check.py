@@ -206,6 +206,7 @@ def _keep_lines(findings: Findings, starting: Starting, measured: Mapping[int, L
     """Write what was measured, so that `dpeer topology advise` finds it."""
     if not measured:
         return
+    findings.lines.update(measured)
     try:
         path = measured_lines.keep(starting.own.out, starting.rank, measured)
     except OSError as error:

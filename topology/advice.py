@@ -70,6 +70,7 @@ class Requirements:
         rounds: The rounds of the run, in which partners are counted.
         overlap: Whether bodies travel while the next round trains, and are mixed one round late.
         lines: The lines between peers as measured, in place of bandwidth and latency; None for those.
+        steady: What needs the same neighbors in every round, such as a codec; None where graphs may change.
     """
 
     size: int
@@ -83,6 +84,7 @@ class Requirements:
     rounds: int = 20
     overlap: bool = False
     lines: MeasuredLines | None = None
+    steady: str | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,11 @@ def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
                 ranked.append(found)
             else:
                 left_out.append(found)
+    if not any(one.doubly_stochastic for one in ranked):
+        raise ConfigurationError(
+            f"no graph of {asked.size} peers with at most {asked.max_degree} bodies in a round stays the same, which "
+            f"{asked.steady} needs: allow more (--max-degree), or use a codec for graphs that change"
+        )
     ranked.sort(key=lambda one: (one.seconds, one.bytes_sent, one.topology, list(one.options.values())))
     return ranked, left_out
 
@@ -202,7 +209,8 @@ def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
 def best(ranked: list[Ranked]) -> Ranked:
     """The fastest graph that keeps the average; among equals one that is not drawn at random.
 
-    One always exists: one-peer-exponential has every size, any weights and one message a round.
+    One always exists: one-peer-exponential has every size, any weights and one message a round; where graphs may not
+    change, rings do.
     """
     return min(
         (one for one in ranked if one.doubly_stochastic),
@@ -213,6 +221,9 @@ def best(ranked: list[Ranked]) -> Ranked:
 def _measure(name: str, options: dict[str, Any], asked: Requirements) -> Ranked | Excluded:
     try:
         topology = build(name, asked.size, weights=asked.weights, graph_seed=asked.graph_seed, **options)
+        if asked.steady is not None and isinstance(topology, TimeVaryingTopology):
+            reason = f"{asked.steady} needs the same neighbors in every round"
+            return Excluded(name, reason, reason, options)
         analysis = analyse(topology)
         rounds = late_rounds(topology) if asked.overlap else analysis.rounds
         if rounds is None:

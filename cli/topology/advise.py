@@ -124,6 +124,7 @@ def advise(
         rounds=rounds,
         overlap=overlap == "1",
         lines=None if not measured else MeasuredLines(size, measured),
+        steady=_steady(compress),
         **graph,
     )
     ranked, left_out = rank_graphs(terms)
@@ -173,6 +174,21 @@ def _compressed(compress: str, plain: int) -> int:
         return compressed_bytes(compress, [(max(1, plain // 4),)])
     except ValueError as error:
         raise ConfigurationError(f"--compress {compress}: {error}") from error
+
+
+def _steady(compress: str) -> str | None:
+    """The option itself, if its codec is refused where neighbors change from round to round."""
+    if compress == "float32":
+        return None
+    import torch
+
+    from dpeer.training.codecs import new_codec
+
+    try:
+        new_codec(compress, torch.zeros(1), 0, steady=False)
+    except ConfigurationError:
+        return f"--compress {compress}"
+    return None
 
 
 def arguments(topology: str, options: Mapping[str, Any]) -> str:
@@ -254,6 +270,8 @@ def _remarks(ranked: list[Ranked], left_out: list[Excluded], terms: Requirements
     ]
     if terms.overlap:
         lines.append("Mixed a round late, by half, disagreement shrinks more slowly: rounds are those of --overlap 1.")
+    if terms.steady is not None:
+        lines.append(f"With {terms.steady} a mix takes a part of the difference: agreement takes more rounds.")
     if any(one.topology == "fresh-directed" for one in ranked):
         lines.append(
             "* fresh-directed K is --fresh-neighbors directed:K; columns of its matrix do not sum to one, the average "

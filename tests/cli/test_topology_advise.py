@@ -207,6 +207,19 @@ def test_overlap_and_compression_by_hand() -> None:
     assert "the longer of training and latency" in " ".join(printed.split())
 
 
+def test_codecs_that_need_the_same_neighbors_leave_out_graphs_that_change() -> None:
+    document = parsed(*ADVISE, 8, "--compress", "topk:0.05")
+    changing = {name for name in TOPOLOGIES if isinstance(build(name, 8), TimeVaryingTopology)}
+    assert not changing & {one["topology"] for one in document["ranking"]}
+    reasons = {one["topology"]: one["reason"] for one in document["left_out"]}
+    assert {reasons[name] for name in changing} == {"--compress topk:0.05 needs the same neighbors in every round"}
+    found = {one["topology"]: one for one in document["ranking"]}
+    body = 11_250_000 * 0.05 * 4  # an index and a value of two bytes each
+    assert found["ring"]["bytes_sent"] == pytest.approx(2 * body * found["ring"]["rounds"], rel=1e-3)
+    assert "agreement takes more rounds" in words(*ADVISE, 8, "--compress", "topk:0.05")
+    assert parsed(*ADVISE, 8, "--compress", "int8")["ranking"][0]["topology"] == "one-peer-exponential"
+
+
 def far_site(folder: Path) -> None:
     """Four sites: each has 100 Mbit/s, but the line to rank 3, which has 10 Mbit/s and 100 ms."""
     fast, slow = LineSpeed(100e6, 100e6, 0.0), LineSpeed(100e6, 10e6, 0.1)
@@ -236,6 +249,10 @@ def test_measured_lines_take_the_place_of_a_bandwidth(in_tmp_path: Path) -> None
         ((), "--bandwidth must be given"),
         (("--lines", "nowhere"), "--lines nowhere: it has no lines-R.json with a line between ranks below 4"),
         (("--lines", "run", "--bandwidth", "1Mbit"), "--bandwidth and --lines exclude each other"),
+        (
+            ("--bandwidth", "1Mbit", "--compress", "topk:0.1", "--max-degree", "1"),
+            "stays the same, which --compress topk",
+        ),
         (("--bandwidth", "1Mbit", "--compress", "int3"), "--compress int3: expected"),
         (("--bandwidth", "1Mbit", "--compress", "powersgd:4"), "--compress powersgd:4: its bytes depend on more"),
     ],

@@ -19,6 +19,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
+from dpeer.federation.measured_lines import read_lines
 from dpeer.federation.rank_lock import held
 from dpeer.federation.same_rows import registered
 from dpeer.federation.settings import as_run
@@ -26,6 +27,7 @@ from dpeer.federation.site_check import Asked, check_site
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.topology.lines import LineSpeed
 from tests.conftest import SMALL_TASK
 
 TASK = (
@@ -105,6 +107,36 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert forecast.steps == 2, "a batch of 32 holds all: one of the head, one of the body"
     assert forecast.disk_bytes > 4 * body
     assert 0 < forecast.train_seconds < 60
+
+
+def test_what_was_measured_is_kept_and_is_the_line_of_the_forecast(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = LineSpeed(sends=8e3, receives=8e3, round_trip=0.0)
+
+    async def measured(findings: Findings, starting: Any, *, within: float) -> dict[int, LineSpeed]:
+        return {0: line}
+
+    monkeypatch.setattr(site_check, "check_lines", measured)
+    found = look(connect=True)
+    assert found.of("lines") == [(Level.PASS, "1 of 2 measured, kept in dpeer-run/lines-1.json")]
+    assert read_lines(Path("dpeer-run")) == {1: {0: line}}
+    assert found.forecast is not None
+    assert found.forecast.way is not None
+    assert found.forecast.way.exchange_seconds == pytest.approx(2 * 120 * 8 / 8e3), (
+        "both bodies, on the only line known"
+    )
+    shutil.rmtree("dpeer-run")
+    monkeypatch.setattr(site_check.measured_lines, "write_json", lambda *_: Path("nowhere").stat())
+    (unkept,) = look(connect=True).of("lines")
+    assert unkept == (Level.WARN, "what was measured cannot be kept in 'dpeer-run': No such file or directory")
+
+
+def test_a_damaged_file_of_lines_fails_and_the_rest_is_checked(look: Look) -> None:
+    Path("dpeer-run").mkdir()
+    Path("dpeer-run/lines-1.json").write_text("{")
+    found = look()
+    assert found.bad.keys() == {"lines"}
+    assert "measure again with dpeer check --connect" in found.bad["lines"][1]
+    assert found.forecast is not None
 
 
 def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
