@@ -44,6 +44,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -55,6 +56,7 @@ from emulated_lines import Shape, emulators, opened
 from fleet import Case, Worker, ring, run
 from flower_rounds import flower, installed
 from gossip_round import RESNET18, peers
+from kept import Cell, Kept, Line
 
 UNLIMITED = 1e12
 """Bytes a second of a line that holds up no one."""
@@ -104,47 +106,26 @@ def _name(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A measurement that is kept.
-
-    Attributes:
-        line: The line's name.
-        parameters: Of a body.
-        train: Seconds of training in a round.
-        peers: How many.
-        name: The contestant's.
-        repetition: Which, from 0.
-    """
-
-    line: str
-    parameters: int
-    train: float
-    peers: int
-    name: str
-    repetition: int
-
-
 def cells(options: argparse.Namespace) -> Iterator[Cell]:
-    """All cells, interleaved."""
+    """All cells, interleaved: line, parameters of a body, seconds of training, peers, contestant, repetition."""
+    same = {"train": options.train, "peers": options.peers}
     for line in options.lines:
         for parameters in options.parameters:
             for repetition in range(options.repeats):
                 for name in options.only:
-                    yield Cell(line, parameters, options.train, options.peers, name, repetition)
+                    yield {"line": line, "parameters": parameters, **same, "name": name, "repetition": repetition}
 
 
-def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> dict[str, Any]:
-    """The figures of one cell, plain JSON values."""
-    shape, one = Shape.parse(LINES.get(cell.line, cell.line)), contestant(cell.name)
-    shapes = [shape] * cell.peers + [Shape(UNLIMITED, shape.round_trip)] * one.server
+def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> Line:
+    """The figures of one cell."""
+    shape, one, size = Shape.parse(LINES.get(cell["line"], cell["line"])), contestant(cell["name"]), cell["peers"]
+    shapes = [shape] * size + [Shape(UNLIMITED, shape.round_trip)] * one.server
     with opened(shapes, emulator) as (name, lines), tempfile.TemporaryDirectory() as folder:
-        options = {**one.options, "sleeps": cell.train, "python": str(python), "folder": folder}
-        case = Case(len(shapes), cell.parameters, rounds, ring(cell.peers), options, lines, warm_up=1, cool_down=1)
-        found = run(one.worker, case)[: cell.peers]
+        options = {**one.options, "sleeps": cell["train"], "python": str(python), "folder": folder}
+        case = Case(len(shapes), cell["parameters"], rounds, ring(size), options, lines, warm_up=1, cool_down=1)
+        found = run(one.worker, case)[:size]
     count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {
-        **vars(cell),
         "emulator": name,
         "round_seconds": [fmean(times) for times in zip(*(figures.round_seconds for figures in found), strict=True)],
         "bytes_sent": count,
@@ -161,11 +142,12 @@ def reached(shape: Shape, size: int, emulator: str | None) -> tuple[str, float]:
     return name, max(8 * one.bytes_sent / one.seconds for one in found)
 
 
-def table(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def table(found: Sequence[Line]) -> list[dict[str, Any]]:
     """A row for each line, size, training and contestant, of all its repetitions."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Line]] = {}
     for one in found:
-        groups.setdefault(tuple(one[key] for key in ("line", "parameters", "train", "peers", "name")), []).append(one)
+        key = tuple(one["cell"][name] for name in ("line", "parameters", "train", "peers", "name"))
+        groups.setdefault(key, []).append(one)
     rows = []
     for (line, parameters, train, size, name), same in groups.items():
         times = [seconds for one in same for seconds in one["round_seconds"]]
@@ -214,14 +196,6 @@ def versions(python: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _kept(path: Path) -> dict[Cell, dict[str, Any]]:
-    """What earlier calls have measured, by cell."""
-    if not path.exists():
-        return {}
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    return {Cell(**{name: one[name] for name in Cell.__dataclass_fields__}): one for one in found}
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -245,20 +219,18 @@ def main() -> None:
         name, rate = reached(shape, options.peers, options.emulator)
         print(f"line {line}, {shape}: emulator {name} passes {rate / 1e6:.0f} Mbit/s", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        path = (options.out or Path(folder)) / "results.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        known, found = _kept(path), []
-        for cell in cells(options):
-            if cell not in known:
-                known[cell] = measured(cell, options.rounds, options.emulator, options.flower)
-                with path.open("a") as file:
-                    file.write(json.dumps(known[cell]) + "\n")
-            found.append(known[cell])
+        kept = Kept(
+            (options.out or Path(folder)) / "wide_area.jsonl",
+            lambda cell: measured(cell, options.rounds, options.emulator, options.flower),
+        )
+        with redirect_stdout(sys.stderr):
+            made = kept.make(cells(options))
+    rows = table([kept[cell] for cell in made])
     if options.json:
-        print(json.dumps({"versions": versions(options.flower), "rows": table(found)}))
+        print(json.dumps({"versions": versions(options.flower), "rows": rows}))
         return
     print(", ".join(f"{name} {value}" for name, value in versions(options.flower).items()) + "\n")
-    show(table(found))
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -145,10 +145,22 @@ def test_a_ring_gets_no_more_than_its_lines(lines, emulator):
 
 
 def test_the_table_has_the_median_of_all_repetitions_and_the_lines_own_time(lines):
-    cell = {"line": "a", "parameters": 10, "train": 2.0, "peers": 4, "name": "raw", "emulator": "proxy"}
+    cell = {"line": "a", "parameters": 10, "train": 2.0, "peers": 4, "name": "raw"}
     found = [
-        {**cell, "repetition": 0, "round_seconds": [5.0, 4.0], "bytes_sent": 1e6, "line_seconds": 1.5},
-        {**cell, "repetition": 1, "round_seconds": [3.0], "bytes_sent": 1e6, "line_seconds": 1.5},
+        {
+            "cell": {**cell, "repetition": 0},
+            "round_seconds": [5.0, 4.0],
+            "bytes_sent": 1e6,
+            "line_seconds": 1.5,
+            "emulator": "proxy",
+        },
+        {
+            "cell": {**cell, "repetition": 1},
+            "round_seconds": [3.0],
+            "bytes_sent": 1e6,
+            "line_seconds": 1.5,
+            "emulator": "proxy",
+        },
     ]
     (row,) = lines.wide_area.table(found)
     assert (row["seconds"], row["least"], row["most"], row["rounds"]) == (4.0, 3.0, 5.0, 3)
@@ -159,8 +171,8 @@ def test_what_was_measured_is_not_measured_again(lines, monkeypatch, tmp_path, c
     asked = []
 
     def measured(cell, rounds, emulator, python):
-        asked.append(cell.name)
-        return {**vars(cell), "emulator": "none", "round_seconds": [1.0], "bytes_sent": 1.0, "line_seconds": 1.0}
+        asked.append(cell["name"])
+        return {"emulator": "none", "round_seconds": [1.0], "bytes_sent": 1.0, "line_seconds": 1.0}
 
     monkeypatch.setattr(lines.wide_area, "measured", measured)
     monkeypatch.setattr(lines.wide_area, "reached", lambda *_: ("none", 1.0))
