@@ -20,7 +20,6 @@ app = ServerApp()
 client = ClientApp()
 
 
-@app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the rounds, and write down when each ended."""
     config = context.run_config
@@ -50,9 +49,12 @@ def _body(reply: Message) -> np.ndarray:
     return array
 
 
-@client.train()
 def train(message: Message, context: Context) -> Message:
     """Wait for as long as training takes, and change the body."""
     body = message.content["arrays"]["body"].numpy() + np.float32(1e-3)
     time.sleep(float(message.content["config"]["train"]))
     return Message(content=RecordDict({"arrays": ArrayRecord({"body": Array(body)})}), reply_to=message)
+
+
+app.main()(main)
+client.train()(train)

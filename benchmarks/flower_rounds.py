@@ -106,7 +106,7 @@ def flower(rank: int, case: Case, introduce: Introduce) -> Figures:
             running = [start("flower-supernode", "--insecure", "--superlink", f"{host}:{reached}", "--port", str(port))]
         while not ended.exists() or not (text := ended.read_text()):
             if any(program.poll() is not None for program in running):
-                raise RuntimeError(f"{running[0].args} ended: {_log(Path(name))}")
+                raise RuntimeError(f"a Flower program ended: {_log(Path(name))}")
             time.sleep(0.2)
     times = json.loads(text)
     seconds = tuple(after - before for before, after in pairwise(times))

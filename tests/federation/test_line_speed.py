@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.link_emulator import Line
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import line_speed, measured_lines
 from dpeer.federation.findings import Findings
@@ -18,6 +17,7 @@ from dpeer.federation.line_speed import LineMeter, rate_of
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Arrival, Sent
 from dpeer.topology.lines import LineSpeed
+from tests.emulated_link import Line
 from tests.federation.test_line_check import ENOUGH, Sites
 from tests.peer.table import Table
 
@@ -39,7 +39,7 @@ async def measured(
     return found, "\n".join(one.text for one in findings.all)
 
 
-def over(line: Line, sites: Sites) -> list[tuple[dict[int, LineSpeed], str]]:
+def over(line: Any, sites: Sites) -> list[tuple[dict[int, LineSpeed], str]]:
     async def both() -> Any:
         port = await line.listen()
         try:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.link_emulator import Line
 from dpeer.federation import exchange_ways, slow_line
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
@@ -17,6 +16,7 @@ from dpeer.federation.exchange_ways import HomeWork
 from dpeer.federation.serving import Stopper, serve
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.slow_line import SlowLine, SlowRounds, recommend
+from tests.emulated_link import Line
 from tests.federation.test_line_check import free_port
 
 
