@@ -83,7 +83,7 @@ class TopK(Contraction):
     def _whole_places(self, places: NDArray[np.uint16]) -> NDArray[np.int64]:
         """Places in the whole vector."""
         first = np.arange(len(self._blocks), dtype=np.int64) * INDEX_BLOCK
-        return places + np.repeat(first, [chosen for _, chosen in self._blocks])
+        return places.astype(np.int64) + np.repeat(first, [chosen for _, chosen in self._blocks])
 
 
 def largest(magnitudes: NDArray[np.int32], chosen: int) -> NDArray[np.uint16]:
@@ -105,4 +105,5 @@ def largest(magnitudes: NDArray[np.int32], chosen: int) -> NDArray[np.uint16]:
     equal = np.flatnonzero(found == least)
     kept = found > least
     kept[equal[: chosen - np.count_nonzero(kept)]] = True
-    return places[kept].astype(np.uint16)
+    there: NDArray[np.uint16] = places[kept].astype(np.uint16)
+    return there
