@@ -19,6 +19,7 @@ QUICK = {
     "harm": "--only digits --size 3 -- --rounds 1",
     "local_training": "--repeats 2 --samples 5",
     "mean_clipping": "--rounds 1 --seeds 1",
+    "memory": "--parameters 10000 --rounds 1 --epochs 1",
     "optimizers": "--only digits --rows fedavg --seeds 1 --rounds 1",
     "outer_steps": "--rows outer synchronous --seeds 0 --steps 2 --local-steps 1 --layers 1 --width 16 --roles 3",
     "per_example": "--batch 3 --repeats 2",
