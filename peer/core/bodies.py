@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import PAYLOAD_FINGERPRINTS
 from dpeer.peer.core.wire import Frames
@@ -49,6 +51,10 @@ class PayloadFingerprint:
         begin, self._at = self._at, self._at + view.nbytes
         if self._step is None:
             self._hash.update(view)
+            return
+        if begin == 0 and view.nbytes >= (WINDOWS - 1) * self._step + WIDTH:  # all windows, at a tenth of the time
+            windows = np.ndarray((WINDOWS, WIDTH), np.uint8, view, strides=(self._step, 1))
+            self._hash.update(windows.tobytes())
             return
         first = (begin - WIDTH) // self._step + 1  # the first window that is not over yet
         starts = range(first * self._step - begin, min(view.nbytes, WINDOWS * self._step - begin), self._step)
@@ -255,6 +261,8 @@ class Outbox:
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""
+        if not any(self.unsent.values()):  # as after most messages
+            return []
         return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
 
     def bytes_sent(self, number: int) -> int:
