@@ -17,7 +17,7 @@ import torch
 
 from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
-from dpeer.federation.addresses import bulk_port, is_relay
+from dpeer.federation.addresses import all_on_this_host, bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
@@ -256,13 +256,13 @@ async def _serve(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
     )
 
-    slow_line = SlowLine()
+    slow_line = None if all_on_this_host(network, config.graph.size) else SlowLine()  # there the cores are the limit
 
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
         tracking.add(entry)
         report({"kind": "record", "entry": entry})
-        if (slow := slow_line.look(entry)) is not None:
+        if slow_line is not None and (slow := slow_line.look(entry)) is not None:
             looking.append(asyncio.create_task(_recommend(config, parts.learner, slow, worker, log)))
 
     def waits(neighbors: Sequence[int]) -> None:
