@@ -17,14 +17,15 @@ byte. All rows take the same steps of AdamW on the same number of tokens. The ro
 In all other rows AdamW's moments begin anew in each round. With a column for each:
 
     loss      nats a byte on the peer's own test windows after the last mixing, the mean over peers and seeds
+    - gossip  the same less that of `gossip` with the same seed
     MB        that a peer sends, as measured; of `synchronous` a float32 gradient to each of two neighbors a step
     compute   the share of time in which a peer trains, on a line of --line Mbit/s and --delay s round trip: training
               against training and exchange, or the longer of the two with overlap
     minutes   in all on that line
 
-The time of a step is measured on one thread, before all rows and after. An exchange is the bytes that a peer sends at
-the line's bandwidth, and one delay; `wide_area.py` runs whole peers over such lines. Results are lines of
-DIR/outer_steps.jsonl: the same command again makes only what is missing; --show makes none.
+A step's time is the shortest of twenty on one thread, half of them before all rows and half after. An exchange is the
+bytes that a peer sends at the line's bandwidth, and one delay; `wide_area.py` runs whole peers over such lines. Results
+are lines of DIR/outer_steps.jsonl: the same command again makes only what is missing; --show makes none.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -90,7 +91,7 @@ def main() -> None:
     timed = [{"row": "a step", "seed": seed, "data": "docs", **sizes} for seed in (-1, -2)]
     found.make(itertools.chain(timed[:1], cells.values(), timed[1:]))
     if all(cell in found for cell in timed):
-        _print(cells, found, median(itertools.chain.from_iterable(found[cell]["seconds"] for cell in timed)), options)
+        _print(cells, found, min(itertools.chain.from_iterable(found[cell]["seconds"] for cell in timed)), options)
 
 
 def measured(cell: Cell, data: Path | None) -> Line:
@@ -198,25 +199,34 @@ def seconds_of_steps(given: dpeer.Settings, count: int = 10) -> list[float]:
 
 def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, options: argparse.Namespace) -> None:
     rate, delay = options.line * 1e6 / 8, options.delay
+    made = {key: found[cell] for key, cell in cells.items() if cell in found}
     print(f"\na step: {step:.3f} s; a line of {options.line:g} Mbit/s, {delay * 1e3:g} ms\n")
-    print("| row | loss | MB sent | compute | minutes | consensus | seeds |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("| row | loss | - gossip | MB sent | compute | minutes | consensus | seeds |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for row in options.rows:
-        lines = [found[cell] for (_, name), cell in cells.items() if name == row and cell in found]
+        lines = {seed: line for (seed, name), line in made.items() if name == row}
         if not lines:
             continue
-        first = lines[0]
+        first = next(iter(lines.values()))
         train = step * options.steps / first["rounds"]
         exchange = first["bytes"] / first["rounds"] / rate + delay if first["bytes"] else 0.0
         late = bool(ROWS[row].get("overlap"))
         seconds = max(train, exchange) if late else train + exchange
-        losses = [fmean(line["losses"]) for line in lines]
-        spread = f" ± {stdev(losses):.3f}" if len(losses) > 1 else ""
-        apart = fmean(line["consensus"] for line in lines)
+        losses = {seed: fmean(line["losses"]) for seed, line in lines.items()}
+        others = {seed: fmean(line["losses"]) for (seed, name), line in made.items() if name == "gossip"}
+        apart = fmean(line["consensus"] or 0.0 for line in lines.values())
         print(
-            f"| {row} | {fmean(losses):.3f}{spread} | {first['bytes'] / 1e6:.1f} | {train / seconds:.0%} "
-            f"| {seconds * first['rounds'] / 60:.1f} | {apart:.2f} | {len(lines)} |"
+            f"| {row} | {_spread([*losses.values()])} "
+            f"| {_spread([losses[seed] - others[seed] for seed in losses.keys() & others.keys()])} "
+            f"| {first['bytes'] / 1e6:.1f} | {train / seconds:.0%} | {seconds * first['rounds'] / 60:.1f} "
+            f"| {apart:.2f} | {len(lines)} |"
         )
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return "-"
+    return f"{fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
 
 
 def _arguments() -> argparse.Namespace:
