@@ -385,11 +385,11 @@ MESSAGES = {
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
         "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
         "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_max, log_to, round_seconds, "
-        "device, amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, serve",
+        "device, amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, tcp_only, serve",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
-        "…, secret, proxy, serve", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "…, secret, proxy, tcp_only, serve", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(
