@@ -29,7 +29,7 @@ from torch import Tensor
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.sizes import HEADER
-from dpeer.training.device import host
+from dpeer.training.device import CPU, host
 from dpeer.training.payload import Buffer, Payload
 
 _BASE = struct.Struct(f"<{HEADER}s")
@@ -161,8 +161,8 @@ class Contraction(Codec):
         confirmed = sorted(self._confirmed.items())
         return {
             **{f"{rank}/{tag.hex()}": values for rank, (tag, values) in self._known.items()},
-            "confirmed": torch.tensor(confirmed, dtype=torch.int64).reshape(-1, 2),
-            "whole": torch.tensor([self._whole, self._last_whole], dtype=torch.int64),
+            "confirmed": torch.tensor(confirmed, dtype=torch.int64, device=CPU).reshape(-1, 2),
+            "whole": torch.tensor([self._whole, self._last_whole], dtype=torch.int64, device=CPU),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
