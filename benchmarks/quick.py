@@ -10,6 +10,7 @@ _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
     "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
+    "compression": "--side 40 --layers 2 --repeats 1",
     "cuts": "--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1",
     "defaults": "--out defaults --sets digits --only clip1 --seeds 0 --rounds 1",
     "finish": "--sets digits --algorithms dfedmdc --seeds 0 --jobs 1 --rounds 1",
