@@ -58,6 +58,8 @@ from flower_rounds import flower, installed
 from gossip_round import RESNET18, peers
 from kept import Cell, Kept, Line
 
+from dpeer.training import Hyperparameters
+
 UNLIMITED = 1e12
 """Bytes a second of a line that holds up no one."""
 
@@ -88,6 +90,7 @@ def contestant(name: str) -> Contestant:
 
     Raises:
         argparse.ArgumentTypeError: No contestant has it.
+        pydantic.ValidationError: No such codec.
     """
     kind, *ways = name.split("-")
     if kind in ("raw", "pickle") and not ways:
@@ -98,7 +101,9 @@ def contestant(name: str) -> Contestant:
     codecs = [way for way in ways if way != "overlap"]
     if kind != "dpeer" or len(codecs) > 1:
         raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle, flower or dpeer[-CODEC][-overlap]")
-    return Contestant(peers, {"settings": settings | ({"compress": codecs[0]} if codecs else {}), "changes": True})
+    settings |= {"compress": codecs[0]} if codecs else {}
+    Hyperparameters(**settings)
+    return Contestant(peers, {"settings": settings, "changes": True})
 
 
 def _name(text: str) -> str:
@@ -116,9 +121,18 @@ def cells(options: argparse.Namespace) -> Iterator[Cell]:
                     yield {"line": line, "parameters": parameters, **same, "name": name, "repetition": repetition}
 
 
+def shape_of(line: str) -> Shape:
+    """The shape of a line by its name, or as it is written.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return Shape.parse(LINES.get(line) or line)
+
+
 def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> Line:
     """The figures of one cell."""
-    shape, one, size = Shape.parse(LINES.get(cell["line"], cell["line"])), contestant(cell["name"]), cell["peers"]
+    shape, one, size = shape_of(cell["line"]), contestant(cell["name"]), cell["peers"]
     shapes = [shape] * size + [Shape(UNLIMITED, shape.round_trip)] * one.server
     with opened(shapes, emulator) as (name, lines), tempfile.TemporaryDirectory() as folder:
         options = {**one.options, "sleeps": cell["train"], "python": str(python), "folder": folder}
@@ -215,7 +229,7 @@ def main() -> None:
         print(f"flower is left out: {options.flower} has no flwr (benchmarks/flower-requirements.txt)", file=sys.stderr)
         options.only.remove("flower")
     for line in options.lines:
-        shape = Shape.parse(LINES.get(line, line))
+        shape = shape_of(line)
         name, rate = reached(shape, options.peers, options.emulator)
         print(f"line {line}, {shape}: emulator {name} passes {rate / 1e6:.0f} Mbit/s", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:

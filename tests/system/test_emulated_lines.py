@@ -167,6 +167,15 @@ def test_the_table_has_the_median_of_all_repetitions_and_the_lines_own_time(line
     assert (row["waits"], row["mb"], row["ratio"]) == (0.5, 1.0, 2.0)
 
 
+def test_a_contestant_is_named_by_its_ways(lines):
+    found = lines.wide_area.contestant("dpeer-int4-overlap").options
+    assert found["settings"] == {"compress": "int4", "overlap": 1}
+    assert lines.wide_area.contestant("dpeer").options["settings"] == {"overlap": 0}
+    for name in ("dpeer-int3", "raw-overlap", "dpeer-int8-int4", "other"):
+        with pytest.raises((ValueError, lines.wide_area.argparse.ArgumentTypeError)):
+            lines.wide_area.contestant(name)
+
+
 def test_what_was_measured_is_not_measured_again(lines, monkeypatch, tmp_path, capsys):
     asked = []
 
