@@ -38,7 +38,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -67,6 +67,7 @@ from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
+_ROWS, _COLUMNS = 512, 1024
 
 
 class Vector(nn.Module):
@@ -79,6 +80,21 @@ class Vector(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """An output of one class, for the card of the model that files are kept of."""
+        return inputs * self.head
+
+
+class Matrices(nn.Module):
+    """The same as matrices, as the parameters of a network are, and a vector of what is left."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        whole, left = divmod(count, _ROWS * _COLUMNS)
+        shapes = [(_ROWS, _COLUMNS)] * whole + [(left,)] * bool(left)
+        self.body = nn.ParameterList(torch.rand(shape) for shape in shapes)
+        self.head = nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """See `Vector`."""
         return inputs * self.head
 
 
@@ -123,10 +139,10 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     Options: `listen`, a relay's address, "tcp" for TCP alone, or "unix" for Unix sockets as well; `topology` and
     `degree`, of the graph from which the case's neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces
     into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
-    hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body change in every
-    round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the port of
-    second connections, with keys; `transport`, what makes one, if it is another; `protocol`, the versions that a peer
-    speaks.
+    hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body, of matrices, change
+    in every round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the
+    port of second connections, with keys; `transport`, what makes one, if it is another; `protocol`, the versions that
+    a peer speaks.
     """
     keep_heap()
     freeze_heap()
@@ -147,8 +163,9 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
 async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None) -> Figures:
     listen = case.options.get("listen", "tcp")
     kind = Landing if case.options.get("lands") else Idle
+    model = Matrices if case.options.get("changes") else Vector
     settings = Hyperparameters(**case.options.get("settings", {}))
-    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=kind))
+    learner = cast(Idle, build_learner(task(case.parameters, model), "dfedmdc", settings, rank=rank, seed=0, kind=kind))
     if case.options.get("changes"):
         learner.change = 1e-3 * torch.randn(case.parameters, generator=torch.Generator().manual_seed(rank))
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
@@ -203,11 +220,11 @@ def _reached(case: Case, rank: int, other: int, address: str) -> str:
     return f"tcp://{host}:{reached}"
 
 
-def task(parameters: int) -> Task:
+def task(parameters: int, model: Callable[[int], nn.Module] = Vector) -> Task:
     """A task whose body has so many parameters."""
     torch.manual_seed(0)
     data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Task(model=Vector(parameters), head=("head",), train=data, test=data)
+    return Task(model=model(parameters), head=("head",), train=data, test=data)
 
 
 def idle(rank: int, parameters: int) -> Idle:
