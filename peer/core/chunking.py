@@ -8,7 +8,7 @@ that becomes a hundred times slower lets its neighbor be heard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -219,7 +219,7 @@ class Reassembly:
             ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
         """
         earlier = self._partial.get(link)
-        found = self._begun(body, name) if wanted and name else None
+        found = self._begun(earlier, body, name) if wanted and name else None
         self._kept.pop((body.rank, body.round), None)
         if found is None:
             fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
@@ -230,18 +230,23 @@ class Reassembly:
         if earlier is not None and earlier is not found:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 
-    def _begun(self, body: Body, name: bytes) -> PartialBody | None:
-        """What has come of a body, on whatever link, and is kept; None without it."""
-        for link, one in self._partial.items():
-            if one.name == name and one.wanted:
-                return self._partial.pop(link)
-        kept = self._kept.get((body.rank, body.round))
-        return kept if kept is not None and kept.name == name else None
+    def _begun(self, earlier: PartialBody | None, body: Body, name: bytes) -> PartialBody | None:
+        """What has come of a body on its link, or on one that is broken; None without it.
 
-    def holds(self, rank: int) -> dict[bytes, int]:
-        """What has come of this rank's bodies that are on their way or whose link has broken: bytes by name."""
-        found = [*self._kept.values(), *self._partial.values()]
+        A body on another link that lasts goes on there: this header may be late.
+        """
+        found = (earlier, self._kept.get((body.rank, body.round)))
+        return next((one for one in found if one is not None and one.wanted and one.name == name), None)
+
+    def holds(self, rank: int, links: Collection[Link]) -> dict[bytes, int]:
+        """What has come of this rank's bodies on these links, and on those that are broken: bytes by name."""
+        found = [*self._kept.values(), *(one for link, one in self._partial.items() if link in links)]
         return {one.name: one.got for one in found if one.body.rank == rank and one.name and one.wanted}
+
+    def lacks(self, link: Link, chunk: Chunk) -> bool:
+        """Whether a chunk goes on where the bytes before it are not here, although its body has been announced."""
+        one = self._partial.get(link)
+        return one is not None and one.opening and one.wanted and chunk.tag == one.body.tag and chunk.offset > one.got
 
     def get(self, link: Link) -> PartialBody | None:
         """The body on its way on this link; None without one."""

@@ -157,7 +157,7 @@ class ConnectionSetup:
         self._members = members
         self._schedule = schedule
         self._send_queues = send_queues
-        self._exchange = exchange
+        self._exchange, self._inbox = exchange, exchange.inbox
         self._reassembly = reassembly
         self._waiting = waiting
         self._handshake = handshake
@@ -221,7 +221,7 @@ class ConnectionSetup:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
         serial, self._hellos = self._hellos, self._hellos + 1
-        holds = {} if to is None else {**self._reassembly.holds(to), **self._exchange.inbox.holds(to)}
+        holds = {} if to is None else {**self._reassembly.holds(to, self._going_on(link, to)), **self._inbox.holds(to)}
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
             epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
@@ -232,6 +232,13 @@ class ConnectionSetup:
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, protocol))
         if self.goodbye is not None:
             self._send_queues[link].goodbye = wire.encode(self.goodbye, protocol.oldest, protocol)
+
+    def _going_on(self, link: Link, rank: int) -> list[Link]:
+        """The links of which a body goes on on this one: itself, and an earlier one that has the same dialler."""
+        if rank not in self._members:
+            return [link]
+        links = self._members[rank].links
+        return [link, links.accepted if self.dialling.get(link) is None else links.dialled]
 
     def _alone(self, link: Link, rank: int | None) -> bool:
         """Whether this peer has no other link to a rank: one that has shaken hands, or that it has dialled."""

@@ -139,6 +139,7 @@ class Core:
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
+        self._restarts: dict[int, float] = {}
         self._hearing: float | None = None
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
@@ -630,6 +631,10 @@ class Core:
         if neighbor is None:
             raise self.connection_setup.stranger(link, "a chunk of a body", now)
         self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        if self.reassembly.lacks(link, chunk) and now >= self._restarts.get(neighbor.rank, now):
+            self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
+            self.reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
+            self.connection_setup.introduce(link, now)
         arriving = self.reassembly.add(link, chunk, now)
         if (queue := self.send_queues.get(link)) is not None:
             queue.got = 0 if arriving.complete else arriving.got

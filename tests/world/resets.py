@@ -2,7 +2,8 @@
 
 A receiver is told by its own core what came of a body, so the check is independent of what hellos say: of a body whose
 receiver lives on, no byte is written that the receiver has got already. In other families that is no rule: a returner's
-neighbors forget its bodies, and who is silent for long may ask for what is on its way.
+neighbors forget its bodies, and who is silent for long may ask for what is on its way. Nor is it where neighbors dial
+each other both: what is under way on one link when both change to the other one comes twice.
 """
 
 import random
@@ -47,7 +48,10 @@ def generate_resets(seed: int) -> Scenario:
         drawn_links(rng, 0.05), capacity=rng.choice((2, 4, 16)), chunk_bytes=CHUNK, keys=rng.random() < 0.5,
         bytes_per_second=rng.choice((2000.0, 20_000.0, float("inf"))), flushed=rng.choice((0.0, 0.5)),
     )  # fmt: skip
-    return Scenario(seed, topology, size, rounds, conditions=line, faults=tuple(faults), resets=resets)
+    crossed = rng.random() < 0.3
+    return Scenario(
+        seed, topology, size, rounds, conditions=line, faults=tuple(faults), resets=resets, crossed=crossed
+    )  # fmt: skip
 
 
 @dataclass
@@ -90,7 +94,7 @@ class Deliveries:
         came = self.came.get((receiver, self.names[sender, tag]), 0)
         self.bytes_again += max(0, min(came, offset + wire.size(frames[1:])) - offset)
         self.world.check(
-            offset >= came or not self.world.scenario.resets,
+            offset >= came or not self.world.scenario.resets or self.world.scenario.crossed,
             f"rank {source} sends rank {target} byte {offset} of a body of which {came} have come",
         )
         before = self.written.get((source, target), 0)

@@ -28,6 +28,11 @@ def test_no_byte_that_has_come_is_sent_again(chunk):
     check(generate_resets, range(chunk, RESETS, CHUNKS))
 
 
+@pytest.mark.parametrize("seed", [47, 50], ids=["a late header on the other link", "the same in the first round"])
+def test_what_went_wrong_once_where_neighbors_dial_each_other_goes_well(seed):
+    assert why(replace(generate_resets(seed), crossed=True)) is None
+
+
 def body_bytes(world):
     return sum(world.deliveries.written.values())
 

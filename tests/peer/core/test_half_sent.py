@@ -86,6 +86,33 @@ def test_a_sender_may_begin_again_at_any_byte_before():
         assert not table.core.drops.counts
 
 
+def test_a_late_header_on_the_other_link_does_not_take_a_body_there():
+    """Both have dialled, and the sender has changed to the other link; the header was still under way on this one."""
+    table = Table(dialled=[1, 2], process=OTHER)
+    table.established(2)
+    own = table.links[2]
+    table.hear(own, said(table.hello(2, reply=True), serial=1))
+    table.hear("from 2", said(table.hello(2), serial=2))
+    announced, *chunks = chunked(table.body(2, 0, 7.0), CHUNK)
+    table.hear(own, announced, *chunks[:3])
+    table.hear("from 2", announced)
+    assert holds(table, "from 2").get(name(table, 0)) in (None, 0), "on a link that lasts it goes on there"
+    table.hear(own, *chunks[3:])
+    assert whole(table) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_a_body_that_goes_on_where_nothing_is_known_of_it_is_asked_for_once():
+    table = met()
+    table.written("from 2")
+    announced, *chunks = chunked(table.body(2, 0, 7.0), CHUNK)
+    table.hear("from 2", announced, *chunks[3:], announced, *chunks[4:])
+    assert holds(table, "from 2") == {}
+    table.hear("from 2", announced, *chunks)
+    assert whole(table) == payload(7.0, table.learner)
+    assert table.kinds("from 2").count("hello") == 0
+
+
 @pytest.mark.parametrize("place", [4, 6])
 def test_a_gap_is_never_filled_with_what_was_there(place):
     table = met()
