@@ -59,6 +59,9 @@ class Queue:
 
 def wire_bytes(packet: bytes) -> int:
     """The bytes of IP packets that a packet with its offload header is cut into."""
+    kind: int
+    header: int
+    segment: int
     _, kind, header, segment, _, _ = _OFFLOAD.unpack_from(packet)
     length = len(packet) - _OFFLOAD.size
     if not kind or not segment:
