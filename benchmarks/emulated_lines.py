@@ -1,7 +1,7 @@
-"""Lines between the processes of a benchmark: what a contestant has to know, and the emulators that there are.
+"""Emulated lines between the processes of a benchmark: their interface, and the choice of an emulator.
 
-Each host has one line, as a site has: all that it sends shares the uplink, all that it receives the downlink. Whoever
-asks for lines gets the first emulator that works here:
+Each host has one line, as a site has: all that it sends shares the uplink, all that it receives the downlink. The
+first emulator that works here is used:
 
     netem     network namespaces, joined by a bridge, and the kernel's netem (root, and a kernel that has it)
     packets   network namespaces, whose packets a process of this program delays and drops (root and /dev/net/tun):

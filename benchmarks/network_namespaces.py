@@ -1,4 +1,4 @@
-"""Lines between network namespaces, one for each host: by the kernel's netem, or by a process that passes packets on.
+"""Emulated lines in network namespaces, one namespace a host: by the kernel's netem or by `packet_emulator.py`.
 
 The namespaces have no name. They are open files of the process that made them, and end with it, so nothing is left
 behind whatever happens. `ip` and `tc` of iproute2 are needed, and root.

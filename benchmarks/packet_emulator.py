@@ -1,4 +1,4 @@
-"""Passes packets on between TUN devices, late and at the lines' bandwidths, and drops what a queue has no room for.
+"""Packet emulator between TUN devices: delays packets, limits bandwidth, and drops what a full queue has no room for.
 
 The kernel hands over what a TCP connection sends at once as one packet of up to 64 KiB, with a header that says how to
 cut it, and takes it so. So a gigabit is some thousand packets a second, which Python keeps up with.

@@ -1,4 +1,4 @@
-"""Lines by TCP proxies on loopback: a process that opens one for each pair of hosts and port, when it is asked to.
+"""Emulated lines by TCP proxies on loopback, opened on demand for each pair of hosts and port.
 
 A host's connections share its uplink and its downlink, whichever hosts they go to. Each has a window of 4 MiB, what
 Linux lets a sender have under way. Shares are even, nothing is lost, and no connection has to find its rate first: on

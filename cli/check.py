@@ -13,7 +13,7 @@ from dpeer.cli.click_from_setting import Time
 from dpeer.cli.options import GroupedCommand, GroupedOption, resume_or_start_option, run_options
 from dpeer.cli.tables import plain_table, print_table
 from dpeer.cli.terminal import one_line
-from dpeer.federation.exchange_ways import Way, advice
+from dpeer.federation.exchange_plans import ExchangePlan, advice
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -108,7 +108,7 @@ def check(
             click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
         for note in forecast.notes:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
-        _print_ways(forecast)
+        _print_plans(forecast)
     counts = {level: sum(one.level is level for one in findings.all) for level in Level}
     then = (
         "mend what has failed, and check again"
@@ -119,9 +119,9 @@ def check(
     return int(bad)
 
 
-def _print_ways(forecast: Forecast) -> None:
-    """The ways to send bodies, a row for each codec, and the one to recommend."""
-    if forecast.way is None:
+def _print_plans(forecast: Forecast) -> None:
+    """The exchange plans, a row for each codec, and the one to recommend."""
+    if forecast.plan is None:
         return
     table = plain_table(gap=2)
     table.add_column("--compress")
@@ -135,16 +135,18 @@ def _print_ways(forecast: Forecast) -> None:
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     refused: dict[str, list[str]] = {}
-    by_codec: dict[str, list[Way]] = {}
-    for way in forecast.ways:
-        by_codec.setdefault(way.compress, []).append(way)
-        if way.refused is not None:
-            why = one_line(way.refused).replace(f"--compress {way.compress}", "this codec")
-            refused.setdefault(why, []).append(way.flags)
+    by_codec: dict[str, list[ExchangePlan]] = {}
+    for plan in forecast.plans:
+        by_codec.setdefault(plan.compress, []).append(plan)
+        if plan.refused is not None:
+            why = one_line(plan.refused).replace(f"--compress {plan.compress}", "this codec")
+            refused.setdefault(why, []).append(plan.flags)
     for codec, both in by_codec.items():
         times = [
-            ["refused", ""] if way.refused is not None else [duration(way.round_seconds), duration(way.waits_seconds)]
-            for way in both
+            ["refused", ""]
+            if plan.refused is not None
+            else [duration(plan.round_seconds), duration(plan.waits_seconds)]
+            for plan in both
         ]
         table.add_row(codec, size(both[0].payload_bytes), duration(both[0].exchange_seconds), *times[0], *times[1])
     click.echo()
@@ -152,7 +154,7 @@ def _print_ways(forecast: Forecast) -> None:
     for reason, flags in refused.items():
         click.echo(f"Refused: {', '.join(flags)} ({reason})")
     if forecast.recommended is not None:
-        words = advice(forecast.way, forecast.recommended)
+        words = advice(forecast.plan, forecast.recommended)
         click.echo(f"Recommended: {words}. All peers must have it (docs/running.md, Slow lines).")
 
 

@@ -13,7 +13,7 @@ from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.sections import in_words, meaning_of
-from dpeer.training.compression import OLDER
+from dpeer.training.compress_setting import OLDER
 
 MOST_USED = "Most used"
 _OTHERS = "Other options"

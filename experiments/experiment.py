@@ -21,7 +21,7 @@ from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.compression import renamed, with_compress
+from dpeer.training.compress_setting import renamed, with_compress
 from dpeer.training.data.partitions import check_spec
 
 _MOST_SEEDS = 10_000

@@ -18,7 +18,7 @@ from dpeer.federation.config import parse_option
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
-from dpeer.training.compression import renamed
+from dpeer.training.compress_setting import renamed
 from dpeer.training.settings import WireSettings
 
 

@@ -21,7 +21,7 @@ from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.compression import renamed
+from dpeer.training.compress_setting import renamed
 from dpeer.training.settings import TaskSettings
 
 RESERVED: Mapping[str, str] = {

@@ -22,7 +22,7 @@ from dpeer.federation.settings import TABLES, Settings, check_ranks
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
 from dpeer.topology.settings import GraphSettings
-from dpeer.training.compression import with_compress
+from dpeer.training.compress_setting import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.compression import EXPECTED
+from dpeer.training.compress_setting import EXPECTED
 from dpeer.training.lora import FORM
 from dpeer.training.mixing.outer_setting import FORM as OUTER_FORM
 

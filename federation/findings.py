@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import TracebackType
 
 from dpeer.exceptions import DpeerError, describe
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 
 
 class Level(StrEnum):

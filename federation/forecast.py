@@ -15,11 +15,11 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
-from dpeer.federation.exchange_ways import HomeWork, Way, exchange_ways, recommended
+from dpeer.federation.exchange_plans import ExchangePlan, HomeWork, exchange_plans, recommended
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, rate, size
 from dpeer.topology import Graphs
-from dpeer.topology.lines import LineSpeed, exchange_seconds
+from dpeer.topology.transfer_time import LineSpeed, exchange_seconds
 from dpeer.training import TorchLearner
 
 TRAINS = 3.0
@@ -59,8 +59,8 @@ class Forecast:
         disk_bytes: Of the run's files, at most.
         training_samples: That the peer learns from.
         evaluated_samples: That it is measured on.
-        ways: The ways to send bodies on the peer's line; none where its line is not known, or nothing is sent.
-        way: The one that the settings ask for; None where none is compared.
+        plans: The exchange plans on the peer's line; none where its line is not known, or nothing is sent.
+        plan: The one that the settings ask for; None where none is compared.
         recommended: The one to take instead; None where none saves enough.
         privacy: What privacy promises after the run, in a line; None without privacy.
         notes: The other lines that the start would print.
@@ -80,16 +80,16 @@ class Forecast:
     disk_bytes: int
     training_samples: int
     evaluated_samples: int
-    ways: tuple[Way, ...]
-    way: Way | None
-    recommended: Way | None
+    plans: tuple[ExchangePlan, ...]
+    plan: ExchangePlan | None
+    recommended: ExchangePlan | None
     privacy: str | None
     notes: tuple[str, ...]
 
     @property
     def round_seconds(self) -> float:
         """The seconds of a round on this host; without the line where that is not known."""
-        return self.train_seconds + self.evaluate_seconds if self.way is None else self.way.round_seconds
+        return self.train_seconds + self.evaluate_seconds if self.plan is None else self.plan.round_seconds
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -100,7 +100,7 @@ class Forecast:
         ranks = ", ".join(map(str, self.neighbors))
         many = "" if len(self.neighbors) == 1 else "s"
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
-        waits = "" if self.way is None else f", {duration(self.way.waits_seconds)} of waiting for the line"
+        waits = "" if self.plan is None else f", {duration(self.plan.waits_seconds)} of waiting for the line"
         found = {
             "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
@@ -119,10 +119,10 @@ class Forecast:
             )
             most = 8 * max(self.sent_bytes, self.received_bytes)
             times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in _SHOWN)
-            if self.way is not None:
-                times = f"{duration(self.way.exchange_seconds)} on its line"
+            if self.plan is not None:
+                times = f"{duration(self.plan.exchange_seconds)} on its line"
             found["line"] = (
-                f"a round's bodies take {times}{'' if self.way else ' (--connect or --line RATE for yours)'}"
+                f"a round's bodies take {times}{'' if self.plan else ' (--connect or --line RATE for yours)'}"
             )
         found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
         return found
@@ -156,11 +156,11 @@ def forecast(
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload, most = learner.usual_bytes, learner.payload_bytes
-    way, ways = None, list[Way]()
+    plan, plans = None, list[ExchangePlan]()
     train_seconds = train_seconds * asked / taken if taken else 0.0
     if graph is not None and lines and payload:
         looked = [graph.at(number, config.rank) for number in range(min(how.rounds, _GRAPH_ROUNDS))]
-        way, ways = exchange_ways(
+        plan, plans = exchange_plans(
             config, learner,
             lambda size: sum(exchange_seconds(size, lines, one.out_neighbors, one.in_neighbors) for one in looked)
             / len(looked),
@@ -181,9 +181,9 @@ def forecast(
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
-        ways=tuple(ways),
-        way=way,
-        recommended=None if way is None else recommended(way, ways),
+        plans=tuple(plans),
+        plan=plan,
+        recommended=None if plan is None else recommended(plan, plans),
         privacy=next(iter(parts.promises), None),
         notes=tuple(note for note in parts.notes if note not in parts.promises[:1]),
     )

@@ -31,7 +31,7 @@ from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 from dpeer.results.units import duration, rate
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 
 _BOTH = (
     "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"

@@ -1,4 +1,4 @@
-"""Rate and round-trip delay of the lines between neighbors that run `dpeer check --connect` at the same time.
+"""Rate and round trip of the lines between neighbors that run `dpeer check --connect` at the same time.
 
 The dialling side leads. It asks; the other side is ready, or busy with another line, since two measurements at once
 would share a site's line. Then small messages go back and forth, and trains of filler bytes in one direction, then in
@@ -24,7 +24,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Arrival, Link, Sent, Transport
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 
 FIRST, MOST = 2**15, 2**23
 """Bytes of the first train, and of the longest. All trains of one direction have less than 11 MB."""

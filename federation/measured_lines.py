@@ -1,4 +1,4 @@
-"""The files of measured lines, which `dpeer check --connect` writes into a run folder and others read."""
+"""Files of measured lines, lines-R.json: written by `dpeer check --connect`, read by checks and `topology advise`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.files import write_json
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 
 _NAME = "lines-{}.json"
 """In a run folder: what a rank has measured of its lines."""

@@ -23,7 +23,7 @@ from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.site_page import Site, overview, site_page
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
-from dpeer.training.compression import with_compress
+from dpeer.training.compress_setting import with_compress
 from dpeer.training.data.tables.schema import read_schema
 
 KEYS, PAGES, OVERVIEW = "keys", "sites", "README.md"

@@ -24,14 +24,14 @@ from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.exchange_ways import advice
+from dpeer.federation.exchange_plans import advice
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.slow_line import SlowLine, SlowRounds, recommend
+from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.trackers import tracking as track
@@ -339,7 +339,7 @@ async def _serve(
 
 
 async def _recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds, worker: Worker, log: PeerLog) -> None:
-    """Log the way to send bodies that would save rounds their waiting, if one would."""
+    """Log the exchange plan that would save rounds their waiting, if one would."""
     if (found := await worker.run(recommend, config, learner, slow)) is None:
         return
     now, best = found

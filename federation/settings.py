@@ -33,7 +33,7 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
 from dpeer.topology.settings import GraphSettings, fresh_topology
-from dpeer.training.compression import with_compress
+from dpeer.training.compress_setting import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 

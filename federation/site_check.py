@@ -36,7 +36,7 @@ from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
 from dpeer.results.units import in_short
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 

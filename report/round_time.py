@@ -1,4 +1,4 @@
-"""Panel of a round's time: training, waiting for the line, other waiting, mixing; and what overlap hides."""
+"""Panel of a round's time: training, waiting for the line, other waiting, mixing; and receiving behind other work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import GREY, Panel, legend, name_rows, new_figure
 from dpeer.results.groups import Group
-from dpeer.results.records import Line
+from dpeer.results.records import Line, line_wait
 from dpeer.results.units import duration
 
 _ROWS = 40
@@ -83,5 +83,5 @@ def _parts(line: Line) -> Parts | None:
     received, hidden = line.receive_seconds, line.hidden_seconds
     if not line.active or train is None or exchange is None or mix is None or received is None or hidden is None:
         return None
-    waits = min(exchange, max(0.0, received - hidden))
+    waits = line_wait(received, hidden, exchange)
     return train, waits, exchange - waits, mix, hidden

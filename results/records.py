@@ -124,6 +124,17 @@ class RoundRecord:
         return plain
 
 
+def line_wait(receive: float, hidden: float, exchange: float) -> float:
+    """The seconds of a round in which the peer waited for bodies that were coming in.
+
+    Args:
+        receive: Seconds in which bodies were coming in.
+        hidden: Those of them in which the peer did something else.
+        exchange: Seconds of all waiting.
+    """
+    return min(exchange, max(0.0, receive - hidden))
+
+
 def line_share(entry: Mapping[str, Any]) -> float | None:
     """The share of a round in which the peer waited for bodies that were coming in; None where that is not known.
 
@@ -131,12 +142,11 @@ def line_share(entry: Mapping[str, Any]) -> float | None:
         entry: The round's line of metrics.jsonl.
     """
     names = ("receive_seconds", "hidden_seconds", "train_seconds", "exchange_seconds", "mix_seconds")
-    received, hidden, *parts = (number(entry.get(name)) for name in names)
-    if received is None or hidden is None or None in parts:
+    receive, hidden, train, exchange, mix = (number(entry.get(name)) for name in names)
+    if receive is None or hidden is None or train is None or exchange is None or mix is None:
         return None
-    total = sum(part for part in parts if part is not None)
-    waits = max(0.0, received - hidden)
-    return min(1.0, waits / total) if total > 0 else None
+    total = train + exchange + mix
+    return line_wait(receive, hidden, exchange) / total if total > 0 else None
 
 
 def gap(training: float | None, test: float | None) -> float | None:

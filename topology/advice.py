@@ -10,10 +10,10 @@ import numpy as np
 from dpeer.exceptions import ConfigurationError, TopologyError
 from dpeer.topology import TOPOLOGIES, AnyTopology, TimeVaryingTopology, analyse, build
 from dpeer.topology.connectivity import survivable_edge_losses, survivable_losses
-from dpeer.topology.lines import MeasuredLines
-from dpeer.topology.mixed_late import LIMIT as LATE_LIMIT
-from dpeer.topology.mixed_late import late_rounds
 from dpeer.topology.mixing_matrix import CirculantMatrix
+from dpeer.topology.overlapped_mixing import LIMIT as LATE_LIMIT
+from dpeer.topology.overlapped_mixing import late_rounds
+from dpeer.topology.transfer_time import MeasuredLines
 
 MEASURED_LIMIT = 256
 """The largest size with measured lines: each graph's edges are looked at one by one."""

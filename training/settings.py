@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
-from dpeer.training.compression import check_compress
+from dpeer.training.compress_setting import check_compress
 from dpeer.training.lora import check_lora
 from dpeer.training.mixing.outer_setting import check_outer
 from dpeer.training.mixing.robust_setting import check_robust

@@ -19,8 +19,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.results import units
 from dpeer.results.units import size as as_size
 from dpeer.topology.advice import CHOOSING, DEFAULT_WEIGHTS, Excluded, Ranked, Requirements, best, rank_graphs
-from dpeer.topology.lines import LineSpeed, MeasuredLines
 from dpeer.topology.settings import GraphSettings
+from dpeer.topology.transfer_time import LineSpeed, MeasuredLines
 
 SURVIVES = (
     "may lose: so many peers / lines between peers, whichever they are, and the others stay in one piece; they go on "
@@ -166,7 +166,7 @@ def _compressed(compress: str, plain: int) -> int:
     if compress == "float32":
         return plain
     from dpeer.training.codecs import compressed_bytes  # torch, which takes a second
-    from dpeer.training.compression import Compression
+    from dpeer.training.compress_setting import Compression
 
     try:
         if Compression.parse(compress).kind in ("powersgd", "class"):

@@ -1,4 +1,4 @@
-"""Seconds in which neighbors' bodies come in, by any link: what a round waits for its line alone; no I/O."""
+"""Receive time: the seconds in which at least one neighbor's body is arriving; no I/O."""
 
 from __future__ import annotations
 

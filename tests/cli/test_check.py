@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.federation.measured_lines import keep
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -52,15 +52,15 @@ def test_json_has_the_same_and_nothing_else_on_stdout(check: Run) -> None:
     assert {"check": "proxy", "level": "PASS", "text": "none: it dials directly"} in found["findings"]
     assert found["forecast"]["neighbors"] == [0, 2]
     assert found["forecast"]["round_seconds"] > 0
-    assert (found["forecast"]["ways"], found["forecast"]["recommended"]) == ([], None), "no line is known"
+    assert (found["forecast"]["plans"], found["forecast"]["recommended"]) == ([], None), "no line is known"
 
 
 def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpeer: Run) -> None:
     ended = check("--line", "1kbit", "--json")
     found = json.loads(ended.out)["forecast"]
-    assert found["way"]["waits_seconds"] == pytest.approx(2 * 120 * 8 / 1000, rel=0.05)
+    assert found["plan"]["waits_seconds"] == pytest.approx(2 * 120 * 8 / 1000, rel=0.05)
     best = found["recommended"]
-    assert best["round_seconds"] < found["way"]["round_seconds"]
+    assert best["round_seconds"] < found["plan"]["round_seconds"]
     lines = check("--line", "1kbit").out.splitlines()
     words = next(line for line in lines if line.startswith("Recommended: a round waits "))
     assert f"--compress {best['compress']} would take about" in words

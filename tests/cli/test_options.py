@@ -15,7 +15,7 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS, MODELS
-from dpeer.training.compression import FORMS
+from dpeer.training.compress_setting import FORMS
 from dpeer.training.data.partitions import check_spec
 
 Command = Callable[..., Any]

@@ -16,8 +16,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.measured_lines import keep
 from dpeer.topology import TOPOLOGIES, TimeVaryingTopology, build
 from dpeer.topology.advice import Requirements, best, rank_graphs
-from dpeer.topology.lines import LineSpeed, MeasuredLines
-from dpeer.topology.mixed_late import late_rounds
+from dpeer.topology.overlapped_mixing import late_rounds
+from dpeer.topology.transfer_time import LineSpeed, MeasuredLines
 from tests.cli.command import output, parsed, text, words
 
 pytestmark = pytest.mark.slow

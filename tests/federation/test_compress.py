@@ -13,7 +13,7 @@ from dpeer.federation.config import load
 from dpeer.federation.settings import Settings
 from dpeer.peer.core import wire
 from dpeer.training.codecs import identity
-from dpeer.training.compression import OLDER
+from dpeer.training.compress_setting import OLDER
 
 Command = Callable[..., Any]
 

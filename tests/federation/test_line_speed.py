@@ -16,7 +16,7 @@ from dpeer.federation.line_check import check_lines
 from dpeer.federation.line_speed import LineMeter, rate_of
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Arrival, Sent
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 from tests.emulated_link import Line
 from tests.federation.test_line_check import ENOUGH, Sites
 from tests.peer.table import Table

@@ -27,7 +27,7 @@ from dpeer.federation.site_check import Asked, check_site
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord
-from dpeer.topology.lines import LineSpeed
+from dpeer.topology.transfer_time import LineSpeed
 from tests.conftest import SMALL_TASK
 
 TASK = (
@@ -120,8 +120,8 @@ def test_what_was_measured_is_kept_and_is_the_line_of_the_forecast(look: Look, m
     assert found.of("lines") == [(Level.PASS, "1 of 2 measured, kept in dpeer-run/lines-1.json")]
     assert read_lines(Path("dpeer-run")) == {1: {0: line}}
     assert found.forecast is not None
-    assert found.forecast.way is not None
-    assert found.forecast.way.exchange_seconds == pytest.approx(2 * 120 * 8 / 8e3), (
+    assert found.forecast.plan is not None
+    assert found.forecast.plan.exchange_seconds == pytest.approx(2 * 120 * 8 / 8e3), (
         "both bodies, on the only line known"
     )
     shutil.rmtree("dpeer-run")

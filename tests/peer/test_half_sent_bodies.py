@@ -7,7 +7,7 @@ from dpeer.peer import ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner, done, expected_bodies
-from tests.peer.earlier_version import PROTOCOL_5
+from tests.peer.protocol_5 import PROTOCOL_5
 from tests.peer.proxy import Proxy
 
 WIDTH = 1_000_000

@@ -13,7 +13,7 @@ ROUND = {
 
 @pytest.mark.parametrize(
     ("change", "share"),
-    [({}, 0.2), ({"hidden_seconds": 3.0}, 0.0), ({"receive_seconds": 100.0}, 1.0), ({"receive_seconds": None}, None),
+    [({}, 0.2), ({"hidden_seconds": 3.0}, 0.0), ({"receive_seconds": 100.0}, 0.45), ({"receive_seconds": None}, None),
      ({"mix_seconds": "x"}, None), (dict.fromkeys(("train_seconds", "exchange_seconds", "mix_seconds"), 0.0), None)],
 )  # fmt: skip
 def test_it_is_what_comes_in_while_nothing_else_is_done(change: dict[str, Any], share: float | None) -> None:

@@ -9,7 +9,7 @@ from dpeer.peer.core.bodies import Inbox
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.exchange import Exchange
 from dpeer.simulation.network import Conditions
-from tests.peer.earlier_version import PROTOCOL_5
+from tests.peer.protocol_5 import PROTOCOL_5
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.resets import CHUNK, RESETS, Reset, generate_resets

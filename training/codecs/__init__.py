@@ -17,7 +17,7 @@ from dpeer.training.codecs.powersgd import PowerSGD
 from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.codecs.sizes import Shape, compressed_bytes
 from dpeer.training.codecs.topk import TopK
-from dpeer.training.compression import FORMS, Compression, Kind
+from dpeer.training.compress_setting import FORMS, Compression, Kind
 from dpeer.training.randomness import LOCK
 
 __all__ = [

@@ -1,12 +1,12 @@
-"""Bytes of a body in a codec, from the codec's name and the shapes of the parameters alone."""
+"""Payload size of each built-in codec, from its name and the shapes of the parameters."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from dpeer.training.codecs.quantization import BLOCK
-from dpeer.training.compression import Compression
+from dpeer.training.codecs import quantization
+from dpeer.training.compress_setting import Compression
 
 HEADER = 8
 """Bytes ahead of a part of a change."""
@@ -42,7 +42,9 @@ def compressed_bytes(name: str, shapes: Sequence[Shape]) -> int:
         return HEADER + 4 * sum(chosen for _, chosen in blocks(count, asked.share))
     if asked.kind == "powersgd":
         return HEADER + 2 * sum(low_rank_values(shape, asked.rank) for shape in shapes)
-    return _OF_QUANTIZED + 4 * -(-count // BLOCK) + -(-count * int(asked.kind.removeprefix("int")) // 8)
+    return (
+        _OF_QUANTIZED + 4 * quantization.blocks(count) + quantization.packed(count, int(asked.kind.removeprefix("int")))
+    )
 
 
 def blocks(count: int, share: float) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Contraction, Dense, Masked, Quantized, new_codec
-from dpeer.training.compression import Compression
+from dpeer.training.compress_setting import Compression
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.outer import OuterStep

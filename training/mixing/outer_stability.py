@@ -1,4 +1,4 @@
-"""Whether outer steps bring peers together on a graph: the rounds of a linear model, in which nothing is trained.
+"""Stability of outer steps on a graph: whether disagreement shrinks over simulated rounds without training.
 
 With a symmetric W, what peers disagree about along an eigenvector with eigenvalue l follows Nesterov's step on a
 quadratic loss of curvature 1 - l. With momentum m and learning rate a it shrinks where

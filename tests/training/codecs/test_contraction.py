@@ -9,7 +9,7 @@ import torch
 from dpeer.training.codecs import Undecodable, compressed_bytes, new_codec
 from dpeer.training.codecs.sizes import HEADER, blocks
 from dpeer.training.codecs.topk import largest
-from dpeer.training.compression import Compression
+from dpeer.training.compress_setting import Compression
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.overlapped import THETA, Overlapped

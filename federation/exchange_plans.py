@@ -1,7 +1,7 @@
-"""Ways to send bodies: bytes and seconds of a round of each on a site's own line, and the one to recommend.
+"""Exchange plans, a codec with or without overlap: a round's bytes and seconds on a site's line, and a recommendation.
 
-A way is a codec (`--compress`) with or without `--overlap 1`. Whether one may be used is left to the rules by which a
-start would refuse it.
+A plan is a value of `--compress` with a value of `--overlap`. The rules by which a start refuses settings decide
+whether it is allowed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ GENTLE = ("float32", "bfloat16", "float16", "int16", "int8")
 """Codecs for which no accuracy is known to be lost (docs/results-algorithms.md)."""
 
 WORTH = 0.8
-"""The share of a round that a way may take at most which leaves out more, or waits for less, than another one."""
+"""A plan that leaves out more, or mixes late, must take less than this share of the other plan's round."""
 
 ALIKE = 1.05
-"""Rounds that differ by less are alike: then the way with fewer bytes is recommended."""
+"""Rounds that differ by less are alike: then the plan with fewer bytes is recommended."""
 
 WAITING = 0.25
-"""The share of a round from which on waiting for the line is worth a recommendation."""
+"""The least share of a round that waits for the line for which a plan is recommended."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class HomeWork:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to send bodies, and what a round takes by it.
+class ExchangePlan:
+    """An exchange plan, and the time of a round with it.
 
     Attributes:
         compress: The codec, as `--compress` names it.
         overlap: 1 if bodies travel while the next round trains, else 0.
         payload_bytes: The bytes of one body.
-        exchange_seconds: The seconds for which bodies are under way.
+        exchange_seconds: The seconds for which bodies travel.
         round_seconds: The seconds of a round.
-        waits_seconds: Those of them in which nothing is done but to wait for the line.
+        waits_seconds: Those of them in which the peer does nothing but wait for the line.
         refused: Why a start with it would be refused; None if it would not.
     """
 
@@ -80,39 +80,39 @@ class Way:
         return " ".join(asked) or "plain"
 
 
-def timed(compress: str, overlap: int, payload_bytes: int, exchange: float, home: HomeWork) -> Way:
-    """A way with its times: without overlap bodies travel after training, with it while the next round trains."""
+def timed(compress: str, overlap: int, payload_bytes: int, exchange: float, home: HomeWork) -> ExchangePlan:
+    """A plan with its times: without overlap bodies travel after training, with it while the next round trains."""
     free = home.train if overlap else home.before
     waits = max(0.0, exchange - free)
     total = home.train + home.after + (0.0 if overlap else home.before) + waits
-    return Way(compress, overlap, payload_bytes, exchange, total, waits)
+    return ExchangePlan(compress, overlap, payload_bytes, exchange, total, waits)
 
 
-def exchange_ways(
+def exchange_plans(
     config: RunConfig, learner: TorchLearner, seconds: Callable[[int], float], home: HomeWork
-) -> tuple[Way, list[Way]]:
-    """The way that the settings ask for, and all that are compared, that one among them.
+) -> tuple[ExchangePlan, list[ExchangePlan]]:
+    """The plan that the settings ask for, and all that are compared, that one among them.
 
     Args:
         config: The peer's.
         learner: Its learner.
-        seconds: The seconds for which bodies of so many bytes are under way.
+        seconds: The seconds for which bodies travel, from the bytes of one.
         home: The seconds of a round's work at home.
     """
     how, shapes = config.training, learner.body_shapes
     names = [how.compress] * (how.compress not in TRIED) + [*TRIED]
-    ways = []
+    plans = []
     for overlap in (0, 1):
         for name in names:
             size = learner.usual_bytes if name == how.compress else compressed_bytes(name, shapes)
-            way = timed(name, overlap, size, seconds(size), home)
-            ways.append(dataclasses.replace(way, refused=refusal(config, learner, way)))
-    return next(way for way in ways if (way.compress, way.overlap) == (how.compress, how.overlap)), ways
+            plan = timed(name, overlap, size, seconds(size), home)
+            plans.append(dataclasses.replace(plan, refused=refusal(config, learner, plan)))
+    return next(plan for plan in plans if (plan.compress, plan.overlap) == (how.compress, how.overlap)), plans
 
 
-def refusal(config: RunConfig, learner: TorchLearner, way: Way) -> str | None:
-    """Why a start with this way in place of the present one would be refused; None if it would not."""
-    how = config.training.model_copy(update={"compress": way.compress, "overlap": way.overlap})
+def refusal(config: RunConfig, learner: TorchLearner, plan: ExchangePlan) -> str | None:
+    """Why a start with this plan in place of the present one would be refused; None if it would not."""
+    how = config.training.model_copy(update={"compress": plan.compress, "overlap": plan.overlap})
     changed, graph = dataclasses.replace(config, training=how), build_graph(config.graph)
     try:
         check_exchange(changed, graph)
@@ -127,8 +127,8 @@ def is_steady(graph: Topology | TimeVaryingTopology, participation: float) -> bo
     return isinstance(graph, Topology) and participation == 1
 
 
-def recommended(now: Way, ways: Sequence[Way]) -> Way | None:
-    """The way to recommend in place of the present one; None if none saves enough.
+def recommended(now: ExchangePlan, plans: Sequence[ExchangePlan]) -> ExchangePlan | None:
+    """The plan to recommend in place of the present one; None if none saves enough.
 
     Gentle codecs come first, then overlap, which mixes late, then codecs that leave out more. Each of these steps has
     to save a fifth of a round.
@@ -136,19 +136,21 @@ def recommended(now: Way, ways: Sequence[Way]) -> Way | None:
     best = now
     for overlap, gentle in ((0, True), (1, True), (0, False), (1, False)):
         allowed = [
-            way for way in ways if way.refused is None and way.overlap == overlap and (way.compress in GENTLE) is gentle
+            plan
+            for plan in plans
+            if plan.refused is None and plan.overlap == overlap and (plan.compress in GENTLE) is gentle
         ]
         if not allowed:
             continue
-        fastest = min(way.round_seconds for way in allowed)
-        alike = [way for way in allowed if way.round_seconds <= ALIKE * fastest]
-        found = min(alike, key=lambda way: (way.payload_bytes, way.round_seconds))
+        fastest = min(plan.round_seconds for plan in allowed)
+        alike = [plan for plan in allowed if plan.round_seconds <= ALIKE * fastest]
+        found = min(alike, key=lambda plan: (plan.payload_bytes, plan.round_seconds))
         if found.round_seconds < WORTH * best.round_seconds:
             best = found
     return None if best is now or now.waits_seconds < WAITING * now.round_seconds else best
 
 
-def advice(now: Way, best: Way) -> str:
+def advice(now: ExchangePlan, best: ExchangePlan) -> str:
     """The recommendation in words."""
     waits, total = duration(now.waits_seconds), duration(now.round_seconds)
     return (

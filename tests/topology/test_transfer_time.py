@@ -1,10 +1,10 @@
-"""Seconds that bodies take on lines: against slow start played out, and sums edge by edge."""
+"""Transfer time of bodies: against slow start played out, and sums edge by edge."""
 
 import numpy as np
 import pytest
 
 from dpeer.topology import build
-from dpeer.topology.lines import FIRST_WINDOW, LineSpeed, MeasuredLines, delay_seconds, exchange_seconds
+from dpeer.topology.transfer_time import FIRST_WINDOW, LineSpeed, MeasuredLines, delay_seconds, exchange_seconds
 
 MBIT = 1e6
 

@@ -6,8 +6,8 @@ from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import TIME_VARYING, TOPOLOGIES, build
-from dpeer.topology.mixed_late import late_rounds
 from dpeer.topology.mixing_matrix import MixingMatrix
+from dpeer.topology.overlapped_mixing import late_rounds
 
 ROUNDS = 240
 

@@ -1,8 +1,7 @@
-"""Seconds that bodies take on lines of known rate and delay: for one peer, and for all peers of a graph."""
+"""Transfer time of bodies on lines of known rate and round trip: for one peer, and for all peers of a graph."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -28,7 +27,9 @@ class LineSpeed:
     round_trip: float = 0.0
 
 
-def delay_seconds(payload: int, rate: float, round_trip: float) -> float:
+def delay_seconds(
+    payload: float, rate: float | NDArray[np.float64], round_trip: float | NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The seconds that a body takes beyond its bytes over the rate: half the round trip, and TCP's slow start.
 
     After a round's training a connection begins anew with `FIRST_WINDOW` bytes, and doubles them every round trip until
@@ -36,12 +37,16 @@ def delay_seconds(payload: int, rate: float, round_trip: float) -> float:
 
     Args:
         payload: The bytes of the body.
-        rate: In bits per second.
-        round_trip: In seconds.
+        rate: In bits per second; a number, or one for each line.
+        round_trip: In seconds, of the same shape.
+
+    Returns:
+        Seconds, of the same shape.
     """
-    full = min(payload, rate / 8 * round_trip)
-    doublings = math.log2(full / FIRST_WINDOW) if full > FIRST_WINDOW else 0.0
-    return round_trip * (0.5 + max(0.0, doublings - 1))
+    full = np.minimum(payload, np.multiply(rate, round_trip) / 8)
+    doublings = np.log2(np.maximum(full, FIRST_WINDOW) / FIRST_WINDOW)
+    found: NDArray[np.float64] = np.multiply(round_trip, 0.5 + np.maximum(0.0, doublings - 1))
+    return found
 
 
 def exchange_seconds(
@@ -70,7 +75,7 @@ def exchange_seconds(
     bits = 8 * payload
     return max(
         max(*(bits / rate for rate, _ in edges), len(edges) * bits / own)
-        + max(delay_seconds(round(payload), rate, round_trip) for rate, round_trip in edges)
+        + max(float(delay_seconds(payload, *edge)) for edge in edges)
         for edges, own in ((sends, up), (receives, down))
         if edges
     )
@@ -120,9 +125,7 @@ class MeasuredLines:
         if not edges.any():
             return 0.0
         bits = 8 * payload
-        full = np.minimum(payload, self.rates / 8 * self.round_trips)
-        doublings = np.log2(np.maximum(full, FIRST_WINDOW) / FIRST_WINDOW)
-        delays = self.round_trips * (0.5 + np.maximum(0.0, doublings - 1))
+        delays = delay_seconds(payload, self.rates, self.round_trips)
         by_edge = np.where(edges, bits / self.rates, 0.0)
         out = np.maximum(by_edge.max(axis=1), edges.sum(axis=1) * bits / self.sends)
         into = np.maximum(by_edge.max(axis=0), edges.sum(axis=0) * bits / self.receives)

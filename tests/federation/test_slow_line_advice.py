@@ -1,4 +1,4 @@
-"""The recommendation in mid-run: when a peer's rounds wait for the line, once, and by the rules of a start."""
+"""The recommendation during a run: when a peer's rounds wait for the line, once, and by the rules of a start."""
 
 import asyncio
 import itertools
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation import exchange_ways, serving, slow_line
+from dpeer.federation import exchange_plans, serving, slow_line_advice
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
-from dpeer.federation.exchange_ways import HomeWork
+from dpeer.federation.exchange_plans import HomeWork
 from dpeer.federation.serving import Stopper, serve
 from dpeer.federation.settings import Settings, as_run
-from dpeer.federation.slow_line import SlowLine, SlowRounds, recommend
+from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
 from tests.emulated_link import Line
 from tests.federation.test_line_check import free_port
 
@@ -80,7 +80,7 @@ SLOW = SlowRounds(HomeWork(5.0, 0.0, 0.1), 8.9, 8.9, 120.0)
 def test_what_is_recommended_would_not_be_refused(
     more: dict[str, Any], flags: str | None, in_tmp_path: Path, small_task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange_ways, "TRIED", ("float32", "bfloat16", "int8"))
+    monkeypatch.setattr(exchange_plans, "TRIED", ("float32", "bfloat16", "int8"))
     Path("mine.py").write_text(small_task.read_text())
     given = {"size": 4, "rounds": 3, "body_epochs": 1, "alone": "never", "task": "mine.py:task", **more}
     config = resolve(as_run(load(None, given)).of_rank(1), 1)
@@ -132,10 +132,13 @@ def ports() -> Iterator[int]:
 def test_a_peer_on_a_slow_line_logs_it_once(in_tmp_path: Path, ports: Iterator[int], monkeypatch: Any) -> None:
     """Bodies of 160 kB take a quarter of a second at 640 kB/s, and training hardly any time."""
     monkeypatch.setattr(serving, "all_on_this_host", lambda network, size: False)  # but for the emulated line
-    monkeypatch.setattr(slow_line, "ROUNDS", 2)
-    for module in (slow_line, exchange_ways):  # on a host that is busy with other things, training takes its time
+    monkeypatch.setattr(slow_line_advice, "ROUNDS", 2)
+    for module in (
+        slow_line_advice,
+        exchange_plans,
+    ):  # training takes long on a busy host
         monkeypatch.setattr(module, "WAITING", 0.01)
-    monkeypatch.setattr(exchange_ways, "WORTH", 1.0)
+    monkeypatch.setattr(exchange_plans, "WORTH", 1.0)
     Path("mine.py").write_text(WIDE)
 
     async def run() -> None:

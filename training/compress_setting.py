@@ -1,4 +1,4 @@
-"""The setting `compress`: a codec's name with its numbers, and the three older settings that it replaces; no torch."""
+"""The setting `--compress`, parsed, and the three older settings that it replaces; imports no torch."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MOST_RANKS = 256
 
 @dataclass(frozen=True)
 class Compression:
-    """What the setting's text says.
+    """A codec and its numbers.
 
     Attributes:
         kind: The codec.
-        text: The one text that means it.
+        text: Its canonical text.
         share: Of `topk`: the share of the values that travel.
         rank: Of `powersgd`: the rank of the matrices that travel.
         step: The consensus step size that was asked for; None for the codec's own.
@@ -49,7 +49,7 @@ class Compression:
         """Read one of `FORMS`, `topk` and `powersgd` perhaps with a step size as third part, or the name of a class.
 
         Raises:
-            ValueError: It is nothing of these.
+            ValueError: The text is none of these.
         """
         for kind in PLAIN:
             if text == kind:

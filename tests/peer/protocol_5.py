@@ -1,4 +1,4 @@
-"""Version 5 of the protocol, as a peer of it behaves: it neither says nor heeds what a hello holds."""
+"""Protocol version 5 for tests: its peers neither send nor read what a hello holds of half-sent bodies."""
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.versions import Protocol

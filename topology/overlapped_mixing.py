@@ -1,4 +1,4 @@
-"""Rounds until peers agree where bodies are mixed one round late, by half (`--overlap 1`)."""
+"""Rounds until peers agree with `--overlap 1`, which mixes bodies one round late and by half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recommendation in mid-run: rounds that wait for the line get a way to send bodies named, once a run."""
+"""Recommendation of an exchange plan during a run: once, when recent rounds have waited for the line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from statistics import median
 from typing import Any
 
 from dpeer.federation.config import RunConfig
-from dpeer.federation.exchange_ways import WAITING, HomeWork, Way, exchange_ways, recommended
+from dpeer.federation.exchange_plans import WAITING, ExchangePlan, HomeWork, exchange_plans, recommended
 from dpeer.results.json_fields import number
+from dpeer.results.records import line_wait
 from dpeer.training import TorchLearner
 
 ROUNDS = 3
@@ -56,7 +57,7 @@ class SlowLine:
         if len(self._rounds) < ROUNDS:
             return None
         found = {name: median(one[name] for one in self._rounds) for name in (*_SECONDS, "body")}
-        waits = min(found["exchange_seconds"], max(0.0, found["receive_seconds"] - found["hidden_seconds"]))
+        waits = line_wait(found["receive_seconds"], found["hidden_seconds"], found["exchange_seconds"])
         if waits < WAITING * (found["train_seconds"] + found["exchange_seconds"] + found["mix_seconds"]):
             return None
         self._over = True
@@ -64,8 +65,8 @@ class SlowLine:
         return SlowRounds(HomeWork(found["train_seconds"], 0.0, rest), waits, found["receive_seconds"], found["body"])
 
 
-def recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds) -> tuple[Way, Way] | None:
-    """The way that the peer uses and the one to recommend; None where none saves enough, or none is allowed.
+def recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds) -> tuple[ExchangePlan, ExchangePlan] | None:
+    """The plan that the peer uses and the one to recommend; None where none saves enough, or none is allowed.
 
     Args:
         config: The peer's.
@@ -74,8 +75,8 @@ def recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds) -> tup
     """
     exchange = slow.receives if config.training.overlap else slow.waits
     try:
-        now, ways = exchange_ways(config, learner, lambda size: exchange * size / slow.payload_bytes, slow.home)
+        now, plans = exchange_plans(config, learner, lambda size: exchange * size / slow.payload_bytes, slow.home)
     except Exception:  # a peer never fails for the sake of a recommendation, whatever code of a user's own does
         return None
-    best = recommended(now, ways)
+    best = recommended(now, plans)
     return None if best is None else (now, best)

@@ -1,4 +1,4 @@
-"""Ways to send bodies: times against a round played out, refusals against starts, and which one is recommended."""
+"""Exchange plans: times against a round played out, refusals against starts, and which one is recommended."""
 
 import dataclasses
 import itertools
@@ -12,13 +12,13 @@ import pytest
 from dpeer.exceptions import DpeerError
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
-from dpeer.federation.exchange_ways import (
+from dpeer.federation.exchange_plans import (
     TRIED,
     WORTH,
+    ExchangePlan,
     HomeWork,
-    Way,
     advice,
-    exchange_ways,
+    exchange_plans,
     recommended,
     refusal,
     timed,
@@ -48,7 +48,7 @@ def test_rounds_last_as_long_as_they_do_when_played(train: float, before: float,
     assert overlapped.waits_seconds == pytest.approx(max(0.0, exchange - train))
 
 
-def ways(home: HomeWork, seconds: Mapping[str, float]) -> list[Way]:
+def plans(home: HomeWork, seconds: Mapping[str, float]) -> list[ExchangePlan]:
     return [
         timed(name, overlap, round(1000 * seconds[name]), seconds[name], home) for overlap in (0, 1) for name in seconds
     ]
@@ -58,12 +58,12 @@ LINE_A = {"float32": 8.9, "bfloat16": 4.5, "int8": 2.3, "int4": 1.2, "powersgd:4
 LINE_B = {name: 5 * seconds for name, seconds in LINE_A.items()}
 
 
-def best_of(every: list[Way], now: int = 0) -> Way | None:
+def best_of(every: list[ExchangePlan], now: int = 0) -> ExchangePlan | None:
     return recommended(every[now], every)
 
 
 def test_on_a_line_that_training_can_hide_the_gentle_codec_with_fewest_bytes_is_recommended() -> None:
-    every = ways(HomeWork(5, 0, 0), LINE_A)
+    every = plans(HomeWork(5, 0, 0), LINE_A)
     found = best_of(every)
     assert found is not None
     assert (found.compress, found.overlap) == ("int8", 1)
@@ -73,7 +73,7 @@ def test_on_a_line_that_training_can_hide_the_gentle_codec_with_fewest_bytes_is_
 
 
 def test_codecs_that_leave_out_more_have_to_save_a_fifth() -> None:
-    found = best_of(ways(HomeWork(5, 0, 0), LINE_B))
+    found = best_of(plans(HomeWork(5, 0, 0), LINE_B))
     assert found is not None
     assert found.overlap == 1
     assert found.compress not in ("float32", "bfloat16", "int8")
@@ -84,19 +84,19 @@ def test_what_is_refused_is_never_recommended_and_a_fast_line_needs_nothing() ->
     for banned, overlap in itertools.product(range(2 ** len(LINE_B)), (0, 1, 2)):
         names = {name for bit, name in enumerate(LINE_B) if banned >> bit & 1}
         every = [
-            dataclasses.replace(way, refused="no" if way.compress in names or way.overlap == overlap else None)
-            for way in ways(HomeWork(5, 0, 0), LINE_B)
+            dataclasses.replace(plan, refused="no" if plan.compress in names or plan.overlap == overlap else None)
+            for plan in plans(HomeWork(5, 0, 0), LINE_B)
         ]
         found = best_of(every)
         assert found is None or (found.refused is None and found.compress not in names and found.overlap != overlap)
     quick = {name: seconds / 10 for name, seconds in LINE_A.items()}
-    assert best_of(ways(HomeWork(5, 0, 0), quick)) is None, "0.9 s of 5.9 s"
-    assert best_of(ways(HomeWork(5, 0, 0), LINE_A), now=8) is None, "it is the way that is used"
+    assert best_of(plans(HomeWork(5, 0, 0), quick)) is None, "0.9 s of 5.9 s"
+    assert best_of(plans(HomeWork(5, 0, 0), LINE_A), now=8) is None, "it is the plan that is used"
 
 
 def test_a_way_that_is_used_already_is_left_for_a_faster_one_alone() -> None:
-    every = ways(HomeWork(1, 0, 0), LINE_B)
-    now = every.index(next(way for way in every if (way.compress, way.overlap) == ("powersgd:4", 1)))
+    every = plans(HomeWork(1, 0, 0), LINE_B)
+    now = every.index(next(plan for plan in every if (plan.compress, plan.overlap) == ("powersgd:4", 1)))
     assert best_of(every, now) is None
 
 
@@ -129,20 +129,22 @@ def test_a_way_is_refused_where_a_start_with_it_is(name: str, in_tmp_path: Path,
 
     made = config()
     parts = build(made)
-    now, every = exchange_ways(made, parts.learner, lambda size: size / 100, HomeWork(1, 0, 0))
+    now, every = exchange_plans(made, parts.learner, lambda size: size / 100, HomeWork(1, 0, 0))
     assert (now.compress, now.overlap, now.refused) == ("float32", 0, None)
-    assert {(way.compress, way.overlap) for way in every} == {(name, overlap) for name in TRIED for overlap in (0, 1)}
+    assert {(plan.compress, plan.overlap) for plan in every} == {
+        (name, overlap) for name in TRIED for overlap in (0, 1)
+    }
     before = parts.learner.manifest, parts.learner.payload_bytes
-    for number, way in enumerate(every):
-        started = partial(build, config(compress=way.compress, overlap=way.overlap, out=Path(f"run-{number}")))
-        if way.refused is not None:
+    for number, plan in enumerate(every):
+        started = partial(build, config(compress=plan.compress, overlap=plan.overlap, out=Path(f"run-{number}")))
+        if plan.refused is not None:
             with pytest.raises(DpeerError) as refused:
                 started()
-            assert str(refused.value) == way.refused
+            assert str(refused.value) == plan.refused
         else:
             most = started().learner.payload_bytes
-            assert way.payload_bytes == most or (
-                way.payload_bytes < most and way.compress.startswith(("topk", "power"))
+            assert plan.payload_bytes == most or (
+                plan.payload_bytes < most and plan.compress.startswith(("topk", "power"))
             )
     assert (parts.learner.manifest, parts.learner.payload_bytes) == before
     assert refusal(made, parts.learner, now) is None
