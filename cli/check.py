@@ -33,8 +33,8 @@ _WIDTH = 14
 )  # fmt: skip
 @click.option(
     "--connect", is_flag=True, cls=GroupedOption, first=True,
-    help="Also dial the neighbors and wait for those that dial in, and measure rate and delay of the lines to those "
-    "that check at the same time; not beside a running peer.",
+    help="Also dial the neighbors and wait for those that dial in. Rate and round trip of the line are measured where "
+    "both ends check at the same time. Not beside a running peer.",
 )  # fmt: skip
 @click.option(
     "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, first=True, show_default=True,

@@ -69,7 +69,7 @@ class Requirements:
         graph_seed: The seed of random graphs.
         rounds: The rounds of the run, in which partners are counted.
         overlap: Whether bodies travel while the next round trains, and are mixed one round late.
-        lines: The lines between peers as measured, in place of bandwidth and latency; None for those.
+        lines: The lines between peers as measured, in place of bandwidth; None for that. Latency is added to both.
         steady: What needs the same neighbors in every round, such as a codec; None where graphs may change.
     """
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.training.setting_text import shortest
 
 Kind = Literal["float32", "bfloat16", "float16", "int16", "int8", "int4", "topk", "powersgd", "class"]
 """A built-in codec, or a class of the user's own."""
@@ -64,12 +65,12 @@ class Compression:
         step = None if len(numbers) == 1 else _number(numbers[1])
         if step is not None and not 0 < step <= 1:
             raise ValueError("expected a step size above 0 and at most 1 as the third part, such as topk:0.05:0.4")
-        end = "" if step is None else f":{_short(step)}"
+        end = "" if step is None else f":{shortest(step)}"
         if name == "topk":
             share = _number(numbers[0])
             if not 0 < share < 1:
                 raise ValueError("expected a share between 0 and 1, such as topk:0.05")
-            return cls("topk", f"topk:{_short(share)}{end}", share=share, step=step)
+            return cls("topk", f"topk:{shortest(share)}{end}", share=share, step=step)
         if not (numbers[0].isdecimal() and numbers[0].isascii() and 1 <= int(numbers[0]) <= _MOST_RANKS):
             raise ValueError(f"expected a rank from 1 to {_MOST_RANKS}, such as powersgd:4")
         rank = int(numbers[0])
@@ -81,11 +82,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _short(value: float) -> str:
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
 
 
 def check_compress(text: str) -> str:

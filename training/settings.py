@@ -375,8 +375,8 @@ class OverlapSettings(Section):
 
     overlap: Literal[0, 1] = setting(
         0,
-        "1: mix what was released a round before, so that bodies travel while the next round trains, and a round takes "
-        "as long as the longer of the two; 0: wait for this round's bodies",
+        "1: train the next round while bodies travel, and mix them one round late; a round takes the longer of the "
+        "two. 0: wait for this round's bodies",
         mark=Mark.SHARED,
         group=_WIRE,
     )
@@ -387,8 +387,8 @@ class OuterSettings(Section):
 
     outer: OuterRule = setting(
         "none",
-        "nesterov:LR:MOMENTUM, such as nesterov:0.7:0.9: a step with momentum along what training and mixing have "
-        "changed together, as DiLoCo's server takes it, so that peers may train for long between two mixings",
+        "outer optimizer for rounds of many local steps: none, or nesterov:LR:MOMENTUM, such as nesterov:0.7:0.9. Each "
+        "peer takes DiLoCo's step along what training and mixing have changed",
         mark=Mark.SHARED,
         group=_WIRE,
     )

@@ -49,13 +49,13 @@ def _most(text: str) -> int:
     help="Bandwidth of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
 )  # fmt: skip
 @click.option(
-    "--lines", "folder", metavar="RUN", type=click.Path(path_type=Path),
-    help="In place of --bandwidth: a folder with lines-R.json of ranks, as dpeer check --connect has measured them.  "
+    "--lines", "folder", metavar="FOLDER", type=click.Path(path_type=Path),
+    help="Folder with the measured lines of ranks (lines-R.json of dpeer check --connect), in place of --bandwidth.  "
     f"[default: {DEFAULT_LINES}, where no bandwidth is given]",
 )  # fmt: skip
 @click.option(
     "--compress", metavar="NAME", default="float32", show_default=True,
-    help="How bodies travel, as of dpeer start; --body-bytes stays that of float32.",
+    help="How bodies become bytes, as with dpeer start; --body-bytes stays that of float32.",
 )  # fmt: skip
 @click.option(
     "--overlap", type=click.Choice(["0", "1"]), default="0", show_default=True,
@@ -66,7 +66,7 @@ def _most(text: str) -> int:
 )
 @click.option(
     "--latency", metavar="TIME", default="0", show_default=True,
-    help="Added to every round: how long a message is under way, e.g. 20ms.",
+    help="One-way delay of a message, added to every round, e.g. 20ms; measured lines have their own round trips.",
 )  # fmt: skip
 @click.option(
     "--max-degree", type=_most, metavar="K",
@@ -94,10 +94,10 @@ def advise(
 ) -> None:
     """Rank graphs by the time that gossip takes to reduce disagreement 1000-fold.
 
-    A round takes the training, the latency, and the time of the busiest peer: the bodies that it sends or receives,
-    whichever are more, at its bandwidth; it does both at once, and no peer goes on before the busiest is done. With
-    --overlap 1 it takes the longer of training and the rest. The time of a graph is that of its slowest round times its
-    rounds to 1e-3.
+    A round takes the training, the latency, and the exchange of the busiest peer: the bodies that it sends or
+    receives, whichever are more, at its bandwidth. A peer sends and receives at once, and no peer goes on before the
+    busiest is done. With --overlap 1 a round takes the longer of training and the rest. The time of a graph is its
+    slowest round times its rounds to a disagreement of 1e-3.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def advise(
     if missing := [option for option, text in given.items() if text is None and not (measured and "band" in option)]:
         raise ConfigurationError(
             f"{' and '.join(missing)} must be given, for example dpeer topology advise --size {size} {EXAMPLE}"
-            + ("; or measure the lines with dpeer check --connect (--lines RUN)" if bandwidth is None else "")
+            + ("; or measure the lines with dpeer check --connect (--lines FOLDER)" if bandwidth is None else "")
         )
     if measured and bandwidth is not None:
         raise ConfigurationError("--bandwidth and --lines exclude each other: take what was measured, or state a rate")

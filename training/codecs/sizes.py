@@ -42,9 +42,8 @@ def compressed_bytes(name: str, shapes: Sequence[Shape]) -> int:
         return HEADER + 4 * sum(chosen for _, chosen in blocks(count, asked.share))
     if asked.kind == "powersgd":
         return HEADER + 2 * sum(low_rank_values(shape, asked.rank) for shape in shapes)
-    return (
-        _OF_QUANTIZED + 4 * quantization.blocks(count) + quantization.packed(count, int(asked.kind.removeprefix("int")))
-    )
+    bits = int(asked.kind.removeprefix("int"))
+    return _OF_QUANTIZED + 4 * quantization.blocks(count) + quantization.packed(count, bits)
 
 
 def blocks(count: int, share: float) -> list[tuple[int, int]]:

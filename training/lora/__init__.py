@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpeer.training.setting_text import shortest
+
 FORM = "r=R[,alpha=A][,targets=NAME+NAME...], for example r=16,alpha=32 or r=8,targets=query+value"
 """The form of the setting, for messages."""
 
@@ -53,8 +55,8 @@ class Lora:
         return cls(int(rank), alpha, tuple(sorted(set(names))))
 
     def __str__(self) -> str:
-        alpha = f"{self.alpha:g}" if float(f"{self.alpha:g}") == self.alpha else repr(self.alpha)
-        return f"r={self.r},alpha={alpha}" + (f",targets={'+'.join(self.targets)}" if self.targets else "")
+        targets = f",targets={'+'.join(self.targets)}" if self.targets else ""
+        return f"r={self.r},alpha={shortest(self.alpha)}{targets}"
 
 
 def check_lora(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpeer.training.setting_text import shortest
+
 FORM = "none or nesterov:LR:MOMENTUM, for example nesterov:0.7:0.9"
 
 
@@ -42,7 +44,7 @@ class Outer:
         return self.lr == 1 and self.momentum == 0
 
     def __str__(self) -> str:
-        return "none" if self.plain else f"nesterov:{_short(self.lr)}:{_short(self.momentum)}"
+        return "none" if self.plain else f"nesterov:{shortest(self.lr)}:{shortest(self.momentum)}"
 
     def late_share(self) -> float:
         """The share of a difference that is one round late to mix in, at most a half.
@@ -55,11 +57,6 @@ class Outer:
         m = self.momentum
         most = 2 * (1 - m) / (1 - m * m + math.sqrt((1 - m * m) ** 2 + 4 * m * m * (1 - m)))
         return min(0.5, most / (2 * self.lr))
-
-
-def _short(number: float) -> str:
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)
 
 
 def check_outer(text: str) -> str:

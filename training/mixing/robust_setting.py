@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from dpeer.training.setting_text import shortest
+
 Rule = Literal["none", "clip", "trimmed-mean", "median"]
 
 
@@ -44,10 +46,7 @@ class Robust:
     def __str__(self) -> str:
         if self.rule == "trimmed-mean":
             return f"trimmed-mean:{self.trim}"
-        if self.radius is None:
-            return self.rule
-        short = f"{self.radius:g}"
-        return f"clip:{short if float(short) == self.radius else repr(self.radius)}"
+        return self.rule if self.radius is None else f"clip:{shortest(self.radius)}"
 
 
 def check_robust(text: str) -> str:
