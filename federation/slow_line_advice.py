@@ -38,14 +38,14 @@ class SlowRounds:
 
 
 class SlowLine:
-    """Looks at rounds as they are completed, until they wait for the line for more than `WAITING` of their time."""
+    """Watches completed rounds until they wait for the line for `WAITING` of their time or more."""
 
     def __init__(self) -> None:
         self._rounds: deque[Mapping[str, float]] = deque(maxlen=ROUNDS)
         self._begun = self._over = False
 
     def look(self, entry: Mapping[str, Any]) -> SlowRounds | None:
-        """Take a round's line of metrics.jsonl; what it shows, the first time that waiting is worth a word."""
+        """Take a round's line of metrics.jsonl; the slow rounds once, when they first wait for the line for so long."""
         if not self._begun or self._over:
             self._begun = True
             return None
