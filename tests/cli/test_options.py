@@ -76,12 +76,16 @@ def test_help_uses_the_width_that_there_is(
     assert widest - 15 <= max(map(len, lines)) <= widest
 
 
+OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "tcp_only", "serve"}
+"""Settings of a peer that other hosts reach."""
+
+
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
         ("start", {"workers", "faults", "encrypt", "grow"}),
-        ("cluster", {"workers", "faults", "wait", "threads", "base_port", "insecure", "secret", "proxy", "serve"}),
-        ("simulate", {"wait", "threads", "base_port", "insecure", "secret", "encrypt", "grow", "proxy", "serve"}),
+        ("cluster", {"workers", "faults", *OWN_HOST}),
+        ("simulate", {"encrypt", "grow", *OWN_HOST}),
     ],
 )
 def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:

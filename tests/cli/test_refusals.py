@@ -227,10 +227,11 @@ REFUSED = {
     ),
     "topology advise": (
         "--body-bytes and --bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB "
-        "--bandwidth 100Mbit"
+        "--bandwidth 100Mbit; or measure the lines with dpeer check --connect (--lines FOLDER)"
     ),
     "topology advise --body-bytes 45MB": (
-        "--bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB --bandwidth 100Mbit"
+        "--bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB --bandwidth 100Mbit; "
+        "or measure the lines with dpeer check --connect (--lines FOLDER)"
     ),
     "topology advise --body-bytes 45MB --bandwidth 100MB": (
         "--bandwidth '100MB': write bits or bytes per second, for example 100Mbit or 12.5MB/s"

@@ -349,13 +349,13 @@ def before_each_body(patch):
         followers[send_queues] = self, set()
         join_up(self, schedule, members, send_queues, *rest)
 
-    def add(self, link, number, frames):
+    def add(self, link, number, frames, *held):
         follower, sent = followers[self]
         for document in follower.chain.lacking(b""):
             if (link, document) not in sent:
                 sent.add((link, document))
                 follower.send(link, document)
-        add_body(self, link, number, frames)
+        add_body(self, link, number, frames, *held)
 
     patch.setattr(EpochFollower, "join_up", noted)
     patch.setattr(EpochFollower, "_spread", lambda self, epoch, source: None)
