@@ -1,7 +1,7 @@
-"""A small GPT on text by role: outer steps beside plain gossip, synchronous steps and training alone, on a thin line.
+"""A small GPT on text by role: outer steps beside plain gossip, synchronous steps and training alone, on a slow line.
 
-    python benchmarks/outer_steps.py --out DIR [--data FILE.npz] [--seeds 0,1,2] [--rows "outer" ...] [--line 100]
-        [--delay 0.1] [--steps 240] [--local-steps 20] [--layers 5] [--width 128] [--show]
+    python benchmarks/outer_steps.py --out DIR [--data FILE.npz] [--seeds 0,1,2] [--rows "outer" ...]
+        [--line 100Mbit/100ms] [--steps 240] [--local-steps 20] [--layers 5] [--width 128] [--show]
 
 Three peers have the plays' roles, or without --data the pages of docs/, shared out among them, and predict the next
 byte. All rows take the same steps of AdamW on the same number of tokens. The rows:
@@ -11,7 +11,7 @@ byte. All rows take the same steps of AdamW on the same number of tokens. The ro
     ..., anew        the same, with an AdamW that begins anew after every --local-steps
     gossip, 4 steps  bodies are mixed after every four steps
     gossip           after every --local-steps
-    outer            the same, with --outer nesterov:0.7:0.9; then with int8 and int4 differences, and with --overlap 1
+    outer            the same, with --outer nesterov:0.7:0.9; then with --compress int8 and int4, and with --overlap 1
     outer, half      the same with nesterov:0.7:0.5
 
 In all other rows AdamW's moments begin anew in each round. With a column for each:
@@ -19,13 +19,13 @@ In all other rows AdamW's moments begin anew in each round. With a column for ea
     loss      nats a byte on the peer's own test windows after the last mixing, the mean over peers and seeds
     - gossip  the same less that of `gossip` with the same seed
     MB        that a peer sends, as measured; of `synchronous` a float32 gradient to each of two neighbors a step
-    compute   the share of time in which a peer trains, on a line of --line Mbit/s and --delay s round trip: training
+    compute   the share of time in which a peer trains, on a line of the bandwidth and round trip --line: training
               against training and exchange, or the longer of the two with overlap
     minutes   in all on that line
 
 A step's time is the shortest of twenty on one thread, half of them before all rows and half after. An exchange is the
-bytes that a peer sends at the line's bandwidth, and one delay; `wide_area.py` runs whole peers over such lines. Results
-are lines of DIR/outer_steps.jsonl: the same command again makes only what is missing; --show makes none.
+bytes that a peer sends at the line's bandwidth, and one round trip; `wide_area.py` runs whole peers over such lines.
+Results are lines of DIR/outer_steps.jsonl: the same command again makes only what is missing; --show makes none.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
+from emulated_lines import Shape
 from kept import Cell, Kept, Line
 
 import dpeer
@@ -198,9 +199,9 @@ def seconds_of_steps(given: dpeer.Settings, count: int = 10) -> list[float]:
 
 
 def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, options: argparse.Namespace) -> None:
-    rate, delay = options.line * 1e6 / 8, options.delay
+    shape = Shape.parse(options.line)
     made = {key: found[cell] for key, cell in cells.items() if cell in found}
-    print(f"\na step: {step:.3f} s; a line of {options.line:g} Mbit/s, {delay * 1e3:g} ms\n")
+    print(f"\na step: {step:.3f} s; a line of {shape}\n")
     print("| row | loss | - gossip | MB sent | compute | minutes | consensus | seeds |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for row in options.rows:
@@ -209,7 +210,9 @@ def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, opti
             continue
         first = next(iter(lines.values()))
         train = step * options.steps / first["rounds"]
-        exchange = first["bytes"] / first["rounds"] / rate + delay if first["bytes"] else 0.0
+        exchange = (
+            first["bytes"] / first["rounds"] / shape.bytes_per_second + shape.round_trip if first["bytes"] else 0.0
+        )
         late = bool(ROWS[row].get("overlap"))
         seconds = max(train, exchange) if late else train + exchange
         losses = {seed: fmean(line["losses"]) for seed, line in lines.items()}
@@ -240,8 +243,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--roles", type=int, default=12, help="those that say most")
-    parser.add_argument("--line", type=float, default=100.0, help="Mbit/s")
-    parser.add_argument("--delay", type=float, default=0.1, help="seconds, there and back")
+    parser.add_argument("--line", default="100Mbit/100ms", help="bandwidth and round trip")
     parser.add_argument("--show", action="store_true")
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """Rounds over wide-area lines: dpeer's exchange plans beside raw sockets, Flower, and pickled objects over ZeroMQ.
 
-    python benchmarks/wide_area.py [--lines a b c] [--parameters 11173962 1200000] [--train 5] [--only dpeer ...]
+    python benchmarks/wide_area.py [--lines a b c] [--parameters 11173962 1200000] [--train 0] [--only dpeer ...]
                                    [--peers 4] [--rounds 3] [--repeats 3] [--emulator netem|packets|proxy]
                                    [--flower PYTHON] [--out FOLDER] [--json]
 

@@ -1,4 +1,4 @@
-"""Accuracy against megabytes and against minutes on a thin line: each codec, with and without overlap, on three tasks.
+"""Accuracy against megabytes and against minutes on a slow line: each codec, with and without overlap, on three tasks.
 
     python benchmarks/wide_area_accuracy.py --out FOLDER [--cifar10 FOLDER] [--har FILE] [--roles FILE]
         [--rows float32 int8-overlap ...] [--seeds 0,1,2] [--line 20Mbit/40ms] [--train 0.5] [--few N] [--show]
@@ -34,15 +34,15 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from emulated_lines import Shape
 from kept import Cell, Kept, Line
-from scipy.stats import t as students_t
 
 import dpeer
+from dpeer.experiments.statistics import interval
 
 SAME: Mapping[str, Any] = {
     "rounds": 20, "evaluate_every": 2, "keep": "last", "finish": "none", "alone": "never", "workers": 1,
@@ -204,10 +204,8 @@ def _last(line: Line) -> float:
 
 def _mean(values: Sequence[float]) -> str:
     """A mean, and half of its 95 % interval."""
-    if len(values) < 2:
-        return f"{fmean(values):.4f}"
-    half = students_t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5
-    return f"{fmean(values):.4f} ± {half:.4f}"
+    mean, half = interval(values)
+    return f"{mean:.4f}" + ("" if half is None else f" ± {half:.4f}")
 
 
 def _arguments() -> argparse.Namespace:
