@@ -210,9 +210,8 @@ def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, opti
             continue
         first = next(iter(lines.values()))
         train = step * options.steps / first["rounds"]
-        exchange = (
-            first["bytes"] / first["rounds"] / shape.bytes_per_second + shape.round_trip if first["bytes"] else 0.0
-        )
+        sent = first["bytes"] / first["rounds"]
+        exchange = sent / shape.bytes_per_second + shape.round_trip if sent else 0.0
         late = bool(ROWS[row].get("overlap"))
         seconds = max(train, exchange) if late else train + exchange
         losses = {seed: fmean(line["losses"]) for seed, line in lines.items()}
