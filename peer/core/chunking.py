@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
@@ -110,7 +110,7 @@ class PartialBody:
         wire_bytes: The bytes of its header and all of its buffers.
         fingerprint: Takes in the bytes of a body that is not kept; None for one that is.
         buffer: Memory that the bytes are copied to; None to keep the chunks as they came.
-        chunks: The chunks that came, without such memory.
+        chunks: The frames of each chunk that came, without such memory.
         got: How many bytes have come.
         since: Clock time at which the body was announced, for the last time.
         last: Clock time of its last chunk.
@@ -124,7 +124,7 @@ class PartialBody:
     wire_bytes: int
     fingerprint: PayloadFingerprint | None
     buffer: memoryview | None
-    chunks: list[Buffer] = field(default_factory=list)
+    chunks: list[tuple[Buffer, ...]] = field(default_factory=list)
     got: int = 0
     since: float = 0.0
     last: float = 0.0
@@ -138,16 +138,16 @@ class PartialBody:
         self.body, self.since, self.last, self.before, self.opening = body, now, now, self.got, True
 
     def go_on(self, offset: int) -> None:
-        """Take the next chunk at this byte, where its sender goes on after it has announced the body again."""
+        """Take the next chunk at this byte, where its sender goes on after it has announced the body again.
+
+        Chunks that were kept go as a whole: a part of one keeps all of its memory, and many parts are many frames.
+        """
         if self.wanted and offset < self.got:
             while self.chunks and self.got > offset:
-                last = self.chunks.pop()
-                self.got -= len(last)
-                if self.got < offset:
-                    self.chunks.append(last[: offset - self.got])
-                    self.got = offset
-            self.got = offset
-            self.before = min(self.before, offset)
+                self.got -= sum(map(len, self.chunks.pop()))
+            if self.buffer is not None:
+                self.got = offset
+            self.before = min(self.before, self.got)
         elif not self.wanted and not self.got and offset:
             self.got, self.skipped = min(offset, self.body.payload_bytes), True
 
@@ -159,14 +159,14 @@ class PartialBody:
 
     def put(self, chunk: Chunk) -> None:
         """Take in the next chunk."""
+        if self.fingerprint is None and self.buffer is None:
+            self.chunks.append(chunk.data)
         for data in chunk.data:
             end = self.got + len(data)
             if self.fingerprint is not None:
                 self.fingerprint.add(data)
             elif self.buffer is not None:
                 self.buffer[self.got : end] = data
-            else:
-                self.chunks.append(data)
             self.got = end
 
     @property
@@ -187,7 +187,7 @@ class PartialBody:
     def payload(self) -> Payload:
         """The body's buffers; their chunks where no memory was given for them."""
         if self.buffer is None:
-            return self.chunks
+            return [*chain.from_iterable(self.chunks)]
         ends = list(accumulate(self.body.sizes))
         return [self.buffer[end - size : end].toreadonly() for size, end in zip(self.body.sizes, ends, strict=True)]
 
@@ -244,9 +244,15 @@ class Reassembly:
         return {one.name: one.got for one in found if one.body.rank == rank and one.name and one.wanted}
 
     def lacks(self, link: Link, chunk: Chunk) -> bool:
-        """Whether a chunk goes on where the bytes before it are not here, although its body has been announced."""
+        """Whether a chunk goes on where the bytes before it are not here, although its body has been announced.
+
+        Nor are they where it goes on within a chunk that was kept.
+        """
         one = self._partial.get(link)
-        return one is not None and one.opening and one.wanted and chunk.tag == one.body.tag and chunk.offset > one.got
+        if one is None or not one.opening or not one.wanted or chunk.tag != one.body.tag:
+            return False
+        one.go_on(chunk.offset)
+        return chunk.offset > one.got
 
     def get(self, link: Link) -> PartialBody | None:
         """The body on its way on this link; None without one."""
@@ -268,12 +274,13 @@ class Reassembly:
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
+        partial.opening = False
         if chunk.nbytes < self._least and end < partial.body.payload_bytes:
             raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
         if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
             raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
         partial.put(chunk)
-        partial.last, partial.opening = now, False
+        partial.last = now
         if partial.complete:
             del self._partial[link]
         return partial

@@ -139,3 +139,21 @@ def test_a_body_that_is_not_wanted_takes_no_memory_and_leaves_a_fingerprint():
     partial = fed(reassembly, "link", chunks)
     assert (partial.wanted, partial.chunks, memory.given) == (False, [], [])
     assert partial.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
+
+
+@pytest.mark.parametrize("place", [1, 7, 9, 15])
+def test_a_body_that_goes_on_within_a_chunk_keeps_no_part_of_it(place):
+    """A part keeps all of its frame: a neighbor that goes back again and again would fill the memory."""
+    reassembly, (_, announced, chunks) = Reassembly(Memory(None)), BODIES["A"]
+    for _ in range(3):
+        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
+        for chunk in chunks[:3]:
+            reassembly.add("link", chunk)
+        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
+        assert reassembly.lacks("link", chunks[0]._replace(offset=place))
+        partial = reassembly.get("link")
+        assert partial.got == sum(len(one) for one in partial.payload) == place - place % 8
+        assert [*map(bytes, partial.payload)] == [bytes(one) for chunk in chunks[: place // 8] for one in chunk.data]
+        refused("stray", reassembly.add, "link", chunks[0]._replace(offset=place))
+        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
+        assert joined(fed(reassembly, "link", chunks[place // 8 :]).payload) == joined(buffers(1))
