@@ -101,7 +101,7 @@ class DealerLink:
         self._at = address
         self._local = local and not self._tunnelled and self._place is not None
         self._through: str | None = None  # the Unix socket in use
-        self._not_through: str | None = None  # the one that has failed last
+        self._over_tcp = False  # next time, because a Unix socket has just failed
         self._monitor: zmq.Socket[bytes] | None = None
         self._guard: ConnectionGuard | None = None
         self._loop = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ class DealerLink:
 
     def _open(self, address: str) -> None:
         self._at = address
-        self._through = self._unix_socket()
+        self._through, self._over_tcp = None if self._over_tcp else self._unix_socket(), False
         dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = self._sockets.open(zmq.DEALER, address)
@@ -209,7 +209,7 @@ class DealerLink:
         if event == zmq.EVENT_CONNECTED and self._through is not None and not local_sockets.is_own_users(value):
             self._leave_unix_socket()
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
-            self.up, self._unproved, self._not_through = True, 0, None
+            self.up, self._unproved = True, 0
             self._failures[self._address] -= 1
             self._sockets.push(self._link, Opened(self._link, self._through is not None))
             place = self._place if self._tunnelled else split(self._at)
@@ -231,16 +231,17 @@ class DealerLink:
             self._try_again(_NEXT)
 
     def _unix_socket(self) -> str | None:
-        """The listener's Unix socket, if it has one and that has not just failed."""
+        """The listener's Unix socket, if it has one."""
         place = split(self._at) if self._local else None
-        found = None if place is None else local_sockets.find(*place)
-        if found is None:
-            self._not_through = None
-        return None if found == self._not_through else found
+        return None if place is None else local_sockets.find(*place)
 
     def _leave_unix_socket(self) -> None:
-        """Connect over TCP instead: no peer of this user answers at the Unix socket."""
-        self._not_through = self._through
+        """Connect over TCP instead: no peer of this user answers at the Unix socket.
+
+        Until that has failed no Unix socket is tried, of whatever name: another user of the host may open one after
+        the other.
+        """
+        self._over_tcp = True
         self._close(0)
         self._try_again(_SELDOM)
 

@@ -46,11 +46,12 @@ def bind(router: zmq.Socket[bytes], host: str, port: int) -> bool:
 def find(host: str, port: int) -> str | None:
     """The Unix socket, as an address for libzmq, whose listener is bound to this IP address and port; None without."""
     try:
-        known = {line.rpartition(" ")[2] for line in _SOCKETS.read_text().splitlines()}
+        known = {line.rpartition(b" ")[2] for line in _SOCKETS.read_bytes().split(b"\n")}  # any user chooses bytes
     except OSError:
         return None
     hosts = [host, *(_WILDCARDS if _is_own(host) else ())]
-    return next((found for one in hosts if (found := endpoint(one, port)).removeprefix("ipc://") in known), None)
+    found = (endpoint(one, port) for one in hosts)
+    return next((one for one in found if one.removeprefix("ipc://").encode() in known), None)
 
 
 def is_own_users(connection: int) -> bool:

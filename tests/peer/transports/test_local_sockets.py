@@ -86,6 +86,52 @@ async def test_a_socket_that_accepts_and_never_answers_is_left_for_tcp(opened, m
     await listener.close(0)
 
 
+async def test_sockets_of_another_user_that_come_one_after_the_other_leave_tcp(opened, monkeypatch):
+    """Each has another of the names that a dialler looks for."""
+    dialler, listener = opened(), ZeroMQTransport(Limits(), local=False)
+    host, port = of(await listener.listen(TCP))
+    monkeypatch.setattr(local_sockets, "is_own_users", lambda connection: False)
+    names = ["\0" + local_sockets.endpoint(one, port).removeprefix("ipc://@") for one in (host, "0.0.0.0")]
+
+    def listens(name):
+        one = socket.socket(socket.AF_UNIX)
+        one.bind(name)
+        one.listen()
+        one.setblocking(False)
+        return one
+
+    async def take_turns():
+        one = listens(names[0])
+        try:
+            while True:
+                accepted, _ = await asyncio.get_running_loop().sock_accept(one)
+                names.reverse()
+                other = listens(names[0])
+                one.close()
+                accepted.close()
+                one = other
+        finally:
+            one.close()
+
+    turns = asyncio.create_task(take_turns())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        link = dialler.dial(f"tcp://{host}:{port}")
+        assert await next_of(dialler, Opened) == Opened(link, local=False)
+    turns.cancel()
+    await asyncio.gather(turns, return_exceptions=True)
+    await listener.close(0)
+
+
+def test_names_that_other_programs_have_chosen_are_passed_over():
+    """Abstract names are bytes, also such as are no text or begin a line."""
+    with socket.socket(socket.AF_UNIX) as binary, socket.socket(socket.AF_UNIX) as ours:
+        binary.bind(b"\0\xff\xfe \n\r\x85@" + os.urandom(8).replace(b"\n", b"\xff"))
+        assert find("127.0.0.1", 9) is None
+        ours.bind("\0" + local_sockets.endpoint("127.0.0.1", 9).removeprefix("ipc://@"))
+        assert find("127.0.0.1", 9) == local_sockets.endpoint("127.0.0.1", 9)
+
+
 async def test_connections_of_another_user_are_refused(opened):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
