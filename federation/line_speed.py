@@ -12,6 +12,7 @@ and no round is disturbed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -44,6 +45,12 @@ SILENT = 5.0
 LONGEST_LINE = 15.0
 """Seconds after which the measurement of one line is given up."""
 
+TRIES = 3
+"""Times that one line is measured, at most: a neighbor that breaks it or asks again gets no filler without end."""
+
+_UNREAD = 64
+"""Words of a neighbor that may wait to be read: those of a train, and as many again. Further ones are lost."""
+
 _WORD = 400
 """The most bytes of a message beside its filler."""
 
@@ -51,6 +58,7 @@ RUNS = "a peer runs there, and no round is disturbed"
 MUTE = "the other end does not answer: has it another version of dpeer?"
 BROKE = "the connection broke meanwhile"
 SLOW = f"it takes longer than {LONGEST_LINE:g} s"
+OFTEN = f"it was begun {TRIES} times"
 
 
 @dataclass
@@ -63,6 +71,7 @@ class _Line:
         leads: Whether this end leads.
         since: Clock time of its last word, or of the connection.
         words: What has come and is not read yet: message, filler bytes, clock time.
+        begun: How often its measurement was begun.
         writable: Set when the link takes messages again.
         why: Why it is not measured; None if it is, or may be.
     """
@@ -71,7 +80,8 @@ class _Line:
     link: Link
     leads: bool
     since: float
-    words: asyncio.Queue[tuple[Mapping[str, Any], int, float]] = field(default_factory=asyncio.Queue)
+    words: asyncio.Queue[tuple[Mapping[str, Any], int, float]] = field(default_factory=lambda: asyncio.Queue(_UNREAD))
+    begun: int = 0
     writable: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     why: str | None = None
@@ -133,7 +143,8 @@ class LineMeter:
             line = self._lines[sender] = line or _Line(sender, arrival.link, leads=False, since=0.0)
         line.since = time.monotonic()
         if line.leads or (line.task is not None and word["say"] != "ask"):
-            line.words.put_nowait((word, wire.size(arrival.frames[1:]), line.since))
+            with contextlib.suppress(asyncio.QueueFull):
+                line.words.put_nowait((word, wire.size(arrival.frames[1:]), line.since))
         elif word["say"] == "ask":
             self._asked(line, arrival.link)
         return sender
@@ -193,11 +204,11 @@ class LineMeter:
 
     def _asked(self, line: _Line, link: Link) -> None:
         """Answer a neighbor that wants to measure."""
-        ready = self._busy in (None, line.rank)
+        ready = self._busy in (None, line.rank) and line.begun < TRIES
         if ready:
             if line.task is not None:
                 line.task.cancel()  # the neighbor has begun again
-            self._busy, line.link, line.words, line.why = line.rank, link, asyncio.Queue(), None
+            self._busy, line.link, line.words, line.why = line.rank, link, asyncio.Queue(_UNREAD), None
             line.task = asyncio.create_task(self._run(line))
         # A check that is full of unread messages loses the answer, and is asked again.
         self._transport.send(link, _encode(self._rank, "ready" if ready else "busy"))
@@ -206,6 +217,9 @@ class LineMeter:
         try:
             if line.leads:
                 await self._ask(line)
+            if line.begun >= TRIES:
+                raise _GivenUpError(OFTEN)
+            line.begun += 1
             async with asyncio.timeout(LONGEST_LINE):
                 await (self._lead(line) if line.leads else self._follow(line))
         except _GivenUpError as error:
@@ -265,7 +279,7 @@ class LineMeter:
             for left in range(size - part, -1, -part):
                 await self._say(line, "part", filler=part, left=left)
             word, _, _ = await self._hear(line, "got")
-            seconds, rate = _number(word, "seconds"), _number(word, "rate")
+            seconds, rate = _number(word, "seconds"), _number(word, "rate", least=1)
             if seconds >= ENOUGH or size >= MOST:
                 return rate
             size *= 4
@@ -283,6 +297,8 @@ class LineMeter:
                 await self._say(line, "pong")
                 continue
             parts.append((came, filler))
+            if len(parts) > MOST // LONGEST:
+                raise _GivenUpError("the other end sends trains without end")
             if not word.get("left"):
                 rate = rate_of(parts)
                 await self._say(line, "got", rate=rate, seconds=came - parts[0][0])
@@ -342,9 +358,9 @@ def _decode(frames: Frames) -> dict[str, Any] | None:
     return word
 
 
-def _number(word: Mapping[str, Any], name: str) -> float:
+def _number(word: Mapping[str, Any], name: str, least: float = 0) -> float:
     """A figure of the other end; one that cannot be ends the measurement."""
     value = word.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e15:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < 1e15:
         raise _GivenUpError(f"the other end gives {name} {value!r:.40}")
     return float(value)

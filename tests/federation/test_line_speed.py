@@ -139,7 +139,7 @@ async def test_words_that_are_none_are_dropped(frames: list[bytes]) -> None:
     await meter.close()
 
 
-@pytest.mark.parametrize("value", [-1, 1e18, "fast", None, True, [1]])
+@pytest.mark.parametrize("value", [-1, 0, 1e-300, 1e18, "fast", None, True, [1]])
 async def test_a_figure_that_cannot_be_ends_the_measurement(value: Any) -> None:
     wires = Wires()
     meter = LineMeter(wires, 0, frozenset({1}))
@@ -216,4 +216,71 @@ async def test_a_line_that_breaks_is_given_up_and_measured_when_it_is_back() -> 
     await asyncio.sleep(0)
     assert wires.sent == [("out", "ask")] * 2
     assert not meter.settled(1)
+    await meter.close()
+
+
+class Filler(Wires):
+    """Counts the bytes of filler."""
+
+    count = 0
+
+    def send(self, link: Any, frames: Any) -> Sent:
+        self.count += wire.size(frames[1:])
+        return super().send(link, frames)
+
+
+async def test_a_neighbor_that_asks_again_and_again_gets_no_filler_without_end() -> None:
+    wires = Filler()
+    meter = LineMeter(wires, 0, frozenset({1, 2}))
+    train = [{"say": "part", "left": 1}, {"say": "part", "left": 0}, {"say": "turn"}]
+    for _ in range(9):
+        for word in ({"say": "ask"}, *train, *[{"say": "got", "seconds": 0, "rate": 1}] * 9):
+            meter.came(Arrival("in", [*probe(rank=1, **word), b"x"]), 1)
+            await asyncio.sleep(0)
+    assert 11e6 < wires.count < line_speed.TRIES * 11.2e6
+    assert wires.sent[-1] == ("in", "busy")
+    await ended(meter, 1)
+    meter.came(Arrival("two", probe(rank=2, say="ask")), 2)
+    assert wires.sent[-1] == ("two", "ready"), "and keeps no other one from it"
+    await meter.close()
+
+
+async def test_a_neighbor_that_breaks_its_line_again_and_again_gets_no_filler_without_end() -> None:
+    wires = Filler()
+    meter = LineMeter(wires, 0, frozenset({1}))
+    for _ in range(9):
+        meter.met(1, "out")
+        await asyncio.sleep(0)
+        for word in (
+            {"say": "ready"},
+            *[{"say": "pong"}] * line_speed.PINGS,
+            *[{"say": "got", "seconds": 0, "rate": 1}] * 9,
+        ):
+            meter.came(Arrival("out", probe(rank=1, **word)), 1)
+            await asyncio.sleep(0.001)
+        meter.broke("out")
+        await asyncio.sleep(0)
+    assert 11e6 < wires.count < line_speed.TRIES * 11.2e6
+    assert meter.why(1) == line_speed.OFTEN
+    await meter.close()
+
+
+async def test_words_that_are_not_read_are_not_kept_without_end() -> None:
+    meter = LineMeter(Wires(), 0, frozenset({1}))
+    meter.met(1, "out")
+    await asyncio.sleep(0)
+    for _ in range(1000):
+        meter.came(Arrival("out", probe(rank=1, say="junk")), 1)
+    assert meter._lines[1].words.qsize() < 100
+    await meter.close()
+
+
+async def test_a_train_without_end_is_no_train() -> None:
+    meter = LineMeter(Wires(), 0, frozenset({1}))
+    meter.came(Arrival("in", probe(rank=1, say="ask")), 1)
+    for _ in range(40):
+        meter.came(Arrival("in", [*probe(rank=1, say="part", left=1), b"x"]), 1)
+        await asyncio.sleep(0)
+    await ended(meter, 1)
+    assert meter.why(1) == "the other end sends trains without end"
     await meter.close()
