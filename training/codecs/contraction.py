@@ -10,10 +10,10 @@ peer i has released, which its neighbors know too, and gamma is the consensus st
 What C leaves out stays in x_i, and travels with later changes. The mean of all x is kept whatever C does, for the
 columns of W sum to one. With gamma = 1 the step diverges where C leaves much out: y_j may be far behind x_j.
 
-A neighbor that has missed a change cannot use the next ones. No change from the common start would do, since it is all
-but the part that C keeps behind. So the peer asks who has mixed which release, and where one lacks, all values travel
-once, in float32, and y_i is z_i then. Each payload names what its change is counted from by a hash of the payloads that
-made it, so no two peers can mistake different sums for the same.
+A neighbor that has missed a change cannot use the next ones. A change from the common start would not help it, since C
+leaves most of that out. So peers name the releases that they have mixed. Where a neighbor lacks one, all values travel
+once, in float32, and y_i is z_i then. Each payload names what its change is counted from, by a hash of the payloads
+that made it. So no two peers can mistake different sums for the same.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Vogels, Karimireddy and Jaggi, PowerSGD: Practical Low-Rank Gradient Compression
 
     P <- orthonormalize(M Q),    Q <- M^T P,    C(M) = P Q^T = P P^T M
 
-which is M projected, so ||M - C(M)|| <= ||M||. The paper begins with the Q of the step before. Here M has lost what was
-large in it a round ago, since that has been released: Q is drawn anew each round, and iterated twice.
+which is M projected, so ||M - C(M)|| <= ||M||. The paper begins with the Q of the step before. Here M no longer has
+what was large in it a round ago, since that has been released. So Q is drawn anew each round, and iterated twice.
 Convolutions are matrices of their outputs and all else. Vectors, and matrices that no such product makes smaller,
 travel whole. All values travel as bfloat16: what rounding takes away stays with the peer, and travels later.
 """
@@ -29,8 +29,8 @@ from dpeer.training.payload import Buffer
 from dpeer.training.randomness import Purpose, stream
 
 STEP = 1.5
-"""The consensus step by default, as a multiple of the least share of a matrix's rank that travels: with twice as much
-random bodies of 16 peers move apart."""
+"""The default consensus step over R / min(n, m), of the matrix for which that is least. With twice as much random
+bodies of 16 peers move apart."""
 
 _ITERATIONS = 2
 _LEAST = 1e-30

@@ -23,10 +23,8 @@ from dpeer.training.payload import Buffer
 _ABSOLUTE = np.int32(0x7FFFFFFF)
 """Of the bits of a float32: without the sign they are in the order of the magnitudes."""
 
-
 STEP = 2.0
-"""The consensus step by default, as a multiple of the share: with twice as much, random bodies of 16 peers move
-apart."""
+"""The default consensus step over the share. With twice as much random bodies of 16 peers move apart."""
 
 _SAMPLED = 16
 """Every so many values are looked at first."""

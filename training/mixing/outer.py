@@ -13,11 +13,11 @@ velocity u_i, at first zero. A round with learning rate a and momentum m:
 W is doubly stochastic, so the means over the peers follow DiLoCo's outer step on the mean of all changes, whatever the
 graph. On a full graph with uniform weights all peers have the same b and u: that is DiLoCo.
 
-NoLoCo (Kolehmainen et al., arXiv:2506.10911) has no server either: a peer averages with a random other one, and takes
-a step along the mean of both changes and one towards the mean of both bases, for which both travel. Here one
-body travels. g_i = sum_j W_ij (b_j - z_j) + (b_i - sum_j W_ij b_j) has both, at one rate and with one momentum: a body
-rests where plain gossip lets it rest, at x_i = b_i, and momentum does not lengthen what data that differ pull apart. It
-would if each peer took the step with its own change b_i - z_i before sending: 1 / (1 - m) times as far.
+NoLoCo (Kolehmainen et al., arXiv:2506.10911) has no server either. There a peer averages with a random other one. It
+takes a step along the mean of both changes and one towards the mean of both bases, for which both travel. Here one body
+travels. Its g_i = sum_j W_ij (b_j - z_j) + (b_i - sum_j W_ij b_j) has both steps, at one rate and with one momentum. So
+a body comes to rest where it does with plain gossip, at x_i = b_i, and momentum does not drive peers whose data differ
+further apart. It would, 1 / (1 - m) times as far, if each peer took the step along its own change before sending.
 
 What peers disagree about follows Nesterov's step on a quadratic loss of curvature 1 - l, l an eigenvalue of W. It
 shrinks where a (1 - l) < (2 + 2m) / (1 + 2m), its slow parts faster than by plain gossip (`outer_stability.py`).
