@@ -120,7 +120,7 @@ class Forecast:
             most = 8 * max(self.sent_bytes, self.received_bytes)
             times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in _SHOWN)
             if self.plan is not None:
-                times = f"{duration(self.plan.exchange_seconds)} on its line"
+                times = f"{duration(self.plan.exchange_seconds)} on this line"
             found["line"] = (
                 f"a round's bodies take {times}{'' if self.plan else ' (--connect or --line RATE for yours)'}"
             )

@@ -11,32 +11,32 @@ from dpeer.topology.mixing_matrix import CirculantMatrix
 from dpeer.topology.topologies import AnyTopology, TimeVaryingTopology
 
 LIMIT = 256
-"""The largest size: of a graph that changes each round takes dense products."""
+"""The largest size: each round of a graph that changes takes dense products."""
 
 THETA = 0.5
 """The share of the late difference that is mixed in; `dpeer.training.mixing.overlapped` has the step."""
 
 _SHRINK = 1e-3 * (1 + 1e-9)
 _MOST, _MOST_CHANGING = 200_000, 20_000
-"""Rounds that are played."""
+"""The most rounds that are simulated, of a fixed graph and of one that changes."""
 
 
 def late_rounds(topology: AnyTopology) -> int | None:
     """The rounds of gossip until the worst disagreement is a thousandth, and stays so for another round.
 
     In gossip alone x(t+1) = x(t) + theta (W x(t-1) - x(t-1)), from x(1) = x(0). Along an eigenvector of a normal W that
-    is a recursion of numbers; a graph that changes is played with matrices.
+    is a recursion of numbers; a graph that changes is simulated with matrices.
 
     Args:
         topology: A graph of at most `LIMIT` peers.
 
     Returns:
-        None where disagreement does not become as small.
+        The rounds; None where disagreement does not become as small.
     """
     if isinstance(topology, TimeVaryingTopology):
-        return _played(topology)
+        return _simulated(topology)
     eigenvalues = _eigenvalues(topology)
-    return _played(topology) if eigenvalues is None else _of_eigenvalues(eigenvalues)
+    return _simulated(topology) if eigenvalues is None else _of_eigenvalues(eigenvalues)
 
 
 def _eigenvalues(topology: AnyTopology) -> NDArray[np.complex128] | None:
@@ -66,7 +66,7 @@ def _of_eigenvalues(eigenvalues: NDArray[np.complex128]) -> int | None:
     return None
 
 
-def _played(topology: AnyTopology) -> int | None:
+def _simulated(topology: AnyTopology) -> int | None:
     size = topology.size
     center = np.eye(size) - 1.0 / size
     last = deque([center, center], maxlen=2)

@@ -38,7 +38,7 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
         f"  bytes         {2 * body} B out and {2 * body} B in a round ({body} B a body), 960 B and 960 B in all"
         in lines
     )
-    assert "  line          a round's bodies take 240 ms on its line" in lines
+    assert "  line          a round's bodies take 240 ms on this line" in lines
     float32 = next(line for line in lines if line.startswith("float32 "))
     assert float32.split()[1:5] == [str(body), "B", "240", "ms"]
     assert lines[-1] == "13 PASS, 1 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
@@ -69,8 +69,8 @@ def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpee
 
 def test_what_was_measured_earlier_is_the_line_and_a_stated_rate_wins(check: Run) -> None:
     keep(Path("dpeer-run"), 1, {0: LineSpeed(8e3, 8e3, 0.0), 2: LineSpeed(4e3, 8e3, 0.0)})
-    assert "  line          a round's bodies take 240 ms on its line" in check().out.splitlines()
-    assert "  line          a round's bodies take 120 ms on its line" in check("--line", "16kbit").out.splitlines()
+    assert "  line          a round's bodies take 240 ms on this line" in check().out.splitlines()
+    assert "  line          a round's bodies take 120 ms on this line" in check("--line", "16kbit").out.splitlines()
 
 
 @pytest.mark.parametrize(

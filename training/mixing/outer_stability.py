@@ -5,7 +5,7 @@ quadratic loss of curvature 1 - l. With momentum m and learning rate a it shrink
 
     a (1 - l) < (2 + 2m) / (1 + 2m)
 
-for the smallest l; a directed or changing graph has no such formula. So the rounds are played.
+for the smallest l; a directed or changing graph has no such formula. So the rounds are simulated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpeer.training.mixing.outer_setting import Outer
 
 ROUNDS = 200
-"""Rounds that are played, and the most matrices that are of use."""
+"""Rounds that are simulated, and the most matrices that are of use."""
 
 _FIRST, _COLUMNS = 30, 4
 _CANDIDATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.3, 0.0)
