@@ -139,15 +139,17 @@ class ZeroMQTransport:
         if self.keyring is not None:
             self._auth = CurveAuth(self._sockets, router, self.keyring)
         self._monitor = self._sockets.monitor(router, EVENTS | (FAILED if self._auth else 0), self._happened)
+        asked = None if address.endswith(":0") else split(address)
+        local = direct and self._local and asked is not None and local_sockets.bind(router, *asked)
         try:
-            router.bind(address)
+            router.bind(address)  # last: a dialler that is let in over TCP has seen that no Unix socket is there
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise AddressError(f"address {address!r} {advice}") from error
         self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
         place = split(bound)
-        if direct and self._local and place is not None:
+        if direct and self._local and place is not None and not (local and place == asked):
             local_sockets.bind(router, *place)
         if direct and self.bulk is not None and self._bulk_port is not None and place is not None:
             self.bulk.connector.listen(place[0], self._bulk_port)
