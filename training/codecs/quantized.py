@@ -1,28 +1,27 @@
 """Quantized codec: changes in a few bits a value, added to what neighbors already have.
 
-Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 2: what travels is the quantized
-*change* q, and what neighbors send is added on,
+Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 2. The quantized *change* q travels, and
+is added on by the receivers:
 
     q_i <- Q(z_i - y_i)
     x_i <- x_i + sum_l W_il q_l
 
-The question is what the change is from. The paper takes y_i = x_i, the model before local training. Without
-quantization that is X <- X + W (Z - X): the disagreement (I - W) X is never averaged away, each peer's model settles
-where the changes around it cancel, and a message that was lost is missed for ever. Here y_i is what i has released so
-far, the sum of its q's, which all its neighbors know too:
+A change is counted from y_i. The paper takes y_i = x_i, the model before local training. Without quantization that is
+X <- X + W (Z - X). Then the disagreement (I - W) X is never averaged away, each peer's model settles where the changes
+around it cancel, and a lost message is missed for ever. Here y_i is the sum of all q that i has released, which all its
+neighbors know too:
 
     q_i <- Q(z_i - y_i),    y_i <- y_i + q_i
     x_i <- z_i + sum_l W_il (y_l - y_i)
 
-In the first round that is x_i + sum_l W_il q_l, as in the paper, plus what rounding took from the own change; without
-quantization it is plain averaging. What was rounded away stays in x_i, so it travels with a later change and nothing is
-lost (Koloskova et al., Decentralized Stochastic Optimization and Gossip Algorithms with Compressed Communication, ICML
-2019, Algorithm 1, with gamma = 1).
+In the first round that is x_i + sum_l W_il q_l, as in the paper, plus what rounding took from the own change. Without
+quantization it is plain averaging. What was rounded away stays in x_i and travels with a later change, so nothing is
+lost: CHOCO-Gossip with gamma = 1 (Koloskova, Stich and Jaggi, Decentralized Stochastic Optimization and Gossip
+Algorithms with Compressed Communication, ICML 2019, Algorithm 1).
 
-A neighbor that has missed a change cannot use the next ones: they are refused as "stale", and their weight goes to
-the diagonal. Every few rounds, therefore, the change is counted from the common start of all peers, which needs no
-history and no more bytes; a lost message is forgotten then. Where neighbors change from round to round, every round
-is such a one.
+A neighbor that has missed a change cannot use the next ones. It refuses them as "stale", and their weight goes to the
+diagonal. So in every tenth round the change is counted from the common start of all peers, which needs no history and
+no more bytes, and a lost message is made up for. Where neighbors change from round to round, every round is such a one.
 """
 
 from __future__ import annotations

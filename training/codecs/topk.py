@@ -1,4 +1,4 @@
-"""Top-k codec: the largest values of each change, as a place and a half-precision value.
+"""Top-k codec: the largest values of each change, as a place and a bfloat16 value.
 
 Top-k is the sparsification of Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, NeurIPS 2018; as a contraction
 within CHOCO-SGD see `dpeer.training.codecs.contraction`. Values are chosen in blocks, so that a place takes two bytes.

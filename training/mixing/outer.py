@@ -1,4 +1,4 @@
-"""Outer steps: the body follows what training and mixing have changed with Nesterov's momentum, without a server.
+"""Outer steps: Nesterov's momentum along what training and mixing have changed, as in DiLoCo but without a server.
 
 Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv:2311.08105, Algorithm 1,
 whose outer optimizer is SGD with Nesterov's momentum. Peer i has a base b_i, the body that it trains from, and a
