@@ -33,6 +33,9 @@ STEP = 1.5
 bodies of 16 peers move apart."""
 
 _ITERATIONS = 2
+_ROWS_OF = 2**15
+"""Values of the rows to which products are added at once: they stay in a core's cache."""
+
 _LEAST = 1e-30
 """A shorter vector has no direction."""
 
@@ -101,7 +104,7 @@ class PowerSGD(Contraction):
             there = released[part.here].view(part.rows, part.columns)
             if part.rank:
                 p = next(pieces).view(part.rows, part.rank)
-                there.addmm_(p, next(pieces).view(part.columns, part.rank).T)
+                add_products(there, p, next(pieces).view(part.columns, part.rank))
             else:
                 there += next(pieces).view(part.rows, part.columns)
         return released
@@ -113,6 +116,24 @@ class PowerSGD(Contraction):
             thin_ones = [part.rows * part.rank, part.columns * part.rank]
             sizes += thin_ones if part.rank else [part.rows * part.columns]
         return iter(torch.split(sent, sizes))
+
+
+def add_products(matrix: Tensor, p: Tensor, q: Tensor) -> None:
+    """Add P Q^T to a matrix: the same bits on every host, for all who know a sum must have the same.
+
+    A library multiplies matrices in an order that suits the processor. Here the products of one column after the other
+    are added. Each is exact in float32, so it does not matter whether it is rounded before it is added.
+
+    Args:
+        matrix: Shape (rows, columns).
+        p: Shape (rows, rank); values that bfloat16 has.
+        q: Shape (columns, rank); the same.
+    """
+    rows = max(1, _ROWS_OF // matrix.shape[1])
+    left, right = p.T.contiguous(), q.T.contiguous()
+    for some, columns in zip(matrix.split(rows), left.split(rows, dim=1), strict=True):
+        for column, values in zip(columns, right, strict=True):
+            some.addr_(column, values)
 
 
 def thin(matrix: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:

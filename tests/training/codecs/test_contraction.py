@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dpeer.training.codecs import Undecodable, compressed_bytes, new_codec
+from dpeer.training.codecs.powersgd import add_products
 from dpeer.training.codecs.sizes import HEADER, blocks
 from dpeer.training.codecs.topk import largest
 from dpeer.training.compress_setting import Compression
@@ -157,6 +158,21 @@ def test_low_rank_parts_are_projections_on_what_is_large():
             assert rest[here].norm() <= 1.01 * x[here].norm()
         first = 0
         assert rest.norm() < 0.95 * x.norm()
+
+
+@pytest.mark.parametrize(("rows", "columns", "rank"), [(300, 257, 5), (3, 40_000, 2), (64, 1, 1), (1, 9, 3)])
+def test_sums_of_low_rank_parts_are_the_same_bits_on_every_host(rows, columns, rank):
+    """As float32 of numpy adds one product after the other, which takes no library for matrices."""
+    generator = np.random.default_rng(rows)
+    matrix, p, q = (
+        generator.standard_normal(shape, np.float32) for shape in ((rows, columns), (rows, rank), (columns, rank))
+    )
+    p, q = (torch.from_numpy(one).bfloat16().float() for one in (p, q))
+    found, expected = torch.from_numpy(matrix.copy()), matrix
+    add_products(found, p, q)
+    for one in range(rank):
+        expected += p.numpy()[:, one, None] * q.numpy()[None, :, one]
+    assert found.numpy().tobytes() == expected.tobytes()
 
 
 def test_the_largest_values_are_chosen_and_of_equal_ones_the_first():
