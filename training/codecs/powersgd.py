@@ -131,7 +131,7 @@ def add_products(matrix: Tensor, p: Tensor, q: Tensor) -> None:
     """
     rows = max(1, _ROWS_OF // matrix.shape[1])
     left, right = p.T.contiguous(), q.T.contiguous()
-    for some, columns in zip(matrix.split(rows), left.split(rows, dim=1), strict=True):
+    for some, columns in zip(torch.split(matrix, rows), torch.split(left, rows, 1), strict=True):
         for column, values in zip(columns, right, strict=True):
             some.addr_(column, values)
 
