@@ -9,9 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.compress_setting import EXPECTED
 from dpeer.training.lora import FORM
-from dpeer.training.mixing.outer_setting import FORM as OUTER_FORM
 
 _EXPECTED = {
     "grid_shape": "ROWSxCOLUMNS, for example 2x4",
@@ -20,8 +18,6 @@ _EXPECTED = {
     "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
-    "compress": EXPECTED,
-    "outer": OUTER_FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
     "log_max": "a size, for example 50MB",
     "deadline": "a number of seconds, auto or never",
@@ -70,5 +66,10 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         if location and location[0] in flags:
             source = f"--{key.replace('_', '-')}"
         expected = _EXPECTED.get(location[-1]) if location else None
-        wrong = first["msg"].lower() if expected is None else f"expected {expected}"
+        if expected is not None:
+            wrong = f"expected {expected}"
+        elif first["type"] == "value_error":  # of a check of dpeer's own
+            wrong = str(first["ctx"]["error"])
+        else:
+            wrong = first["msg"].lower()
         return ConfigurationError(f"{source} = {first['input']!r}: {wrong}")

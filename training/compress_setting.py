@@ -24,6 +24,8 @@ EXPECTED = f"{', '.join(FORMS)} (such as topk:0.05 or powersgd:4), or a class: F
 OLDER = ("quantize", "wire_dtype", "codec")
 """Settings of earlier versions that `compress` replaces."""
 
+_OLDER_VALUES = {"quantize": ("4", "8", "16"), "wire_dtype": ("float32", "bfloat16", "float16")}
+
 _MOST_RANKS = 256
 
 
@@ -122,5 +124,13 @@ def renamed(key: str, value: Any) -> tuple[str, Any]:
 
 
 def _today(name: str, value: Any) -> Any:
-    """The value of `compress` for one of the older settings; what was never valid is left to be refused."""
+    """The value of `compress` for one of the older settings; a codec's name is left to be refused later.
+
+    Raises:
+        ConfigurationError: The setting never had this value.
+    """
+    if str(value) not in (valid := _OLDER_VALUES.get(name, (str(value),))):
+        raise ConfigurationError(
+            f"--{name.replace('_', '-')} {value}: expected {', '.join(valid)}, or --compress in its place"
+        )
     return f"int{value}" if name == "quantize" else value

@@ -223,9 +223,9 @@ class DealerLink:
             self._broken()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._through is not None and not self.up:
             self._leave_unix_socket()
-        elif event == zmq.EVENT_CONNECT_RETRIED and not self.up and self._unix_socket() is not None:
-            self._close(0)  # the listener has come by now
-            self.connect()
+        elif event == zmq.EVENT_CONNECTED and self._through is None and self._unix_socket() is not None:
+            self._close(0)  # the listener has come while libzmq tried by itself
+            self._open(self._at)
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)

@@ -38,8 +38,18 @@ def simulate(dpeer: Command, small_task: Path) -> Command:
         (("--wire-dtype", "bfloat16", "--quantize", 8), "--wire-dtype bfloat16 cannot be used with --quantize 8"),
         (("--compress", "int4", "--quantize", 8), "--compress int4 cannot be used with --quantize 8"),
         (("--codec", "int8", "--wire-dtype", "float16"), "--codec int8 cannot be used with --wire-dtype float16"),
-        (("--compress", "topk:1.5"), "--compress = 'topk:1.5': expected float32, "),
-        (("--quantize", 3), "--compress = 'int3': expected float32, "),
+        (("--compress", "int3"), "--compress = 'int3': expected float32, "),
+        (("--compress", "topk:1.5"), "--compress = 'topk:1.5': expected a share between 0 and 1, such as topk:0.05"),
+        (("--compress", "topk:0.1:5"), "--compress = 'topk:0.1:5': expected a step size above 0 and at most 1 "),
+        (("--compress", "powersgd:x"), "--compress = 'powersgd:x': expected a rank from 1 to 256, such as powersgd:4"),
+        (("--quantize", 3), "--quantize 3: expected 4, 8, 16, or --compress in its place"),
+        (
+            ("--wire-dtype", "int8"),
+            "--wire-dtype int8: expected float32, bfloat16, float16, or --compress in its place",
+        ),
+        (("--outer", "nesterov:x:0"), "--outer = 'nesterov:x:0': expected none or nesterov:LR:MOMENTUM, for example "),
+        (("--outer", "nesterov:0:0"), "--outer = 'nesterov:0:0': expected none or nesterov:LR:MOMENTUM, for example "),
+        (("--outer", "nesterov:5:0.9"), "--outer nesterov:5:0.9 on ring, size 2: what peers disagree about would grow"),
     ],
 )
 def test_what_contradicts_itself_is_refused(simulate: Command, arguments: tuple[object, ...], message: str) -> None:

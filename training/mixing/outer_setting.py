@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 
@@ -33,9 +34,10 @@ class Outer:
             return cls()
         kind, *numbers = text.split(":")
         if kind == "nesterov" and len(numbers) == 2:
-            lr, momentum = (float(number) for number in numbers)
-            if 0 < lr < math.inf and 0 <= momentum < 1:
-                return cls(lr, momentum)
+            with contextlib.suppress(ValueError):
+                lr, momentum = (float(number) for number in numbers)
+                if 0 < lr < math.inf and 0 <= momentum < 1:
+                    return cls(lr, momentum)
         raise ValueError(f"expected {FORM}; LR is above 0, MOMENTUM from 0 to below 1")
 
     @property

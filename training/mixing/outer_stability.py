@@ -50,13 +50,14 @@ def left(outer: Outer, matrices: Sequence[Any], *, late: bool, kept: float = 1.0
     bodies = np.random.default_rng(0).standard_normal((matrices[0].shape[0], _COLUMNS))
     velocity, before, share = np.zeros_like(bodies), np.zeros_like(bodies), outer.late_share()
     found = []
-    for number in range(ROUNDS):
-        matrix, trained = matrices[number % len(matrices)], kept * bodies
-        mixed = trained + share * (matrix @ before - before) if late else matrix @ trained
-        gradient, before = bodies - mixed, trained
-        velocity = outer.momentum * velocity + gradient
-        bodies = bodies - outer.lr * (gradient + outer.momentum * velocity)
-        found.append(float(np.linalg.norm(bodies - bodies.mean(axis=0))))
+    with np.errstate(over="ignore", invalid="ignore"):  # of a step that is far too long
+        for number in range(ROUNDS):
+            matrix, trained = matrices[number % len(matrices)], kept * bodies
+            mixed = trained + share * (matrix @ before - before) if late else matrix @ trained
+            gradient, before = bodies - mixed, trained
+            velocity = outer.momentum * velocity + gradient
+            bodies = bodies - outer.lr * (gradient + outer.momentum * velocity)
+            found.append(float(np.linalg.norm(bodies - bodies.mean(axis=0))))
     return np.array(found)
 
 

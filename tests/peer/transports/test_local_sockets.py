@@ -11,6 +11,7 @@ import zmq
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened
 from dpeer.peer.transports import local_sockets
+from dpeer.peer.transports.dealer_link import DealerLink
 from tests.peer.transports.conftest import TCP, next_of, put
 
 find = local_sockets.find  # before a fixture has replaced it
@@ -58,6 +59,27 @@ async def test_a_listener_that_comes_later_is_found(opened):
     link = dialler.dial(address)
     await second.listen(address)
     assert await dialler.receive() == Opened(link, local=True)
+
+
+async def test_a_listener_that_comes_between_two_attempts_is_found(opened, monkeypatch):
+    """libzmq waits after an attempt in vain, and connects over TCP by itself."""
+    first, dialler, second = opened(), opened(), opened()
+    address = await first.listen(TCP)
+    await first.close(0)
+    happened, waits = DealerLink._happened, asyncio.Event()
+
+    def watched(self, event, value):
+        happened(self, event, value)
+        if event == zmq.EVENT_CONNECT_RETRIED:
+            waits.set()
+
+    monkeypatch.setattr(DealerLink, "_happened", watched)
+    link = dialler.dial(address)
+    await waits.wait()
+    await second.listen(address)
+    assert await dialler.receive() == Opened(link, local=True)
+    await put(dialler, link, b"there")
+    assert bytes((await next_of(second, Arrival)).frames[0]) == b"there"
 
 
 async def test_a_listener_that_comes_back_without_one_is_reached_over_tcp(opened):
