@@ -1,8 +1,11 @@
 """What others can make a core keep, read or log has bounds."""
 
+import numpy as np
+import pytest
+
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.core.effects import Fail
+from dpeer.peer.core.effects import Fail, Throttle
 from tests.peer.table import Table, payload, ring
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -90,6 +93,25 @@ def test_a_round_that_does_not_exist_is_not_believed():
 
 
 # -- short chunks, and a line that becomes slow ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", ["the same", "others"])
+def test_bodies_that_begin_again_and_again_are_late_as_others_of_no_use(headers):
+    table, late = ring(), []
+    table.runs(0)
+    for number in range(200):
+        presence = [0, 0, number % 5 if headers == "others" else 0]
+        body = wire.body(table.federation, 1, 0, [payload(7.0, table.learner)], np.asarray(presence, "<i4").tobytes())
+        announced, *chunks = chunked(wire.encode(body), 64)
+        table.hear(table.links[1], announced)
+        effects = [table.core.receive(table.links[1], chunk, table.now) for chunk in chunks[:-1]]
+        late.append(all(any(isinstance(one, Throttle) for one in some) for some in effects))
+    assert not any(late[:5]), "an honest neighbor's that begins again after a silence"
+    assert all(late[6:])
+    table.now += 5
+    table.hear(table.links[1], *chunked(table.body(1, 0), 64))
+    table.hear("from 2", table.body(2, 0))
+    assert [*table.ended[-1].bodies] == [1, 2]
 
 
 def test_only_the_last_chunk_may_be_short_and_each_has_no_more_frames_than_buffers():
