@@ -564,7 +564,8 @@ class Core:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)
                 wanted = inbox.wants(neighbor.rank, message.round)
-                if wanted and self.reassembly.get(link) is not None:  # of which the rest did not come
+                earlier = self.reassembly.get(link)
+                if wanted and earlier is not None and not inbox.knows(neighbor.rank, earlier.body.round):
                     wanted = self._useless.spend(neighbor.rank, 1, now)
                 length = wire.size(frames) + message.payload_bytes
                 if wanted:
