@@ -156,6 +156,9 @@ def _print_plans(forecast: Forecast) -> None:
     if forecast.recommended is not None:
         words = advice(forecast.plan, forecast.recommended)
         click.echo(f"Recommended: {words}. All peers must have it (docs/running.md, Slow lines).")
+    else:
+        waits, whole = duration(forecast.plan.waits_seconds), duration(forecast.plan.round_seconds)
+        click.echo(f"Recommended: no change; a round waits {waits} of {whole} for the line.")
 
 
 def _print(finding: Finding) -> None:

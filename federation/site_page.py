@@ -71,7 +71,8 @@ do. Then it times a few minibatches, and states what a round will take. Nothing 
 
     dpeer check --rank {rank} --connect
 
-also dials the neighbors, and waits for those that dial in: type it at two sites at once.
+also dials the neighbors, and waits for those that dial in. Typed at two sites at once, it measures the line between
+them, keeps that in the output folder, and names settings that would save time on it: tell the keeper.
 
 ## 6. Start
 

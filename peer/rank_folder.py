@@ -21,7 +21,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.epoch_chain import ChainRecord
-from dpeer.peer.core.handshake import difference
+from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.waiting import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
@@ -609,7 +609,7 @@ class RankFolder:
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
                 names = self._config.names.get(name)
-                values = f"{name} is {there!r} there and {here!r} here"
+                values = f"{name} is {_shown(there)} there and {_shown(here)} here"
                 raise CheckpointError(
                     f"checkpoint {str(found)!r} is of another run: "
                     f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
@@ -635,6 +635,10 @@ class RankFolder:
 
     def _seconds(self) -> float:
         return self._earlier_seconds + time.monotonic() - self._began
+
+
+def _shown(value: object) -> str:
+    return ABSENT if value is None else repr(value)
 
 
 def _by_name(lost: Mapping[int, str]) -> dict[str, str]:

@@ -67,6 +67,11 @@ def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpee
     assert check("--overlap", best["overlap"], "--compress", best["compress"]).code == 0
 
 
+def test_a_fast_line_gets_no_change(check: Run) -> None:
+    words = next(line for line in check("--line", "10Gbit").out.splitlines() if line.startswith("Recommended: "))
+    assert words.startswith("Recommended: no change; a round waits 0 ms of ")
+
+
 def test_what_was_measured_earlier_is_the_line_and_a_stated_rate_wins(check: Run) -> None:
     keep(Path("dpeer-run"), 1, {0: LineSpeed(8e3, 8e3, 0.0), 2: LineSpeed(4e3, 8e3, 0.0)})
     assert "  line          a round's bodies take 240 ms on this line" in check().out.splitlines()

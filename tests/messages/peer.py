@@ -184,7 +184,7 @@ MESSAGES = {
     ),
     "a setting that the run lacks": Message(
         resumed({"algorithm's source": "abc"}), CheckpointError,
-        OTHER_RUN % "algorithm's source is 'abc' there and None here",
+        OTHER_RUN % "algorithm's source is 'abc' there and not set here",
     ),
     "another schema": Message(
         resumed({"schema": {"h1": "x"}}, schema={"h1": "y"}, names={"schema": {"h1": "age"}}), CheckpointError,
