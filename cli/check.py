@@ -25,6 +25,9 @@ _COLORS = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 _WIDTH = 14
 """Columns of what was looked at."""
 
+_LONGEST_TIMES = 100
+"""Columns that exchange plans take where a round lasts for minutes."""
+
 
 @click.command(cls=GroupedCommand, short_help="Say whether a rank can start on this host, and what a round will take.")
 @click.option(
@@ -150,7 +153,7 @@ def _print_plans(forecast: Forecast) -> None:
         ]
         table.add_row(codec, size(both[0].payload_bytes), duration(both[0].exchange_seconds), *times[0], *times[1])
     click.echo()
-    print_table(table)
+    print_table(table, least=_LONGEST_TIMES)
     for reason, flags in refused.items():
         click.echo(f"Refused: {', '.join(flags)} ({reason})")
     if forecast.recommended is not None:

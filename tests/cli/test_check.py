@@ -67,6 +67,13 @@ def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpee
     assert check("--overlap", best["overlap"], "--compress", best["compress"]).code == 0
 
 
+def test_rounds_of_minutes_leave_the_names_of_codecs_whole(check: Run) -> None:
+    lines = check("--line", "0.02kbit").out.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(("powersgd", "topk", "bfloat"))] == [
+        "bfloat16", "powersgd:4", "topk:0.05",
+    ]  # fmt: skip
+
+
 def test_a_fast_line_gets_no_change(check: Run) -> None:
     words = next(line for line in check("--line", "10Gbit").out.splitlines() if line.startswith("Recommended: "))
     assert words.startswith("Recommended: no change; a round waits 0 ms of ")

@@ -194,6 +194,9 @@ MESSAGES = {
         "run's is one of 83 parameters in 4 tensors"),
     "another option": Message(resumed({"algorithm": "dfedsam"}, {"algorithm": "dfedsam", "rho": 0.5}), CheckpointError,
         "the checkpoint in {folder}/saved is of another run: its option rho is 0.05, this run's is 0.5"),
+    "another codec": Message(another(compress="int8"), CheckpointError,
+        "the checkpoint in {folder}/saved is of another run: its quantize is null, this run's is 8; give the same "
+        "--compress"),
     "another schedule": Message(another(lr_schedule="cosine"), CheckpointError,
         "the checkpoint in {folder}/saved is of another run: its lr_schedule is \"exponential\", this run's is "
         '"cosine"'),
