@@ -108,7 +108,11 @@ class DealerLink:
         self._resolving: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._pause = _AGAIN
-        self._anew = self._tunnelled or (self._place is not None and not is_literal(self._place[0]))
+        # A listener on this host may come with a Unix socket, which is looked for before each attempt.
+        self._anew = self._tunnelled or (
+            self._place is not None
+            and (not is_literal(self._place[0]) or (local and local_sockets.is_own(self._place[0])))
+        )
 
     def connect(self) -> None:
         """Begin to connect; a name is resolved first."""
@@ -223,9 +227,6 @@ class DealerLink:
             self._broken()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._through is not None and not self.up:
             self._leave_unix_socket()
-        elif event == zmq.EVENT_CONNECTED and self._through is None and self._unix_socket() is not None:
-            self._close(0)  # the listener has come while libzmq tried by itself
-            self._open(self._at)
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)

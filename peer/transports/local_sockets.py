@@ -49,7 +49,7 @@ def find(host: str, port: int) -> str | None:
         known = {line.rpartition(b" ")[2] for line in _SOCKETS.read_bytes().split(b"\n")}  # any user chooses bytes
     except OSError:
         return None
-    hosts = [host, *(_WILDCARDS if _is_own(host) else ())]
+    hosts = [host, *(_WILDCARDS if is_own(host) else ())]
     found = (endpoint(one, port) for one in hosts)
     return next((one for one in found if one.removeprefix("ipc://").encode() in known), None)
 
@@ -70,7 +70,7 @@ def endpoint(host: str, port: int) -> str:
     return f"ipc://@dpeer-{os.geteuid()}-{host}-{port}"
 
 
-def _is_own(host: str) -> bool:
+def is_own(host: str) -> bool:
     """Whether an IP address is one of this network namespace: only then a socket can be bound to it."""
     try:
         address = ipaddress.ip_address(host)

@@ -62,7 +62,7 @@ async def test_a_listener_that_comes_later_is_found(opened):
 
 
 async def test_a_listener_that_comes_between_two_attempts_is_found(opened, monkeypatch):
-    """libzmq waits after an attempt in vain, and connects over TCP by itself."""
+    """libzmq waits after an attempt in vain, and would connect over TCP by itself."""
     first, dialler, second = opened(), opened(), opened()
     address = await first.listen(TCP)
     await first.close(0)
