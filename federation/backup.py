@@ -20,6 +20,7 @@ import shutil
 import stat
 import time
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ _LEFT_OUT = (LOCK, control.SOCKET, control.ELSEWHERE)
 
 _RUN = "run"
 """In the zip file: the folder of what lies in the run folder itself."""
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError)
+"""What reading a file of a damaged archive raises."""
 
 _RANK = re.compile(r"rank-(0|[1-9][0-9]{0,5})")
 
@@ -342,7 +346,7 @@ def restore(
                 _put_back(archive, file, found, one, run, _note(found, chosen, one, rounds, restarts))
             if not ranks:
                 _put_back_beside(archive, file, found, run)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError) as error:
         raise ConfigurationError(f"{str(file)!r} is no backup, or a damaged one: {error}") from error
     except FileNotFoundError as error:
         raise ConfigurationError(f"no file {str(file)!r} exists") from error
@@ -365,7 +369,7 @@ def _content(archive: zipfile.ZipFile, file: Path) -> Backup:
         allowed = {_RUN, *(f"rank-{int(one.rank)}" for one in found.ranks)}
         if len(allowed) == 1 or not all(_is_inside(name, allowed) for name in files):
             raise ValueError("a file is of no rank")
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (*_DAMAGED, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(f"{str(file)!r} is no backup, or a damaged one: {CONTENT}: {error!r}") from error
     return found
 
@@ -471,7 +475,7 @@ def _extract(archive: zipfile.ZipFile, name: str, path: Path, count: int, digest
                 target.write(block)
             target.flush()
             os.fsync(target.fileno())
-    except (KeyError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise ConfigurationError(f"{str(file)!r} is damaged: {name}: {error}") from error
     with contextlib.suppress(ValueError, OverflowError):  # no date
         stamp = time.mktime((*archive.getinfo(name).date_time, 0, 0, -1))
