@@ -17,6 +17,7 @@ the longer of the two (`wide_area.py` measures how close whole peers come). By r
 interval (Student's t):
 
     accuracy      after the last mixing, the mean over the peers
+    vs float32    the difference to float32 without overlap, seed by seed
     MB            that a peer sends
     minutes       of all rounds on that line
     at M minutes  accuracy at the moment at which the fastest row has ended
@@ -182,10 +183,11 @@ def show(task: str, lines: Mapping[str, Sequence[Line]], shape: Shape, train: fl
     total = {row: fmean(ends(line, row, shape, train)[-1] for line in cells) for row, cells in lines.items()}
     first = min(total.values())
     target = fmean(last["float32" if "float32" in last else next(iter(last))]) - 0.01
-    some = next(iter(lines.values()))
+    some, plain = next(iter(lines.values())), last.get("float32", [])
     print(f"\n{task}: {some[0]['parameters']:,} parameters, line {shape}, {train:g} s of training, {len(some)} seeds\n")
-    print(f"| row | accuracy | MB | minutes | at {first:.2f} minutes | rounds to {target:.3f} | MB | minutes |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    columns = f"MB | minutes | at {first:.2f} minutes | rounds to {target:.3f} | MB | minutes"
+    print(f"| row | accuracy | vs float32 | {columns} |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for row, cells in lines.items():
         mb = fmean(sum(line["bytes"]) for line in cells) / 1e6
         then = [accuracy_at(line, row, shape, train, first) for line in cells]
@@ -194,7 +196,9 @@ def show(task: str, lines: Mapping[str, Sequence[Line]], shape: Shape, train: fl
             reached = f"{rounds} | {sent:.2f} | {minutes:.2f}"
         except LookupError:
             reached = "- | - | -"
-        print(f"| {row} | {_mean(last[row])} | {mb:.2f} | {total[row]:.2f} | {_mean(then)} | {reached} |")
+        paired = row != "float32" and len(plain) == len(cells)
+        beside = _mean([one - other for one, other in zip(last[row], plain, strict=True)], sign="+") if paired else "-"
+        print(f"| {row} | {_mean(last[row])} | {beside} | {mb:.2f} | {total[row]:.2f} | {_mean(then)} | {reached} |")
 
 
 def _last(line: Line) -> float:
@@ -202,10 +206,10 @@ def _last(line: Line) -> float:
     return accuracy
 
 
-def _mean(values: Sequence[float]) -> str:
+def _mean(values: Sequence[float], sign: str = "") -> str:
     """A mean, and half of its 95 % interval."""
     mean, half = interval(values)
-    return f"{mean:.4f}" + ("" if half is None else f" ± {half:.4f}")
+    return f"{mean:{sign}.4f}" + ("" if half is None else f" ± {half:.4f}")
 
 
 def _arguments() -> argparse.Namespace:
