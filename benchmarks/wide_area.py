@@ -32,7 +32,7 @@ Contestants:
                   while the next round trains
 
 Repetitions are interleaved: all contestants of a line and a size run one after the other, then again. A round is the
-mean over the peers; the first one and the last do not count. Results of OUT are kept: what is there is not run again.
+mean over the peers; the first one and the last do not count. Results of OUT are kept, and not run again.
 """
 
 from __future__ import annotations
