@@ -79,15 +79,7 @@ def keep_stale_bodies(patch):
 
 
 def keep_every_body(patch):
-    add = Outbox.add
-
-    def hoard(self, number, frames, receivers):
-        kept = [dict(table) for table in (self.frames, self.receivers, self.unsent, self.sent)]
-        add(self, number, frames, receivers)
-        for table, old in zip((self.frames, self.receivers, self.unsent, self.sent), kept, strict=True):
-            table.update({key: value for key, value in old.items() if key not in table})
-
-    patch.setattr(Outbox, "add", hoard)
+    patch.setattr(Outbox, "reach", lambda self, number: None)
 
 
 def mix_twice(patch):
