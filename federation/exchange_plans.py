@@ -22,11 +22,17 @@ from dpeer.training.codecs import compressed_bytes
 TRIED = ("float32", "bfloat16", "int8", "int4", "powersgd:4", "topk:0.05")
 """The codecs that are compared, in the order of what they leave out."""
 
-GENTLE = ("float32", "bfloat16", "float16", "int16", "int8")
-"""Codecs for which no accuracy is known to be lost (docs/results-algorithms.md)."""
+GENTLE = (("float32", "bfloat16", "float16", "int16", "int8"), ("int4",))
+"""Codecs for which no accuracy is known to be lost (docs/results-algorithms.md), those of a byte a value first."""
+
+_STEPS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2))
+"""Overlap, and a group of codecs (`GENTLE`, and last all others), in the order in which plans are recommended.
+
+Overlap mixes late, which has cost more accuracy than `int4`.
+"""
 
 WORTH = 0.8
-"""A plan that leaves out more, or mixes late, must take less than this share of the other plan's round."""
+"""A plan of a later step must take less than this share of the other plan's round, if both wait for the line."""
 
 ALIKE = 1.05
 """Rounds that differ by less are alike: then the plan with fewer bytes is recommended."""
@@ -130,24 +136,38 @@ def is_steady(graph: Topology | TimeVaryingTopology, participation: float) -> bo
 def recommended(now: ExchangePlan, plans: Sequence[ExchangePlan]) -> ExchangePlan | None:
     """The plan to recommend in place of the present one; None if none saves enough.
 
-    Gentle codecs come first, then overlap, which mixes late, then codecs that leave out more. Each of these steps has
-    to save a fifth of a round.
+    It is the first in the order of `_STEPS` that waits for the line for less than `WAITING` of its round. Where none
+    does, each step has to save a fifth of a round.
     """
+    if not _waits_long(now):
+        return None
     best = now
-    for overlap, gentle in ((0, True), (1, True), (0, False), (1, False)):
+    for overlap, group in _STEPS:
         allowed = [
             plan
             for plan in plans
-            if plan.refused is None and plan.overlap == overlap and (plan.compress in GENTLE) is gentle
+            if plan.refused is None and plan.overlap == overlap and _group(plan.compress) == group
         ]
         if not allowed:
             continue
         fastest = min(plan.round_seconds for plan in allowed)
         alike = [plan for plan in allowed if plan.round_seconds <= ALIKE * fastest]
         found = min(alike, key=lambda plan: (plan.payload_bytes, plan.round_seconds))
+        if not _waits_long(found) and ALIKE * found.round_seconds < now.round_seconds:
+            return found
         if found.round_seconds < WORTH * best.round_seconds:
             best = found
-    return None if best is now or now.waits_seconds < WAITING * now.round_seconds else best
+    return None if best is now else best
+
+
+def _waits_long(plan: ExchangePlan) -> bool:
+    """Whether so much of a round waits for the line that another plan is recommended."""
+    return plan.waits_seconds >= WAITING * plan.round_seconds
+
+
+def _group(codec: str) -> int:
+    """The number of a codec's group."""
+    return next((number for number, names in enumerate(GENTLE) if codec in names), len(GENTLE))
 
 
 def advice(now: ExchangePlan, best: ExchangePlan) -> str:
