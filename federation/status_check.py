@@ -35,6 +35,7 @@ class _Neighbor(_Model):
     version: _Count | None = None
     bytes_sent: _Count = 0
     bytes_received: _Count = 0
+    unix_socket: bool = False
 
 
 class _Awaited(_Model):

@@ -242,10 +242,10 @@ class Driver:
 
     def _pass_on(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case Arrival(link, frames, identity):
-                return self.core.receive(link, frames, now, identity)
-            case Opened(link, local):
-                return self.core.connected(link, now, local=local)
+            case Arrival(link, frames, identity, unix_socket):
+                return self.core.receive(link, frames, now, identity, unix_socket=unix_socket)
+            case Opened(link):
+                return self.core.connected(link, now)
             case Broken(link):
                 return self.core.disconnected(link, now)
             case Writable(link):

@@ -49,7 +49,7 @@ class LivePeer:
         state: What it does, or why it does not answer.
         trouble: Why it takes no part; None if it does, or has ended.
         found: Its snapshot, each value of the right type.
-        neighbors: By rank, a neighbor's liveness and why.
+        neighbors: By rank, a neighbor's liveness, and what is to be known beside it.
         waits_for: By rank, why.
         history: Its last rounds, in order.
     """
@@ -99,7 +99,7 @@ def _peer(given: Mapping[str, Any]) -> LivePeer:
         state=state,
         trouble=trouble,
         found=found,
-        neighbors={one["rank"]: (one["liveness"], one["why"]) for one in found["neighbors"]},
+        neighbors={one["rank"]: (one["liveness"], words.aside(one)) for one in found["neighbors"]},
         waits_for={one["rank"]: one["why"] for one in found["waits_for"]},
         history=tuple(sorted((one for one in rounds if one.round is not None), key=lambda one: one.round or 0)),
     )
@@ -147,7 +147,7 @@ def _snapshot(given: Mapping[str, Any]) -> dict[str, Any]:
     ]
     found["neighbors"] = [
         {
-            "rank": rank, "why": _text(one.get("why")) or "",
+            "rank": rank, "why": _text(one.get("why")) or "", "unix_socket": flag(one.get("unix_socket")) is True,
             "liveness": word if (word := one.get("liveness")) in LIVENESS else "unseen",
         }
         for one in _tables(given.get("neighbors"))

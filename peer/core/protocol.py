@@ -190,14 +190,8 @@ class Core:
         self.connection_setup.dialling.add(rank, link, now)
         return self.look(now)
 
-    def connected(self, link: Link, now: float, *, local: bool = False) -> list[Effect]:
-        """A link that was dialled is established, perhaps once more; `local`: through a Unix socket of this host."""
-        one = self.connection_setup.dialling.get(link)
-        if local and one is not None:
-            self._log(
-                "info", "unix-socket", f"rank {one.rank} is on this host: its link takes a Unix socket in place of TCP",
-                neighbor=one.rank,
-            )  # fmt: skip
+    def connected(self, link: Link, now: float) -> list[Effect]:
+        """A link that was dialled is established, perhaps once more."""
         self.connection_setup.connected(link, now)
         return self.look(now)
 
@@ -209,13 +203,31 @@ class Core:
                 self.connection_setup.take(contender[0], contender[1], now)
         return self.look(now)
 
-    def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
-        """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
+    def receive(
+        self, link: Link, frames: Frames, now: float, identity: int | None = None, *, unix_socket: bool = False
+    ) -> list[Effect]:
+        """A message came, perhaps through a Unix socket of this host.
+
+        Where keys are used, `identity` is the rank that has proved to be at the other end.
+        """
         self._hearing = now
         with self._dropping(link, identity):
             self._handle(link, frames, now, identity)
         self._hearing = None
+        if unix_socket:
+            self._note_unix_socket(link)
         return self.look(now)
+
+    def _note_unix_socket(self, link: Link) -> None:
+        neighbor = self.members.by_link(link)
+        if neighbor is None or link in neighbor.links.unix_sockets or link not in neighbor.links.all:
+            return
+        neighbor.links.unix_sockets.add(link)
+        if self.connection_setup.dialling.get(link) is not None:
+            self._log(
+                "info", "unix-socket", f"rank {neighbor.rank} is on this host: its link takes a Unix socket",
+                neighbor=neighbor.rank,
+            )  # fmt: skip
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
         """Connections were refused, so many times."""

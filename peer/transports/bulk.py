@@ -279,7 +279,7 @@ class Bulk:
             arrival: The message.
             end: Breaks the link.
         """
-        link, frames, _ = arrival
+        link, frames = arrival.link, arrival.frames
         kind, found = bytes(frames[0][:2]), self._links.get(link)
         try:
             if kind == _ASK and found is None:
@@ -307,8 +307,8 @@ class Bulk:
                 one.drained()
 
     def _on_ask(self, queue: Link, arrival: Arrival, end: Callable[[], object]) -> None:
-        link, frames, identity = arrival
-        _, theirs = _ASKED.unpack(frames[0])
+        link, identity = arrival.link, arrival.identity
+        _, theirs = _ASKED.unpack(arrival.frames[0])
         if identity is None:
             return
         self._replace(identity, link)

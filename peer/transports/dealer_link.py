@@ -194,7 +194,7 @@ class DealerLink:
         self._pause = _AGAIN
         if self._guard is not None:
             self._guard.came(parts[-1], self._link)
-        arrival = Arrival(self._link, [part.buffer for part in parts], self._identity)
+        arrival = Arrival(self._link, [part.buffer for part in parts], self._identity, local_sockets.carried(parts[-1]))
         if self._bulk is None:
             self._sockets.push(self._link, arrival)
         else:
@@ -215,7 +215,7 @@ class DealerLink:
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up, self._unproved = True, 0
             self._failures[self._address] -= 1
-            self._sockets.push(self._link, Opened(self._link, self._through is not None))
+            self._sockets.push(self._link, Opened(self._link))
             place = self._place if self._tunnelled else split(self._at)
             if self._bulk is not None and place is not None and not self._address.startswith(RELAY):
                 self._bulk.ask(self._link, place[0], self.end)

@@ -65,6 +65,13 @@ def is_own_users(connection: int) -> bool:
     return False
 
 
+def carried(part: zmq.Frame) -> bool:
+    """Whether a message came through a Unix socket, by a part of it: libzmq names the IP address of others."""
+    with contextlib.suppress(zmq.ZMQError):
+        return str(part.get("Peer-Address")).startswith("localhost")
+    return False
+
+
 def endpoint(host: str, port: int) -> str:
     """The address for libzmq of the Unix socket that goes with this host and port."""
     return f"ipc://@dpeer-{os.geteuid()}-{host}-{port}"

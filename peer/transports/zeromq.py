@@ -167,10 +167,11 @@ class ZeroMQTransport:
         link, frames = parts[0].bytes, [part.buffer for part in parts[1:]]
         identity = None if self._auth is None else int(parts[0]["User-Id"])
         self.guard.came(parts[-1], link, identity)
+        arrival = Arrival(link, frames, identity, local_sockets.carried(parts[-1]))
         if self.bulk is None:
-            self.push(self._router, Arrival(link, frames))
+            self.push(self._router, arrival)
         else:
-            self.bulk.came(self._router, Arrival(link, frames, identity), partial(self.guard.end, link))
+            self.bulk.came(self._router, arrival, partial(self.guard.end, link))
 
     def _on_endless(self, link: Link | None, place: str) -> None:
         self.push(self._router, Endless(link, place))

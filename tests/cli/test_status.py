@@ -16,7 +16,7 @@ from dpeer.cli.tables import print_table
 from dpeer.federation.control_client import Place
 from dpeer.federation.rank_lock import held
 from dpeer.federation.serve_address import read_serve
-from dpeer.federation.snapshot_words import state
+from dpeer.federation.snapshot_words import neighbors, state
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.status_server import StatusServer
 from dpeer.peer.control import ControlSocket, Handler
@@ -97,6 +97,16 @@ def test_neighbors_that_are_alike_have_their_reason_in_common(
     with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
         words = " ".join(dpeer("status", tmp_path).out.split())
     assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
+
+
+def test_links_that_take_unix_sockets_are_marked() -> None:
+    liveness = ("alive", "alive", "suspect", "alive")
+    found = [asdict(NeighborSnapshot(rank, word, 0, 1.0)) for rank, word in enumerate(liveness)]
+    for rank in (0, 2, 3):
+        found[rank]["unix_socket"] = True
+    found[2]["why"] = "no body"
+    del found[1]["unix_socket"]  # a peer of an earlier version
+    assert neighbors(found) == "alive 0 3 (unix), alive 1, suspect 2 (unix; no body)"
 
 
 def test_a_long_name_of_a_server_does_not_press_the_other_columns(

@@ -340,7 +340,7 @@ async def test_a_mistake_in_the_core_ends_the_peer_and_is_logged(federation, unt
     running = asyncio.create_task(ours.run())
     await until(ours.learners[0].held.is_set)
 
-    def mistaken(*arguments):
+    def mistaken(*arguments, **options):
         raise RuntimeError("a mistake")
 
     setattr(ours.peers[0].core, where, mistaken)

@@ -85,6 +85,14 @@ def test_a_link_has_the_worse_of_both_views_and_names_both() -> None:
                       "dead, silent: 1"]  # fmt: skip
 
 
+def test_a_link_that_takes_a_unix_socket_is_marked() -> None:
+    two = [running(rank, 2) for rank in range(2)]
+    two[0]["neighbors"][0]["unix_socket"] = True
+    found = shown(*two)
+    assert found.one("g", data_link="0-1").one("title").text == "rank 0 sees 1 alive (unix); rank 1 sees 0 alive"
+    assert [row["neighbors"] for row in rows(found)] == ["alive 1 (unix)", "alive 0"]
+
+
 def test_an_arrow_goes_from_a_peer_that_waits_to_each_that_it_waits_for() -> None:
     waits = {1: "in round 12", 3: "not heard yet"}
     found = shown(running(0, 4, waits=waits, waiting_seconds=12.0), *(running(rank, 4) for rank in (1, 2, 3)))

@@ -29,26 +29,38 @@ def of(address):
     return host, int(port)
 
 
+async def takes_unix_socket(dialler, listener, link):
+    """Whether messages of an open link come through a Unix socket, one in each direction."""
+    await put(dialler, link, b"there")
+    there = await next_of(listener, Arrival)
+    await put(listener, there.link, b"and back")
+    back = await next_of(dialler, Arrival)
+    assert [bytes(one.frames[0]) for one in (there, back)] == [b"there", b"and back"]
+    assert there.unix_socket is back.unix_socket
+    return back.unix_socket
+
+
 @pytest.mark.parametrize("bound", ["tcp://127.0.0.1:0", "tcp://0.0.0.0:0"])
 async def test_a_link_within_a_host_takes_a_unix_socket(opened, bound):
     listener, dialler = opened(), opened()
     _, port = of(await listener.listen(bound))
     link = dialler.dial(f"tcp://127.0.0.1:{port}")
-    assert await dialler.receive() == Opened(link, local=True)
+    assert await dialler.receive() == Opened(link)
     await put(dialler, link, b"there", b"x" * 1_000_000)
-    arrival = await next_of(listener, Arrival)
-    await put(listener, arrival.link, b"and back")
-    assert bytes((await next_of(dialler, Arrival)).frames[0]) == b"and back"
+    assert len((await next_of(listener, Arrival)).frames[1]) == 1_000_000
+    assert await takes_unix_socket(dialler, listener, link)
 
 
 async def test_tcp_is_taken_where_the_listener_or_the_dialler_wants_no_other(opened):
     listener, dialler = ZeroMQTransport(Limits(), local=False), opened()
     link = dialler.dial(await listener.listen(TCP))
-    assert await dialler.receive() == Opened(link, local=False)
+    assert await dialler.receive() == Opened(link)
+    assert not await takes_unix_socket(dialler, listener, link)
     await listener.close(0)
     listener, dialler = opened(), ZeroMQTransport(Limits(), local=False)
     link = dialler.dial(await listener.listen(TCP))
-    assert await dialler.receive() == Opened(link, local=False)
+    assert await dialler.receive() == Opened(link)
+    assert not await takes_unix_socket(dialler, listener, link)
     await dialler.close(0)
 
 
@@ -71,21 +83,22 @@ async def test_a_listener_that_comes_after_an_attempt_in_vain_is_found(opened, m
     link = dialler.dial(address)
     await waits.wait()
     await second.listen(address)
-    assert await dialler.receive() == Opened(link, local=True)
-    await put(dialler, link, b"there")
-    assert bytes((await next_of(second, Arrival)).frames[0]) == b"there"
+    assert await dialler.receive() == Opened(link)
+    assert await takes_unix_socket(dialler, second, link)
 
 
 async def test_a_listener_that_comes_back_without_one_is_reached_over_tcp(opened):
     first, dialler = opened(), opened()
     address = await first.listen(TCP)
     link = dialler.dial(address)
-    assert await dialler.receive() == Opened(link, local=True)
+    assert await dialler.receive() == Opened(link)
+    assert await takes_unix_socket(dialler, first, link)
     await first.close(0)
     assert await next_of(dialler, Broken) == Broken(link)
     second = ZeroMQTransport(Limits(), local=False)
     await second.listen(address)
-    assert await next_of(dialler, Opened) == Opened(link, local=False)
+    assert await next_of(dialler, Opened) == Opened(link)
+    assert not await takes_unix_socket(dialler, second, link)
     await second.close(0)
 
 
@@ -98,7 +111,8 @@ async def test_a_socket_that_accepts_and_never_answers_is_left_for_tcp(opened, m
         other.bind("\0" + local_sockets.endpoint(*of(address)).removeprefix("ipc://@"))
         other.listen()
         link = dialler.dial(address)
-        assert await dialler.receive() == Opened(link, local=False)
+        assert await dialler.receive() == Opened(link)
+    assert not await takes_unix_socket(dialler, listener, link)
     await listener.close(0)
 
 
@@ -133,7 +147,8 @@ async def test_sockets_of_another_user_that_come_one_after_the_other_leave_tcp(o
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
         link = dialler.dial(f"tcp://{host}:{port}")
-        assert await next_of(dialler, Opened) == Opened(link, local=False)
+        assert await next_of(dialler, Opened) == Opened(link)
+        assert not await takes_unix_socket(dialler, listener, link)
     turns.cancel()
     await asyncio.gather(turns, return_exceptions=True)
     await listener.close(0)
@@ -172,7 +187,8 @@ async def test_a_name_that_is_taken_leaves_tcp(opened):
         other.bind("\0" + local_sockets.endpoint("127.0.0.1", port).removeprefix("ipc://@"))
         listener, dialler = opened(), opened()
         link = dialler.dial(await listener.listen(f"tcp://127.0.0.1:{port}"))
-        assert await next_of(dialler, Opened) == Opened(link, local=False)
+        assert await next_of(dialler, Opened) == Opened(link)
+        assert not await takes_unix_socket(dialler, listener, link)
 
 
 def test_whose_connection_it_is():
