@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.files import write_json
@@ -19,8 +20,14 @@ Lines = Mapping[int, Mapping[int, LineSpeed]]
 """What ranks have measured: by rank, the lines to its neighbors, by their ranks."""
 
 
-def keep(out: Path, rank: int, found: Mapping[int, LineSpeed]) -> Path:
-    """Write what a rank has measured; lines that were measured earlier stay where they were not measured again.
+def keep(out: Path, rank: int, found: Mapping[int, LineSpeed], body_bytes: int | None = None) -> Path:
+    """Write what a rank has measured; what was written earlier stays where it is not new.
+
+    Args:
+        out: The run's folder.
+        rank: The rank.
+        found: Its lines, by neighbor.
+        body_bytes: The bytes of a body in float32, if they are known.
 
     Returns:
         The file.
@@ -32,11 +39,12 @@ def keep(out: Path, rank: int, found: Mapping[int, LineSpeed]) -> Path:
     try:
         before = _content(path)
     except ConfigurationError:  # damaged
-        before = {}
+        before = {"lines": {}}
     now = round(time.time())
-    lines = before | {str(neighbor): {**asdict(one), "time": now} for neighbor, one in sorted(found.items())}
+    lines = {str(neighbor): {**asdict(one), "time": now} for neighbor, one in sorted(found.items())}
+    body = {} if body_bytes is None else {"body_bytes": body_bytes}
     out.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"rank": rank, "lines": lines})
+    write_json(path, {**before, "rank": rank, **body, "lines": before["lines"] | lines})
     return path
 
 
@@ -50,23 +58,43 @@ def read_lines(folder: Path) -> dict[int, dict[int, LineSpeed]]:
     for path in sorted(folder.glob(_NAME.format("*"))):
         rank = path.stem.partition("-")[2]
         if rank.isdigit():
-            found[int(rank)] = {int(one): _speed(path, one, line) for one, line in _content(path).items()}
+            found[int(rank)] = {int(one): _speed(path, one, line) for one, line in _content(path)["lines"].items()}
     return found
 
 
-def _content(path: Path) -> dict[str, dict[str, float]]:
+def read_body_bytes(folder: Path, ranks: Iterable[int]) -> int | None:
+    """The bytes of a body in float32 by the files of these ranks; None if none of them has it.
+
+    Raises:
+        ConfigurationError: A file is damaged, or they differ; the files are named.
+    """
+    by_bytes: dict[int, Path] = {}
+    for path in (folder / _NAME.format(rank) for rank in ranks):
+        count = _content(path).get("body_bytes")
+        if count is None:
+            continue
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 1e15:
+            raise ConfigurationError(f"{path}: {count!r} is no size: measure again with dpeer check --connect")
+        by_bytes.setdefault(count, path)
+    if len(by_bytes) > 1:
+        sizes = ", ".join(f"{count:,} bytes in {path}" for count, path in by_bytes.items())
+        raise ConfigurationError(f"bodies differ: {sizes}; give --body-bytes, or files of one federation")
+    return next(iter(by_bytes), None)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A file's values, with lines that are checked as far as their form; no lines where no file is."""
     try:
-        content = json.loads(path.read_text())
-        lines: dict[str, dict[str, float]] = content["lines"]
-        if not all(rank.isdigit() and isinstance(line, dict) for rank, line in lines.items()):
+        content: dict[str, Any] = json.loads(path.read_text())
+        if not all(rank.isdigit() and isinstance(line, dict) for rank, line in content["lines"].items()):
             raise ValueError("by rank, what was measured")
     except FileNotFoundError:
-        return {}
+        return {"lines": {}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"{path} cannot be read ({error}): measure again with dpeer check --connect"
         ) from error
-    return lines
+    return content
 
 
 def _speed(path: Path, neighbor: str, line: Mapping[str, float]) -> LineSpeed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
 from dpeer.results.units import in_short
 from dpeer.topology.transfer_time import LineSpeed
+from dpeer.training import TorchLearner
+from dpeer.training.codecs import compressed_bytes
 from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
@@ -215,6 +217,14 @@ def _keep_lines(findings: Findings, starting: Starting, measured: Mapping[int, L
         findings.passed("lines", f"{len(measured)} of {len(starting.neighbors)} measured, kept in {path}")
 
 
+def _keep_body(findings: Findings, starting: Starting, learner: TorchLearner) -> None:
+    """Write how large a body is beside what was measured of lines, if that was kept."""
+    if findings.lines:
+        size = compressed_bytes("float32", learner.body_shapes)
+        with contextlib.suppress(OSError):  # it has been noted
+            measured_lines.keep(starting.own.out, starting.rank, {}, size)
+
+
 def _check_serve(findings: Findings, starting: Starting) -> None:
     """Whether status can be served where it is asked for, and whether others can read it there."""
     if starting.own.serve is None:
@@ -268,6 +278,7 @@ def _check_training(
             findings.passed("task", f"{own.task}: {samples}; {model}")
         if parts is None:
             return None
+        _keep_body(findings, starting, parts.learner)
         with findings.of("duplicates"):
             _check_duplicates(findings, parts.fingerprint, rank, parts.held)
         with findings.of("timing"):
@@ -322,7 +333,7 @@ def _check_duplicates(findings: Findings, fingerprint: Mapping[str, Any], rank: 
         findings.passed(check, f"{words}; other hosts' rows are not compared: agree with them (docs/security.md)")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _copied(folder: Path, out: Path) -> Iterator[Path]:
     """A run folder in which a peer can be built as in its own, which stays as it is: privacy's files are copies."""
     from dpeer.privacy.history import FOLDER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,9 @@ def _most(text: str) -> int:
     "--size", type=one_size, metavar="N", default=str(DEFAULT_SIZE), show_default=True, help="Number of peers."
 )
 @click.option(
-    "--body-bytes", metavar="BYTES", help="Size of one body, e.g. 45MB or 43MiB: float32 takes 4 bytes a parameter."
+    "--body-bytes",
+    metavar="BYTES",
+    help="Size of one body, e.g. 45MB or 43MiB: float32 takes 4 bytes a parameter.  [default: as --lines has it]",
 )
 @click.option(
     "--bandwidth", metavar="RATE",
@@ -102,18 +104,18 @@ def advise(
     \b
     Examples:
       dpeer topology advise --size 16 --body-bytes 45MB --bandwidth 100Mbit
-      dpeer topology advise --size 8 --body-bytes 45MB --lines dpeer-run
+      dpeer topology advise --size 8 --lines dpeer-run
     """  # noqa: D301 - \b is click's
     measured = _measured(folder, size, asked=folder is not None or bandwidth is None)
-    given = {"--body-bytes": body_bytes, "--bandwidth": bandwidth}
-    if missing := [option for option, text in given.items() if text is None and not (measured and "band" in option)]:
+    if measured and bandwidth is not None:
+        raise ConfigurationError("--bandwidth and --lines exclude each other: take what was measured, or state a rate")
+    plain = _body(body_bytes, folder, measured)
+    missing = ["--body-bytes"] * (plain is None) + ["--bandwidth"] * (bandwidth is None and not measured)
+    if plain is None or missing:
         raise ConfigurationError(
             f"{' and '.join(missing)} must be given, for example dpeer topology advise --size {size} {EXAMPLE}"
             + ("; or measure the lines with dpeer check --connect (--lines FOLDER)" if bandwidth is None else "")
         )
-    if measured and bandwidth is not None:
-        raise ConfigurationError("--bandwidth and --lines exclude each other: take what was measured, or state a rate")
-    plain = units.read_size("--body-bytes", body_bytes or "")
     terms = Requirements(
         size=size,
         body_bytes=_compressed(compress, plain),
@@ -159,6 +161,15 @@ def _measured(folder: Path | None, size: int, *, asked: bool) -> dict[int, dict[
             "dpeer check --rank R --connect"
         )
     return kept
+
+
+def _body(stated: str | None, folder: Path | None, measured: Iterable[int]) -> int | None:
+    """The bytes of a body in float32, as stated or by the files of the ranks that have measured; None if unknown."""
+    if stated is not None:
+        return units.read_size("--body-bytes", stated)
+    from dpeer.federation.measured_lines import read_body_bytes
+
+    return read_body_bytes(folder or DEFAULT_LINES, measured)
 
 
 def _compressed(compress: str, plain: int) -> int:

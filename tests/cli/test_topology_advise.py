@@ -243,6 +243,20 @@ def test_measured_lines_take_the_place_of_a_bandwidth(in_tmp_path: Path) -> None
     assert plain != parsed(*body)["ranking"], "a stated rate wins over files that merely lie there"
 
 
+def test_a_body_is_as_large_as_the_files_of_measured_lines_have_it(in_tmp_path: Path) -> None:
+    far_site(in_tmp_path / "dpeer-run")
+    error = CliRunner().invoke(group, ["topology", "advise", "--size", "4"]).exception
+    assert isinstance(error, ConfigurationError)
+    assert str(error).startswith("--body-bytes must be given, for example")
+    keep(in_tmp_path / "dpeer-run", 1, {}, 1_000_000)
+    asked = ("topology", "advise", "--size", 4)
+    assert parsed(*asked) == parsed(*asked, "--body-bytes", "1MB") != parsed(*asked, "--body-bytes", "2MB")
+    assert parsed(*asked, "--compress", "int8") == parsed(*asked, "--compress", "int8", "--body-bytes", "1MB")
+    assert output(*asked).startswith("4 peers, body 1.0 MB, 5 measured lines")
+    other = CliRunner().invoke(group, ["topology", "advise", "--size", "4", "--bandwidth", "1Mbit"]).exception
+    assert "--body-bytes must be given" in str(other), "of another federation's model, perhaps"
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

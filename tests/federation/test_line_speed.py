@@ -191,6 +191,40 @@ def test_what_was_measured_is_kept_beside_what_was_measured_before(tmp_path: Pat
     assert measured_lines.read_lines(out) == {3: {0: LineSpeed(1e6, 2e6, 0.1), 2: LineSpeed(5e6, 6e6, 0.3)}}
 
 
+def test_the_size_of_a_body_is_kept_with_the_lines(tmp_path: Path) -> None:
+    line = LineSpeed(1e6, 2e6, 0.1)
+    for rank in (0, 1, 2):
+        measured_lines.keep(tmp_path, rank, {3: line})
+    assert measured_lines.read_body_bytes(tmp_path, (0, 1, 2, 9)) is None, "files of earlier versions have none"
+    measured_lines.keep(tmp_path, 1, {}, 480)
+    measured_lines.keep(tmp_path, 1, {0: line})
+    assert measured_lines.read_lines(tmp_path)[1] == {0: line, 3: line}
+    assert measured_lines.read_body_bytes(tmp_path, (0, 1, 2)) == 480
+    measured_lines.keep(tmp_path, 2, {}, 484)
+    assert measured_lines.read_body_bytes(tmp_path, (0, 1)) == 480
+    with pytest.raises(ConfigurationError, match=r"480 bytes in .*lines-1\.json, 484 bytes in .*lines-2\.json"):
+        measured_lines.read_body_bytes(tmp_path, (0, 1, 2))
+
+
+def test_keys_of_later_versions_stay(tmp_path: Path) -> None:
+    path = tmp_path / "lines-0.json"
+    path.write_text(
+        '{"rank": 0, "later": [1], "lines": {"1": {"sends": 1, "receives": 2, "round_trip": 3, "more": 4}}}'
+    )
+    assert measured_lines.read_lines(tmp_path) == {0: {1: LineSpeed(1, 2, 3)}}
+    measured_lines.keep(tmp_path, 0, {2: LineSpeed(1e6, 2e6, 0.1)}, 480)
+    content = json.loads(path.read_text())
+    assert content["later"] == [1]
+    assert content["lines"]["1"]["more"] == 4
+
+
+@pytest.mark.parametrize("value", ["480", 0, -1, True, 4.5, [480], 10**16])
+def test_a_size_that_is_none_is_named(tmp_path: Path, value: object) -> None:
+    (tmp_path / "lines-0.json").write_text(json.dumps({"rank": 0, "body_bytes": value, "lines": {}}))
+    with pytest.raises(ConfigurationError, match=r"lines-0\.json.*is no size: measure again"):
+        measured_lines.read_body_bytes(tmp_path, (0,))
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "[]", '{"lines": []}', '{"lines": {"x": {}}}', '{"lines": {"1": {"sends": 1}}}',

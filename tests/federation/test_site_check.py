@@ -19,7 +19,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
-from dpeer.federation.measured_lines import read_lines
+from dpeer.federation.measured_lines import read_body_bytes, read_lines
 from dpeer.federation.rank_lock import held
 from dpeer.federation.same_rows import registered
 from dpeer.federation.settings import as_run
@@ -119,6 +119,7 @@ def test_what_was_measured_is_kept_and_is_the_line_of_the_forecast(look: Look, m
     found = look(connect=True)
     assert found.of("lines") == [(Level.PASS, "1 of 2 measured, kept in dpeer-run/lines-1.json")]
     assert read_lines(Path("dpeer-run")) == {1: {0: line}}
+    assert read_body_bytes(Path("dpeer-run"), (1,)) == 4 * (4 * 6 + 6)
     assert found.forecast is not None
     assert found.forecast.plan is not None
     assert found.forecast.plan.exchange_seconds == pytest.approx(2 * 120 * 8 / 8e3), (
