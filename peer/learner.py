@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from dpeer.receivers import Receivers
 from dpeer.results.records import Evaluation as Evaluation
 
 Buffer = bytes | bytearray | memoryview
@@ -140,21 +141,8 @@ class Learner(Protocol):
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
-        """Note who receives the next release; called before a round's training, where `pushes` asks for it.
-
-        Args:
-            column: The weights with which its receivers mix it, by rank.
-            away: The receivers that are away, or sit the round out.
-            confirmed: By rank, the last round whose release it has named as part of its mix.
-            adopting: Those that sit the round out and are heard, so that they may adopt the release.
-        """
+    def push_to(self, receivers: Receivers) -> None:
+        """Note who receives the next release; called before a round's training, where `pushes` asks for it."""
 
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""

@@ -194,7 +194,7 @@ class _RoundLoop:
         lost = restored is not None and await self._is_lost(number, graph.active, behind, restored)
         one = _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())
         if one.active and learner.pushes:
-            await self.worker.run(learner.push_to, *driver.core.receivers(number))
+            await self.worker.run(learner.push_to, driver.core.receivers(number))
             one.watch.lap()
         return one
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
+from dpeer.receivers import Receivers
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
@@ -159,15 +160,9 @@ class TorchLearner:
             lr = h.head_lr if "head_lr" in settings else h.body_lr
             trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
+    def push_to(self, receivers: Receivers) -> None:
         """Note the receivers of the next release; see `Gossip.push_to`."""
-        self.gossip.push_to(column, away, confirmed, adopting)
+        self.gossip.push_to(receivers)
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.

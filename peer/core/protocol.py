@@ -46,6 +46,7 @@ from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transport import Link
+from dpeer.receivers import Receivers
 from dpeer.topology import Graphs, temporal_diameter
 
 _BATCH = 0.01
@@ -365,12 +366,8 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
-    def receivers(self, number: int) -> tuple[dict[int, float], list[int], dict[int, int], list[int]]:
-        """Round `number`'s receivers, as `Learner.push_to` takes them.
-
-        They are their weights for this peer's body, who cannot mix it, the last round whose body each has named as part
-        of its mix, and who is heard and may adopt it.
-        """
+    def receivers(self, number: int) -> Receivers:
+        """Round `number`'s receivers, for `Learner.push_to`."""
         weights = {
             rank: self.schedule.of(rank, number).row[self._config.rank]
             for rank in self.schedule.at(number).out_neighbors
@@ -378,7 +375,7 @@ class Core:
         near = [self.members[rank] for rank in weights]
         away = [one.rank for one in near if one.away or one.left_behind or one.enters > number]
         adopting = [rank for rank in away if not self.members[rank].away]
-        return weights, away, dict(self.mass.confirmed), adopting
+        return Receivers(weights, away, dict(self.mass.confirmed), adopting)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""

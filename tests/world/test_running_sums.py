@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dpeer.peer.core.protocol import Core
+from dpeer.receivers import Receivers
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
@@ -140,6 +141,6 @@ def test_while_a_peer_is_away_the_mass_of_the_others_stays(monkeypatch):
 
 def test_a_mutation_that_serves_those_who_are_away_loses_their_mass(monkeypatch):
     receivers = Core.receivers
-    monkeypatch.setattr(Core, "receivers", lambda self, number: (receivers(self, number)[0], [], {}))
+    monkeypatch.setattr(Core, "receivers", lambda self, number: Receivers(receivers(self, number).column))
     _, world = ended(monkeypatch, Averaging, Fault("power", (3,), 5.0, 30.0))
     assert world.least < 0.4

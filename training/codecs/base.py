@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.receivers import Receivers
 from dpeer.training.payload import Payload
 
 _WINDOW = 4
@@ -145,13 +146,7 @@ class Codec(ABC):
             Undecodable: The payload is refused.
         """
 
-    def push_to(  # noqa: B027 - most send the same to all
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
+    def push_to(self, receivers: Receivers) -> None:  # noqa: B027 - most send the same to all
         """Note the receivers of the next release; see `Learner.push_to` of dpeer.peer."""
 
     def mixed(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing

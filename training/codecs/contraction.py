@@ -26,6 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from dpeer.receivers import Receivers
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.sizes import HEADER
@@ -95,17 +96,11 @@ class Contraction(Codec):
         """Those of all values; changes are far shorter."""
         return HEADER + 4 * self.count
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
+    def push_to(self, receivers: Receivers) -> None:
         """See `Learner.push_to` of dpeer.peer: a receiver that lacks an earlier release needs all values."""
-        self._whole |= bool(adopting)
-        self._receivers = [rank for rank in column if rank not in away]
-        for rank, number in confirmed.items():
+        self._whole |= bool(receivers.adopting)
+        self._receivers = [rank for rank in receivers.column if rank not in receivers.away]
+        for rank, number in receivers.confirmed.items():
             self._confirmed[rank] = max(number, self._confirmed.get(rank, number))
 
     def encode(self, values: Tensor, number: int) -> Payload:

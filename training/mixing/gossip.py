@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpeer.receivers import Receivers
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.device import host
@@ -194,15 +195,9 @@ class Gossip:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
         self.codec.forget(ranks)
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
+    def push_to(self, receivers: Receivers) -> None:
         """See `Learner.push_to` of dpeer.peer."""
-        self.codec.push_to(column, away, confirmed, adopting)
+        self.codec.push_to(receivers)
 
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.

@@ -16,10 +16,12 @@ round: first the body that this round exchanges, then the one that the next roun
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from dpeer.receivers import Receivers
 from dpeer.training import payload
 from dpeer.training.codecs import Dense
 from dpeer.training.device import host
@@ -70,15 +72,10 @@ class Overlapped(Gossip):
         """See `Gossip.mix_share`."""
         return self.late_share * super().mix_share
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
+    def push_to(self, receivers: Receivers) -> None:
         """See `Gossip.push_to`. What is released is of the round after: what is known of receivers is a round older."""
-        super().push_to(column, away, {rank: confirmed.get(rank, -1) + 1 for rank in column}, adopting)
+        confirmed = {rank: receivers.confirmed.get(rank, -1) + 1 for rank in receivers.column}
+        super().push_to(replace(receivers, confirmed=confirmed))
 
     def held(self, number: int) -> Payload | None:
         """See `Learner.held` of dpeer.peer."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.receivers import Receivers
 from dpeer.training.codecs.base import Undecodable
 from dpeer.training.codecs.sums import MOST_APART, Sums, SumsCodec
 from dpeer.training.device import host
@@ -85,28 +86,17 @@ class RunningSums(Gossip):
         self._model = host(self._body.data).clone()
         self._values, self._mass = self._model.double(), 1.0
 
-    def push_to(
-        self,
-        column: Mapping[int, float],
-        away: Collection[int],
-        confirmed: Mapping[int, int],
-        adopting: Collection[int] = (),
-    ) -> None:
-        """Note the receivers of the next release.
-
-        Args:
-            column: The weights with which they take it, by rank: with the own one they sum to one.
-            away: Those that are not served.
-            confirmed: By rank, the last round whose sum it has mixed, as it has named itself.
-            adopting: Those of them that will adopt it: a payload has all that they need.
+    def push_to(self, receivers: Receivers) -> None:
+        """See `Gossip.push_to`: those that are away are not served, and a payload has all that an adopter needs.
 
         Raises:
             ConfigurationError: More than a message can name.
         """
-        if len(column) > MOST_APART:
-            raise ConfigurationError(f"--mixing running-sums: {len(column)} receivers, and at most {MOST_APART} can be")
-        self._column, self._away = dict(column), frozenset(away)
-        for rank, number in confirmed.items():
+        count = len(receivers.column)
+        if count > MOST_APART:
+            raise ConfigurationError(f"--mixing running-sums: {count} receivers, and at most {MOST_APART} can be")
+        self._column, self._away = dict(receivers.column), frozenset(receivers.away)
+        for rank, number in receivers.confirmed.items():
             if self._apart.get(rank, 0) >= 0:  # what a receiver mixes that is not served has nothing for it
                 self._confirm(rank, number)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpeer.receivers import Receivers
 from dpeer.training.codecs import Undecodable, compressed_bytes, new_codec
 from dpeer.training.codecs.powersgd import add_products
 from dpeer.training.codecs.sizes import HEADER, blocks
@@ -64,7 +65,7 @@ class Play:
         for rank, (step, body) in enumerate(self.steps):
             body.data += drift * values(1000 * number + rank)
             neighbors = [other for other in RING[rank] if other != rank]
-            step.push_to(dict.fromkeys(neighbors, 1 / 3), (), dict(self.confirmed[rank]))
+            step.push_to(Receivers(dict.fromkeys(neighbors, 1 / 3), (), dict(self.confirmed[rank])))
             self.confirmed[rank] |= self.news[rank]  # what a body of this round names comes after the release
             self.news[rank] = {}
             payloads[rank] = bytes_of(step.release(number))
@@ -276,7 +277,7 @@ def test_who_is_away_costs_nothing_and_who_will_adopt_gets_all_values(name):
     for number in range(12):
         body.data += 0.1 * values(number)
         there = {1: number - 2, 2: min(number - 2, 2)}
-        step.push_to({1: 0.3, 2: 0.3}, [2], there, [2] if number in (8, 9) else [])
+        step.push_to(Receivers({1: 0.3, 2: 0.3}, [2], there, [2] if number in (8, 9) else []))
         sizes.append(size_of(step.release(number)))
         step.mix({}, lambda ranks: {0: 1.0})
     assert [number for number, size in enumerate(sizes) if size == HEADER + 4 * COUNT] == [8, 9]
@@ -334,8 +335,8 @@ def test_a_resumed_peer_that_has_heard_nobody_yet_sends_what_it_would_have_sent(
     (step, body), again = play.steps[0], peers(name)[0]
     again[1].data.copy_(body.data)
     again[0].restore({key: value.clone() for key, value in step.state().items()})
-    again[0].push_to({1: 1 / 3, 3: 1 / 3}, (), {})
-    step.push_to({1: 1 / 3, 3: 1 / 3}, (), dict(play.confirmed[0]))
+    again[0].push_to(Receivers({1: 1 / 3, 3: 1 / 3}))
+    step.push_to(Receivers({1: 1 / 3, 3: 1 / 3}, (), dict(play.confirmed[0])))
     assert bytes_of(again[0].release(6)) == bytes_of(step.release(6))
 
 
@@ -406,7 +407,7 @@ def test_overlapped_rounds_mix_a_share_of_the_share_and_hear_of_losses_a_round_l
     assert step.mix_share == THETA * 0.3
     assert step.pushes
     for number, known in ((8, 4), (9, 4)):
-        step.push_to({1: 0.5}, (), {1: known})
+        step.push_to(Receivers({1: 0.5}, (), {1: known}))
         step.release(number)
     assert step.codec.state()["whole"].tolist() == [0, 9], "in round 8 that was all that could be known"
 

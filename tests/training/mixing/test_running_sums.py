@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.receivers import Receivers
 from dpeer.topology import build
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.sums import MOST_APART, Sums, SumsCodec
@@ -47,7 +48,7 @@ class Peers:
     def round(self, number: int, lost: Lost, away: Collection[int] = ()) -> None:
         sent = {}
         for rank in (one for one in range(self.size) if one not in away):
-            self.steps[rank].push_to(self.column(number, rank), away, self.taken[rank])
+            self.steps[rank].push_to(Receivers(self.column(number, rank), away, self.taken[rank]))
             sent[rank] = self.steps[rank].release(number)
         for rank in sent:
             graph = self.graphs.at(number, rank)
@@ -129,7 +130,7 @@ def test_a_peer_that_has_missed_much_is_moved_by_its_training_and_no_further() -
     body = flat(np.ones(COUNT, np.float32))
     step = RunningSums(body, 0)
     for number in range(10):
-        step.push_to({1: 0.5}, (), {})
+        step.push_to(Receivers({1: 0.5}))
         before = body.data.clone()
         body.data += 0.25
         step.release(number)
@@ -192,8 +193,8 @@ def test_what_was_sent_before_a_service_begins_is_not_taken() -> None:
         return half if 0 in ranks else {1: 1.0}
 
     def give(number: int, away: Collection[int] = (), named: int = -1) -> float:
-        sender.push_to({1: 0.5}, away, {1: named})
-        receiver.push_to({}, (), {})
+        sender.push_to(Receivers({1: 0.5}, away, {1: named}))
+        receiver.push_to(Receivers({}))
         payload = sender.release(number)
         receiver.release(number)
         sender.mix({}, lambda ranks: {0: 1.0})
@@ -272,7 +273,7 @@ def test_a_payload_comes_back_and_is_the_model() -> None:
 )
 def test_what_a_hostile_neighbor_sends_is_left_out(payload: list[Any], reason: str) -> None:
     step = RunningSums(flat(np.ones(COUNT, np.float32)), 0)
-    step.push_to({1: 0.5}, (), {})
+    step.push_to(Receivers({1: 0.5}))
     step.release(0)
     assert step.check(1, payload) == reason
     assert step.mix({1: payload}, lambda ranks: {0: 0.5, **dict.fromkeys(ranks, 0.5)}) == {1: reason}
@@ -281,4 +282,4 @@ def test_what_a_hostile_neighbor_sends_is_left_out(payload: list[Any], reason: s
 def test_more_receivers_than_a_message_can_name_are_refused() -> None:
     step = RunningSums(flat(np.ones(COUNT, np.float32)), 0)
     with pytest.raises(ConfigurationError, match="4097 receivers"):
-        step.push_to(dict.fromkeys(range(1, MOST_APART + 2), 1e-5), (), {})
+        step.push_to(Receivers(dict.fromkeys(range(1, MOST_APART + 2), 1e-5)))
