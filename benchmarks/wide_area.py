@@ -32,7 +32,8 @@ Contestants:
                   while the next round trains
 
 Repetitions are interleaved: all contestants of a line and a size run one after the other, then again. A round is the
-mean over the peers; the first one and the last do not count. Results of OUT are kept, and not run again.
+mean over the peers; the first one and the last do not count, and with overlap the first three: from the second on bytes
+of the next body go ahead, and it takes a while until all lines are filled. Results of OUT are kept, and not run again.
 """
 
 from __future__ import annotations
@@ -77,12 +78,14 @@ class Contestant:
         options: Its own.
         passes: How often the bytes that a peer sends take up its line, one time after the other.
         server: Whether another host runs a server, which has a line without limits.
+        warm_up: The first rounds, which do not count.
     """
 
     worker: Worker
     options: Mapping[str, Any] = field(default_factory=dict)
     passes: int = 1
     server: bool = False
+    warm_up: int = 1
 
 
 def contestant(name: str) -> Contestant:
@@ -103,7 +106,7 @@ def contestant(name: str) -> Contestant:
         raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle, flower or dpeer[-CODEC][-overlap]")
     settings |= {"compress": codecs[0]} if codecs else {}
     Hyperparameters(**settings)
-    return Contestant(peers, {"settings": settings, "changes": True})
+    return Contestant(peers, {"settings": settings, "changes": True}, warm_up=3 if settings["overlap"] else 1)
 
 
 def _name(text: str) -> str:
@@ -136,7 +139,9 @@ def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> Lin
     shapes = [shape] * size + [Shape(UNLIMITED, shape.round_trip)] * one.server
     with opened(shapes, emulator) as (name, lines), tempfile.TemporaryDirectory() as folder:
         options = {**one.options, "sleeps": cell["train"], "python": str(python), "folder": folder}
-        case = Case(len(shapes), cell["parameters"], rounds, ring(size), options, lines, warm_up=1, cool_down=1)
+        case = Case(
+            len(shapes), cell["parameters"], rounds, ring(size), options, lines, warm_up=one.warm_up, cool_down=1
+        )
         found = run(one.worker, case)[:size]
     count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {

@@ -405,9 +405,11 @@ class _OverlappedRounds(_RoundLoop):
 
     async def _train_ahead(self, one: _Round) -> None:
         number, learner, before = one.number + 1, self.learner, self.learner.gradients
-        loss, _, seconds = await self.worker.run(
+        loss, payload, seconds = await self.worker.run(
             train_and_release, learner, number, one.watch, self.saver, None, lambda: False
         )
+        if payload is not None and learner.privacy is None:  # of a guarantee nothing leaves before it is on disk
+            self.saver.once_saved(partial(self.driver.send_ahead, number, payload))
         one.train_seconds += seconds
         self.ahead = Ahead(number, loss, list(learner.steps), list(learner.steps_asked), learner.gradients - before)
 

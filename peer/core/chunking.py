@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
+from operator import is_
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import PayloadFingerprint
 from dpeer.peer.core.limits import LEAST_CHUNK
-from dpeer.peer.core.wire import Body, Chunk, Frames
+from dpeer.peer.core.wire import Ahead, Body, Chunk, Frames
 from dpeer.peer.learner import Buffer, Payload
 from dpeer.peer.transport import Link
 
@@ -66,7 +67,7 @@ class ChunkedBody:
         """The next message, with at most `chunk_bytes` bytes of the body's buffers."""
         if not self.begun:
             self.begun = True
-            if self._whole or self.total <= chunk_bytes:
+            if self._whole or (self.total <= chunk_bytes and not self._skip):
                 self.over = True
                 return self._frames
             self._tag = wire.tag(self._frames[0])
@@ -80,6 +81,10 @@ class ChunkedBody:
     def goes_on(self, frames: Frames, held: int) -> bool:
         """Whether it is this body, on a link on which no byte between those that the other end holds is lost."""
         return frames is self._frames and self.begun and self.offset >= held
+
+    def has_buffers(self, frames: Frames) -> bool:
+        """Whether the body with these frames has this one's buffers, so that it may go on after it."""
+        return len(frames) == len(self._frames) and all(map(is_, frames[1:], self._frames[1:]))
 
     def _take(self, nbytes: int) -> list[memoryview]:
         """The next bytes of the buffers, at most `nbytes`."""
@@ -118,6 +123,8 @@ class PartialBody:
         before: How many bytes had come when it was announced for the last time.
         opening: Whether no chunk has come since then: the next one may go on anywhere in what is there.
         skipped: Whether the fingerprint of a body that is not kept lacks its first bytes.
+        ahead: Whether bytes came before the header, and no chunk since: only a chunk that goes on after them shows
+            that they are of this body.
     """
 
     body: Body
@@ -132,6 +139,7 @@ class PartialBody:
     before: int = 0
     opening: bool = True
     skipped: bool = False
+    ahead: bool = False
 
     def announced_again(self, body: Body, now: float) -> None:
         """Wait for the rest of the body, or for all of it."""
@@ -174,14 +182,28 @@ class PartialBody:
         """Whether the body is kept."""
         return self.fingerprint is None
 
+    def may_be(self, body: Body) -> bool:
+        """Whether what has come ahead may be of this body, whose header has come."""
+        return (self.body.round, self.body.sizes) == (body.round, body.sizes)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether what has come may be completed on another link."""
+        return self.wanted and bool(self.name) and not self.ahead
+
     def buffers_that_end_within(self, start: int, end: int) -> int:
         """The number of the body's buffers that end after `start` and before `end`."""
         return sum(start < ends < end for ends in accumulate(self.body.sizes))
 
     @property
+    def left(self) -> int:
+        """How many bytes have not come."""
+        return self.body.payload_bytes - self.got
+
+    @property
     def complete(self) -> bool:
         """Whether all bytes have come."""
-        return self.got == self.body.payload_bytes
+        return not self.left
 
     @property
     def payload(self) -> Payload:
@@ -209,6 +231,37 @@ class Reassembly:
         self._least = least
         self._partial: dict[Link, PartialBody] = {}
         self._kept: dict[tuple[int, int], PartialBody] = {}
+        self._ahead: dict[Link, PartialBody] = {}
+
+    def expect(self, link: Link, ahead: Ahead, tag: bytes) -> bool:
+        """Expect first bytes of a body that is not released yet; whether others were expected, which are dropped.
+
+        Args:
+            link: Where they come.
+            ahead: Announces them.
+            tag: Of their chunks.
+        """
+        body = Body(
+            rank=ahead.rank, federation=ahead.federation, round=ahead.round, sizes=ahead.sizes, buffers=None, tag=tag
+        )
+        before = self._ahead.pop(link, None)
+        self._ahead[link] = PartialBody(body, 0, None, self._buffer())
+        return before is not None
+
+    def add_ahead(self, link: Link, chunk: Chunk) -> PartialBody | None:
+        """Take in a chunk of such a body, and return the body; None where the chunk is of a released one.
+
+        Raises:
+            ProtocolError: "stray": it is not the next one, or the last one, which only a released body has.
+        """
+        found = self._ahead.get(link)
+        if found is None or chunk.tag != found.body.tag:
+            return None
+        if chunk.offset != found.got or chunk.offset + chunk.nbytes >= found.body.payload_bytes:
+            raise ProtocolError("stray", f"a chunk ahead at byte {chunk.offset}, expected at {found.got}")
+        self._check_frames(found, chunk)
+        found.put(chunk)
+        return found
 
     def begin(
         self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0
@@ -218,9 +271,12 @@ class Reassembly:
         Raises:
             ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
         """
-        earlier = self._partial.get(link)
+        earlier, ahead = self._partial.get(link), self._ahead.pop(link, None)
         found = self._begun(earlier, body, name) if wanted and name else None
         self._kept.pop((body.rank, body.round), None)
+        if found is None and wanted and ahead is not None and ahead.may_be(body):
+            found = ahead
+            found.wire_bytes, found.name, found.ahead = wire_bytes, name, True
         if found is None:
             fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
             found = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now, name=name)
@@ -241,7 +297,7 @@ class Reassembly:
     def holds(self, rank: int, links: Collection[Link]) -> dict[bytes, int]:
         """What has come of this rank's bodies on these links, and on those that are broken: bytes by name."""
         found = [*self._kept.values(), *(one for link, one in self._partial.items() if link in links)]
-        return {one.name: one.got for one in found if one.body.rank == rank and one.name and one.wanted}
+        return {one.name: one.got for one in found if one.body.rank == rank and one.may_go_on}
 
     def lacks(self, link: Link, chunk: Chunk) -> bool:
         """Whether a chunk goes on where the bytes before it are not here, although its body has been announced.
@@ -253,6 +309,10 @@ class Reassembly:
             return False
         one.go_on(chunk.offset)
         return chunk.offset > one.got
+
+    def is_coming(self, link: Link) -> bool:
+        """Whether bytes of a body, released or not, are on their way on this link."""
+        return link in self._partial or link in self._ahead
 
     def get(self, link: Link) -> PartialBody | None:
         """The body on its way on this link; None without one."""
@@ -274,16 +334,20 @@ class Reassembly:
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
-        partial.opening = False
-        if chunk.nbytes < self._least and end < partial.body.payload_bytes:
-            raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
-        if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
-            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
+        partial.opening = partial.ahead = False
+        self._check_frames(partial, chunk)
         partial.put(chunk)
         partial.last = now
         if partial.complete:
             del self._partial[link]
         return partial
+
+    def _check_frames(self, partial: PartialBody, chunk: Chunk) -> None:
+        end = chunk.offset + chunk.nbytes
+        if chunk.nbytes < self._least and end < partial.body.payload_bytes:
+            raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
+        if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
+            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
 
     def __len__(self) -> int:
         """The number of bodies on their way."""
@@ -291,13 +355,15 @@ class Reassembly:
 
     def keep(self, link: Link) -> None:
         """Keep what has come of the body on its way on this link, which is broken: the rest may come on another one."""
+        self._ahead.pop(link, None)
         partial = self._partial.pop(link, None)
-        if partial is not None and partial.wanted and partial.name and partial.got:
+        if partial is not None and partial.may_go_on and partial.got:
             self._kept[partial.body.rank, partial.body.round] = partial
 
     def forget(self, link: Link) -> None:
         """Drop the body on its way on this link, because it is given up or its peer has gone."""
         self._partial.pop(link, None)
+        self._ahead.pop(link, None)
 
     def forget_rank(self, rank: int) -> None:
         """Drop what has come of this rank's bodies on links that are broken: the rest does not come."""

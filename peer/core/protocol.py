@@ -24,7 +24,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import chunking, limits, wire
 from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.chunking import PartialBody, Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
@@ -136,7 +136,7 @@ class Core:
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
-        self.receive_time = ReceiveTime(lambda link: self.reassembly.get(link) is not None)
+        self.receive_time = ReceiveTime(self.reassembly.is_coming)
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
@@ -377,6 +377,12 @@ class Core:
         adopting = [rank for rank in away if not self.members[rank].away]
         return Receivers(weights, away, dict(self.mass.confirmed), adopting)
 
+    def send_ahead(self, number: int, payload: Payload, now: float) -> list[Effect]:
+        """Send bytes of round `number`'s body before its release, where the line would rest."""
+        if self._most is not None:  # else bodies travel whole
+            self.exchange.send_ahead(number, payload)
+        return self.look(now)
+
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         withheld, self.in_vain, self._training = self.in_vain and payload is None, False, None
@@ -543,7 +549,10 @@ class Core:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
-                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.bound:
+                if (
+                    isinstance(message, wire.Body | wire.Ahead | wire.Heartbeat)
+                    and message.round > self.round_clock.bound
+                ):
                     raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
@@ -560,8 +569,8 @@ class Core:
         return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
 
     def _on_message(
-        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
-        now: float,
+        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Ahead | wire.Heartbeat | wire.Goodbye,
+        frames: Frames, now: float,
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
         neighbor.links.heard = link
@@ -588,6 +597,8 @@ class Core:
                 if inbox.put(neighbor.rank, message.round, received):
                     self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
+            case wire.Ahead():
+                self._on_ahead(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._messages.earn(_who(neighbor), 1)
@@ -639,10 +650,26 @@ class Core:
             self.forgotten.add(neighbor.rank)
             self.exchange.inbox.forget(neighbor.rank)
 
+    def _on_ahead(self, link: Link, neighbor: Neighbor, message: wire.Ahead, frames: Frames, now: float) -> None:
+        self.connection_setup.heard(neighbor, neighbor.mentioned, now)
+        if not self._config.overlap:
+            raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
+        if len(message.sizes) > self._limits.buffers or sum(message.sizes) > self._limits.payload_bytes:
+            raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
+        in_vain = self.reassembly.expect(link, message, wire.tag(frames[0]))
+        if in_vain and not self._useless.spend(neighbor.rank, 1, now):
+            self._effects.append(Throttle())
+        self.receive_time.begin(link, now)
+
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
             raise self.connection_setup.stranger(link, "a chunk of a body", now)
         self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        if (ahead := self.reassembly.add_ahead(link, chunk)) is not None:
+            self._messages.earn(_who(neighbor), 1)
+            if ahead.left <= chunk.nbytes:  # no more comes before its release
+                self.receive_time.end(link, now)
+            return
         if self.reassembly.lacks(link, chunk) and now >= self._restarts.get(neighbor.rank, now):
             self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
             self.reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
@@ -666,11 +693,15 @@ class Core:
         elif inbox.put(body.rank, body.round, received):
             self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
-        self._measure(link, body.payload_bytes - arriving.before, now - arriving.since)
+        self._measure(link, arriving, now)
 
-    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
-        """Tell the sender how long its chunks may be, if that has changed much."""
-        if self._most is None:
+    def _measure(self, link: Link, came: PartialBody, now: float) -> None:
+        """Tell the sender how long its chunks may be, if that has changed much.
+
+        A body of which most bytes were here before its header says little: its rest takes a moment.
+        """
+        nbytes, seconds = came.got - came.before, now - came.since
+        if self._most is None or nbytes < came.before:
             return
         found = chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
         queue = self.send_queues[link]

@@ -19,12 +19,13 @@ class SendQueue:
     """The messages that wait to be written on one link.
 
     Small messages go first, then the bodies, the oldest first, then a heartbeat: after it the neighbor expects
-    no body of an earlier round any more. A goodbye is the last word.
+    no body of an earlier round any more. Then bytes of a body that is not released yet. A goodbye is the last word.
 
     Attributes:
         chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
         paused: Those of which some was written before nothing came for long; the rest waits for a hello.
+        ahead: The body of which bytes are written before its release, with the header that announces them.
         known: Whether the link is a neighbor's.
         measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
@@ -36,6 +37,7 @@ class SendQueue:
         self.chunk_bytes = chunk_bytes
         self.bodies: dict[int, ChunkedBody] = {}
         self.paused: dict[int, ChunkedBody] = {}
+        self.ahead: ChunkedBody | None = None
         self.known = False
         self.measured = self.got = self.total = 0
         self._small: dict[str, Frames] = {}
@@ -74,7 +76,7 @@ class SendQueue:
         rounds = sorted(self.bodies)
         self.bodies.clear()
         self.paused.clear()
-        self._beat = None
+        self._beat = self.ahead = None
         return rounds
 
     def forget_before(self, number: int) -> None:
@@ -89,7 +91,7 @@ class SendQueue:
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
     def choose(self) -> Frames | None:
-        """The next message: a small one, a chunk of the oldest body, the heartbeat or the goodbye."""
+        """The next message: a small one, a chunk of the oldest body, the heartbeat, the goodbye, or a chunk ahead."""
         if self._small:
             return self._small.pop(next(iter(self._small)))
         if self.bodies:
@@ -100,8 +102,13 @@ class SendQueue:
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
-        goodbye, self.goodbye = self.goodbye, None
-        return goodbye
+        if self.goodbye is not None:
+            goodbye, self.goodbye = self.goodbye, None
+            return goodbye
+        # A body that is not released is never written whole: its last chunk comes after its own header.
+        if self.ahead is not None and self.ahead.total - self.ahead.offset > self.chunk_bytes:
+            return self.ahead.next(self.chunk_bytes)
+        return None
 
 
 class SendQueues:
@@ -142,11 +149,17 @@ class SendQueues:
             held: How many of its bytes the other end holds, from the first one on, and waits for more; None for none.
         """
         queue = self[link]
+        ahead, queue.ahead = queue.ahead, None
         begun = queue.bodies.get(number) or queue.paused.get(number)
         queue.paused.pop(number, None)
         if held is None or begun is None or not begun.goes_on(frames, held):
-            begun = ChunkedBody(frames, whole=self._most is None, skip=held or 0)
+            written = 0 if ahead is None or not ahead.has_buffers(frames) else ahead.offset
+            begun = ChunkedBody(frames, whole=self._most is None, skip=max(held or 0, written))
         queue.bodies[number] = begun
+
+    def add_ahead(self, link: Link, frames: Frames) -> None:
+        """Add a body that is not released yet: bytes of it are written while nothing else waits."""
+        self[link].ahead = ChunkedBody(frames)
 
     def pace(self, link: Link, chunk_bytes: int) -> None:
         """Note how long a chunk may be on this link, as its reader measured."""
@@ -162,6 +175,7 @@ class SendQueues:
         rounds = sorted(queue.bodies)
         queue.paused |= {number: body for number, body in queue.bodies.items() if body.begun}
         queue.bodies.clear()
+        queue.ahead = None
         return rounds
 
     def forget(self, link: Link) -> list[int]:

@@ -48,7 +48,7 @@ from dpeer.peer.core.mass import ALL, Mix
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
-ADDED: Mapping[int, tuple[str, ...]] = {5: (), 6: ("hello.holds",)}
+ADDED: Mapping[int, tuple[str, ...]] = {5: (), 6: ("hello.holds", "ahead")}
 """By version that is spoken, what it added (`Protocol`). Version 4 refuses every other one, so 5 is the oldest."""
 
 Frames = Sequence[Buffer]
@@ -157,6 +157,19 @@ class Body(Header):
         return sum(self.sizes)
 
 
+class Ahead(Header):
+    """Announces first bytes of a body that is not released yet: its sender has not completed the round before.
+
+    They follow in chunks. Once the body's own header has come, its chunks go on after them.
+    """
+
+    kind: Literal["ahead"] = "ahead"
+    federation: bytes
+    round: _Round
+    sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
+    """Of the body's buffers."""
+
+
 class Heartbeat(Header):
     """Shows that the sender is alive and works on this round."""
 
@@ -227,7 +240,7 @@ class Chunk(NamedTuple):
         return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
+Message = Hello | Body | Ahead | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
 _ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted", "holds")
 """Fields that take no byte where membership never changes, and every neighbor's body comes."""
 

@@ -29,7 +29,7 @@ class OverlappedLearner(WorldLearner):
 
     def __init__(self, world, life):
         super().__init__(world, life)
-        self._held = self._before = None
+        self._held = self._before = self._waits = None
         self._ahead, self.releasing = False, -1
 
     def state(self):
@@ -46,7 +46,7 @@ class OverlappedLearner(WorldLearner):
             return None
         self._world.begins(self._life, number, self.next, trains=True)
         self._exchange(number)
-        return [memoryview(self._held[1])]
+        return self._waits or [memoryview(self._held[1])]
 
     def _begins(self, number):
         if number == self.next:  # the next one begins when it is exchanged
@@ -55,11 +55,11 @@ class OverlappedLearner(WorldLearner):
     def release(self, number):
         before = self._held
         self._ahead = before is not None and before[0] == number - 1 == self.releasing
-        (payload,) = super().release(number)
+        self._waits = super().release(number)
         if self._ahead:
             self._before = before[2]
-        self._held = number, bytes(payload), self.body
-        return [payload]
+        self._held = number, bytes(self._waits[0]), self.body
+        return self._waits
 
     def _exchange(self, number):
         if not self._ahead or number == self._held[0]:
@@ -78,7 +78,7 @@ class OverlappedLearner(WorldLearner):
         )
 
     def _discard(self):
-        self._held = self._before = None
+        self._held = self._before = self._waits = None
 
 
 def reference(graphs, rounds):

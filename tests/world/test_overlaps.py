@@ -3,6 +3,8 @@
 import pytest
 
 from dpeer.peer import rounds
+from dpeer.peer.core import wire
+from dpeer.peer.core.protocol import Core
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.checking import check, why
@@ -36,6 +38,45 @@ def test_a_round_lasts_as_long_as_the_longer_of_training_and_exchange(seconds):
     assert together < max(alone, 2.0) * 1.1 + 0.2
 
 
+class Counting(World):
+    """Counts the bytes of bodies that rank 0 sends to rank 1: ahead of their release, and in all."""
+
+    def __init__(self, scenario):
+        super().__init__(scenario)
+        self.ahead = self.all = 0
+        self._tags = set()
+
+    def _sent(self, source, target, frames):
+        super()._sent(source, target, frames)
+        if (source, target) != (0, 1):
+            return
+        if not wire.is_chunk(frames):
+            fields = wire.unpack(frames[0])
+            self.all += wire.size(frames[1:])
+            self._tags |= {wire.tag(frames[0])} if fields["kind"] == "ahead" else set()
+            return
+        self.all += wire.size(frames[1:])
+        self.ahead += wire.size(frames[1:]) if bytes(frames[0][1:9]) in self._tags else 0
+
+
+CUT = Scenario(2, "ring", 4, 20, disk=(0.0,), conditions=Conditions(latency=(0.5, 0.5), chunk_bytes=16), overlap=True)
+"""A body has 40 bytes, in three chunks of which the last one waits for the release."""
+
+
+def test_bytes_go_ahead_where_the_line_would_rest_and_none_goes_twice():
+    world = Counting(CUT)
+    world.run()
+    assert world.all == 20 * 40
+    assert world.ahead == 19 * 32, "of the first round nothing is trained before"
+
+
+def test_of_a_private_peer_nothing_goes_ahead(monkeypatch):
+    monkeypatch.setattr(OverlappedLearner, "privacy", {"epsilon": 1.0, "delta": 1e-5})
+    world = Counting(CUT)
+    world.run()
+    assert (world.all, world.ahead) == (20 * 40, 0)
+
+
 def lose_what_waits(patch):
     """A resumed peer trains once more what it has released, from another body."""
     patch.setattr(rounds._OverlappedRounds, "_known", lambda self, number: None)
@@ -51,10 +92,23 @@ def count_losses_as_without_overlap(patch):
     patch.setattr(OverlappedLearner, "mix_share", 1.0)
 
 
+def take_bytes_ahead_for_the_round(patch):
+    """As if the sender had completed the round before."""
+    ahead = Core._on_ahead
+
+    def claims(self, link, neighbor, message, frames, now):
+        self.note(neighbor, message.round, b"", now)
+        self.connection_setup.heard(neighbor, message.round, now)
+        ahead(self, link, neighbor, message, frames, now)
+
+    patch.setattr(Core, "_on_ahead", claims)
+
+
+MUTATIONS = (lose_what_waits, note_nothing, count_losses_as_without_overlap, take_bytes_ahead_for_the_round)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutation", [lose_what_waits, note_nothing, count_losses_as_without_overlap], ids=lambda mutation: mutation.__name__
-)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
     assert any(why(generate_overlaps(seed)) for seed in range(60))

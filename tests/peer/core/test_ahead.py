@@ -1,0 +1,244 @@
+"""Bytes ahead of a release: where they are put, what they do not claim, and where a sender goes on; one core."""
+
+import pytest
+
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.core.effects import Throttle
+from dpeer.peer.core.limits import USELESS_BODIES
+from tests.peer.protocol_5 import PROTOCOL_5
+from tests.peer.table import CHUNK, Table, payload
+
+LINK = "from 2"
+
+
+def met(number=0, **config):
+    """A core with overlap that rank 2 has dialled."""
+    table = Table(**{"overlap": True, "process": b"an own process", **config})
+    table.hear(LINK, table.hello(2, number))
+    table.written(LINK)
+    return table
+
+
+# -- the receiver ------------------------------------------------------------------------------------------------------
+
+
+def announced(table, number, value=7.0):
+    """The header ahead of rank 2's body, and chunks of all of its bytes."""
+    content = payload(value, table.learner)
+    header = wire.Ahead(rank=2, federation=table.federation, round=number, sizes=[len(content)])
+    return list(chunked([*wire.encode(header), content], CHUNK))
+
+
+def released(table, number, value=7.0):
+    """The same of the body itself."""
+    return list(chunked(table.body(2, number, value), CHUNK))
+
+
+def whole(table, number):
+    found = table.inbox.take(number, [2])
+    return b"".join(bytes(part) for part in found[2].payload) if found else None
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_a_body_is_whole_with_what_came_ahead_of_it(count):
+    table = met()
+    header, *chunks = announced(table, 0)
+    table.hear(LINK, header, *chunks[:count])
+    own, *rest = released(table, 0)
+    table.hear(LINK, own, *rest[count:])
+    assert whole(table, 0) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_bytes_ahead_claim_no_round_and_no_body():
+    table = met()
+    header, *chunks = announced(table, 1)
+    table.hear(LINK, header, *chunks[:-1])
+    assert table.core.members[2].current_round == 0
+    assert not table.inbox.has(2, 1)
+    assert not table.core.drops.counts
+
+
+def test_the_last_bytes_come_after_the_release_alone():
+    table = met()
+    table.hear(LINK, *announced(table, 0))
+    assert table.core.drops.counts == {"stray": 1}
+    assert not table.inbox.has(2, 0)
+
+
+@pytest.mark.parametrize("change", ["other bytes", "another round", "other sizes"])
+def test_bytes_ahead_of_another_body_are_not_used(change):
+    table = met()
+    number = 1 if change == "another round" else 0
+    content = payload(1.0, table.learner)[: 300 if change == "other sizes" else None]
+    header = wire.Ahead(rank=2, federation=table.federation, round=number, sizes=[len(content)])
+    ahead = list(chunked([*wire.encode(header), content], CHUNK))
+    table.hear(LINK, *ahead[:3], *released(table, 0))
+    assert whole(table, 0) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_a_hello_does_not_count_bytes_ahead_that_may_be_of_another_body():
+    """The header came, and the link broke before the first chunk, which would have begun at byte 0."""
+    table = met()
+    table.hear(LINK, *announced(table, 0, 1.0)[:4], released(table, 0)[0])
+    table.breaks(LINK)
+    table.hear("again", table.hello(2))
+    assert wire.held(next(one for one in table.written("again") if isinstance(one, wire.Hello)).holds) == {}
+    table.hear("again", *released(table, 0))
+    assert whole(table, 0) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_a_hello_counts_them_once_a_chunk_has_gone_on_after_them():
+    table = met()
+    own, *rest = released(table, 0)
+    table.hear(LINK, *announced(table, 0)[:4], own, rest[3])
+    table.breaks(LINK)
+    table.hear("again", table.hello(2))
+    (held,) = wire.held(next(one for one in table.written("again") if isinstance(one, wire.Hello)).holds).values()
+    assert held == 4 * CHUNK
+    table.hear("again", own, *rest[4:])
+    assert whole(table, 0) == payload(7.0, table.learner)
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_sender_may_begin_again_at_any_byte_that_came_ahead(place):
+    table = met()
+    header, *chunks = announced(table, 0)
+    table.hear(LINK, header, *chunks[:3])
+    own, *rest = released(table, 0)
+    table.hear(LINK, own, *rest[place:])
+    assert whole(table, 0) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_bytes_ahead_are_gone_with_their_link():
+    table = met()
+    header, *chunks = announced(table, 0)
+    table.hear(LINK, header, *chunks[:3])
+    table.breaks(LINK)
+    table.hear("again", table.hello(2))
+    assert wire.held(next(one for one in table.written("again") if isinstance(one, wire.Hello)).holds) == {}
+    own, *rest = released(table, 0)
+    table.hear("again", own, *rest)
+    assert whole(table, 0) == payload(7.0, table.learner)
+    assert not table.core.drops.counts
+
+
+def test_a_peer_without_overlap_takes_none():
+    table = met(overlap=False)
+    table.hear(LINK, *announced(table, 0)[:3])
+    assert table.core.drops.counts == {"malformed": 1, "stray": 2}
+    assert not table.core.reassembly.is_coming(LINK)
+
+
+@pytest.mark.parametrize("sizes", [[401], [1] * 5000], ids=["too many bytes", "too many buffers"])
+def test_no_memory_is_taken_for_more_than_a_body(sizes):
+    table = met()
+    table.hear(LINK, wire.Ahead(rank=2, federation=table.federation, round=0, sizes=sizes))
+    assert table.core.drops.counts == {"oversized": 1}
+    assert not table.core.reassembly.is_coming(LINK)
+
+
+def test_one_that_announces_again_and_again_holds_one_body_and_is_slowed_down():
+    table = met()
+    effects = []
+    for number in range(int(USELESS_BODIES) + 2):
+        for message in announced(table, 0, float(number))[:2]:
+            effects += table.core.receive(LINK, message, table.now)
+    assert sum(isinstance(one, Throttle) for one in effects) == 1
+    assert table.core.reassembly.is_coming(LINK)
+    table.breaks(LINK)
+    assert not table.core.reassembly.is_coming(LINK)
+
+
+def test_the_time_counts_as_receiving_until_all_that_can_come_has_come():
+    table = met()
+    header, *chunks = announced(table, 0)
+    table.hear(LINK, header)
+    for one in chunks[:-1]:
+        table.now += 1
+        table.hear(LINK, one)
+    table.now += 100
+    assert table.core.receive_time.seconds(table.now) == 6.0
+
+
+# -- the sender --------------------------------------------------------------------------------------------------------
+
+
+def trains_ahead(table, number, content):
+    """Rounds overlap: the body of the round is released, and the next one is ready."""
+    table.do(table.core.begin(number, table.now))
+    table.do(table.core.release(number, [payload(1.0, table.learner)], table.now))
+    table.do(table.core.send_ahead(number + 1, content, table.now))
+
+
+def offsets(messages):
+    return [one.offset for one in messages if isinstance(one, wire.Chunk)]
+
+
+def test_what_went_ahead_is_not_sent_again():
+    table = met()
+    content = [payload(7.0, table.learner)]
+    trains_ahead(table, 0, content)
+    before = table.written(LINK)
+    assert [one.kind for one in before if not isinstance(one, wire.Chunk)] == ["body", "ahead"]
+    assert offsets(before) == [*range(0, 400, CHUNK), *range(0, 384, CHUNK)], "the last chunk waits"
+    table.hear(LINK, table.body(2, 0))
+    table.do(table.core.begin(1, table.now))
+    table.do(table.core.release(1, content, table.now))
+    header, last = [one for one in table.written(LINK) if not isinstance(one, wire.Heartbeat)]
+    assert (header.kind, last.offset, last.nbytes) == ("body", 384, 16)
+
+
+def test_another_body_is_sent_from_its_first_byte_on():
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    table.written(LINK)
+    table.do(table.core.begin(1, table.now))
+    table.do(table.core.release(1, [payload(8.0, table.learner)], table.now))
+    assert offsets(table.written(LINK)) == [*range(0, 400, CHUNK)]
+
+
+def test_bytes_ahead_wait_for_the_bodies_of_their_link_and_for_its_heartbeats():
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    table.core.exchange.send_heartbeats([2])
+    kinds = table.kinds(LINK)
+    assert kinds.index("body") < kinds.index("heartbeat") < kinds.index("ahead")
+
+
+def test_nothing_goes_ahead_to_a_neighbor_of_an_earlier_version_or_of_an_earlier_round():
+    table = met(protocol=PROTOCOL_5)
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    assert "ahead" not in table.kinds(LINK)
+    table = met()
+    trains_ahead(table, 1, [payload(7.0, table.learner)])
+    assert "ahead" not in table.kinds(LINK)
+    table.hear(LINK, table.beat(2, 1))
+    assert "ahead" in table.kinds(LINK)
+
+
+def test_a_peer_that_leaves_sends_its_goodbye_before_bytes_ahead():
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    table.written(LINK, at_most=8)
+    table.do(table.core.leave("stopped", table.now))
+    assert table.kinds(LINK)[0] == "goodbye"
+    assert table.core.written
+
+
+def test_after_a_silence_a_body_begins_at_its_first_byte():
+    table = met()
+    content = [payload(7.0, table.learner)]
+    trains_ahead(table, 0, content)
+    table.written(LINK)
+    table.wait(20)
+    assert table.status(2) == "dead"
+    table.hear(LINK, table.hello(2))
+    table.do(table.core.begin(1, table.now))
+    table.do(table.core.release(1, content, table.now))
+    table.hear(LINK, table.beat(2, 1))
+    assert offsets(table.written(LINK))[-7:] == [*range(0, 400, CHUNK)]
