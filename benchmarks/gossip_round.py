@@ -111,11 +111,12 @@ class Idle(TorchLearner):
         if self.change is not None:
             self.trainer.begin(number)
             self.trainer.body.data.add_(self.change, alpha=1 - 2 * (number % 2))
-        time.sleep(self.sleeps)
-        end = time.thread_time() + self.computes
-        matrix = torch.ones(128, 128)
-        while time.thread_time() < end:
-            torch.mm(matrix, matrix)
+        if self.sleeps:
+            time.sleep(self.sleeps)
+        if self.computes:
+            end, matrix = time.thread_time() + self.computes, torch.ones(128, 128)
+            while time.thread_time() < end:
+                torch.mm(matrix, matrix)
 
     def evaluate(self) -> Evaluation:
         """Nothing to evaluate."""

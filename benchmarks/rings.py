@@ -45,7 +45,8 @@ def raw(rank: int, case: Case, introduce: Introduce) -> Figures:
     laps = Laps(case.warm_up, case.cool_down)
     with selectors.DefaultSelector() as selector:
         for _ in range(case.all_rounds):
-            time.sleep(case.options.get("sleeps", 0.0))
+            if case.options.get("sleeps"):  # one of no time takes some
+                time.sleep(case.options["sleeps"])
             _exchange(selector, links, own, views)
             mix(body, [landing[other] for other in sorted(landing)])
             laps.lap()
@@ -137,7 +138,8 @@ def pickle(rank: int, case: Case, introduce: Introduce) -> Figures:
         early: dict[int, dict[int, Tensor]] = {}
         laps = Laps(case.warm_up, case.cool_down)
         for number in range(case.all_rounds):
-            time.sleep(case.options.get("sleeps", 0.0))
+            if case.options.get("sleeps"):  # one of no time takes some
+                time.sleep(case.options["sleeps"])
             for outbox in outboxes:
                 outbox.send_pyobj({"rank": rank, "round": number, "body": body.numpy()})
             here = early.setdefault(number, {})
