@@ -17,6 +17,10 @@ Figure = Literal[
 """The figures of a peer in its lines and, at the end, in its summary."""
 
 
+_EVALUATED = ("accuracy", "test_loss", "training_accuracy")
+"""Figures of an evaluation that a line has of each point of a round."""
+
+
 class Evaluation(Protocol):
     """How well the model that predicts does on this peer's own test data."""
 
@@ -41,7 +45,7 @@ class Evaluation(Protocol):
         """The area under the ROC curve of two classes; None for other data."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RoundRecord:
     """One line of metrics.jsonl (docs/files.md): None where not evaluated, or without such a metric."""
 
@@ -104,12 +108,11 @@ class RoundRecord:
         cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
     ) -> RoundRecord:
         """A record with the figures of the round's evaluations."""
-        points = {"": after, "_trained": trained, "_finished": finished}
-        names = ("accuracy", "test_loss", "training_accuracy")
-        found: dict[str, Any] = {
-            f"{name}{point}": getattr(one, name) if one else None for point, one in points.items() for name in names
-        }
-        found |= {f"metrics{point}": dict(one.metrics) if one else None for point, one in points.items()}
+        found: dict[str, Any] = dict.fromkeys(("accuracy", "test_loss", "metrics", "accuracy_trained"))
+        for point, one in (("", after), ("_trained", trained), ("_finished", finished)):
+            if one is not None:
+                found |= {f"{name}{point}": getattr(one, name) for name in _EVALUATED}
+                found[f"metrics{point}"] = dict(one.metrics)
         return cls(
             generalization_gap=gap(after.training_accuracy, after.accuracy) if after else None,
             auroc=after.auroc if after else None,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from dpeer.results.records import Line
+from dpeer.results.json_fields import JsonFields, figures, json_field, number
 
 Kind = Literal["diverged", "jump", "fast", "flat", "majority", "threshold"]
 
@@ -68,6 +68,18 @@ class Alert:
     text: str
 
 
+@dataclass(frozen=True)
+class _Signs(JsonFields):
+    """What alerts need of a round's line: to read all of a `Line` takes five times as long."""
+
+    accuracy: float | None = json_field(number)
+    auroc: float | None = json_field(number)
+    train_loss: float | None = json_field(number)
+    metrics: Mapping[str, float | None] | None = json_field(figures)
+    active: bool = json_field(lambda value: value is not False)
+    diverged: bool = json_field(lambda value: value is True)
+
+
 @dataclass
 class AlertMonitor:
     """Alerts from the lines of metrics.jsonl of one peer as they are written.
@@ -111,7 +123,7 @@ class AlertMonitor:
         Args:
             entry: The line of the round that follows those before.
         """
-        line = Line.of(entry)
+        line = _Signs.of(entry)
         found: dict[Kind, str] = {}
         if line.diverged:
             found["diverged"] = "training has diverged: the loss is not finite (NaN in the data does that, too)"
@@ -180,7 +192,7 @@ class AlertMonitor:
         unmoved = max(recent) - min(recent) <= _UNMOVED * abs(first)
         return first != 0 and unmoved and recent[-1] >= first - _UNMOVED * abs(first)
 
-    def _beats_majority(self, line: Line) -> bool:
+    def _beats_majority(self, line: _Signs) -> bool:
         if self.majority is None or self.majority >= 1 or self.classes < 2 or line.accuracy is None:
             return True
         if line.accuracy > self.majority:
@@ -189,7 +201,7 @@ class AlertMonitor:
         recall = (line.metrics or {}).get("balanced_accuracy")
         return recall is not None and recall > (1 + _CLASS_SLACK) / self.classes
 
-    def _of_accuracies(self, line: Line) -> dict[Kind, str]:
+    def _of_accuracies(self, line: _Signs) -> dict[Kind, str]:
         if len(self._beaten) < ROUNDS or any(self._beaten[-ROUNDS:]):
             return {}
         text = (

@@ -90,11 +90,8 @@ class _Readable:
 
     def __init__(self, buffer: Buffer, bits: np.dtype[Any]) -> None:
         self._buffer = buffer
-        array = np.frombuffer(buffer, dtype=bits)
-        self.__array_interface__: dict[str, Any] = {
-            **array.__array_interface__,
-            "data": (array.__array_interface__["data"][0], False),
-        }
+        self.__array_interface__: dict[str, Any] = np.frombuffer(buffer, dtype=bits).__array_interface__  # a new one
+        self.__array_interface__["data"] = self.__array_interface__["data"][0], False
 
 
 def raw(buffer: Buffer) -> Tensor:
