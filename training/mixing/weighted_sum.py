@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -30,7 +31,7 @@ def weighted_sum(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) 
         if body.numel():
             _add_on_gpu(body, terms)
         total = body.sum()
-    return bool(torch.isfinite(total))
+    return math.isfinite(float(total))
 
 
 def all_finite(vectors: Sequence[Tensor]) -> bool:
@@ -57,13 +58,21 @@ def _sum_on_host(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]])
         The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
     """
     weights = [weight for _, weight in terms]
+    bodies = [vectors for vectors, _ in terms]
+    if 0 < total.numel() <= _BLOCK and all(len(vectors) == 1 for vectors in bodies):
+        return _add_block(total, [vectors[0] for vectors in bodies], weights)  # the same without the search for ends
     sums = [total[:0].sum()]
-    for here, *values in aligned([[total], *(vectors for vectors, _ in terms)]):
-        torch.mul(values[0].float(), weights[0], out=here)
-        for block, weight in zip(values[1:], weights[1:], strict=True):
-            here.add_(block.float(), alpha=weight)
-        sums.append(here.sum())  # while it is in the cache
+    for here, *values in aligned([[total], *bodies]):
+        sums.append(_add_block(here, values, weights))
     return torch.stack(sums).sum()
+
+
+def _add_block(here: Tensor, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Here <- sum of weight * values of a block; returns its own sum."""
+    torch.mul(values[0].float(), weights[0], out=here)
+    for block, weight in zip(values[1:], weights[1:], strict=True):
+        here.add_(block.float(), alpha=weight)
+    return here.sum()  # while it is in the cache
 
 
 def aligned(bodies: Sequence[Sequence[Tensor]], size: int = _BLOCK) -> Iterator[tuple[Tensor, ...]]:
