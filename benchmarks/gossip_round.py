@@ -197,7 +197,9 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
         graph,
         learner,
         transport,
-        Threads(*(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2))),
+        Threads(
+            *(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2)), alike=True
+        ),
         peer_logger(rank, None, "warning"),
         on_record=record,
     )

@@ -166,6 +166,8 @@ async def serve(
     log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []), most=settings.log_bytes())
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
+    if settings.threads == 1:
+        _limit_threads(1)  # here, too, so that the event loop may mix a small body to the same bits
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
         with (
@@ -174,7 +176,7 @@ async def serve(
             hold or held(out),
             ExitStack() as leaving,
         ):
-            worker = Worker(executor, disk)
+            worker = Worker(executor, disk, alike=settings.threads == 1)
 
             def leave(request: Mapping[str, Any]) -> Mapping[str, Any]:
                 """Drain a peer that runs no round: it stops."""

@@ -58,7 +58,7 @@ class Learner(Protocol):
     All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
     the round loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune,
     copied. In a round that the peer sits out `sit_out` takes the place of train and release, and of mix where nothing
-    comes.
+    comes. Where `mixes_at_once` allows it, `mix_sound` is called from the event loop's thread.
     """
 
     @property
@@ -88,6 +88,10 @@ class Learner(Protocol):
     @property
     def linear(self) -> bool:
         """Whether mixing is the sum by the weights that are asked for, and nothing else."""
+
+    @property
+    def mixes_at_once(self) -> bool:
+        """Whether `mix_sound` always takes about as little as a hand-over between threads, and may run on any."""
 
     @property
     def disagreement(self) -> float | None:

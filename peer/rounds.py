@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
@@ -116,8 +115,9 @@ async def run_rounds(
 
     With `overlap` a round's bodies travel while the next round trains; see `_OverlappedRounds`.
 
-    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
-    other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
+    Calls into the learner run on the worker, so the event loop keeps answering heartbeats. Calls that follow each
+    other are one job: a change between the two threads costs as much as sending some hundred kilobytes. So a body that
+    is mixed in less is mixed on the event loop (`Learner.mixes_at_once`).
 
     A round is saved while the next one trains. Until then no message mentions the next round.
 
@@ -251,17 +251,15 @@ class _RoundLoop:
     async def collect(self, one: _Round) -> dict[int, Received]:
         """The neighbors' bodies of the round, once the round before is on disk."""
         await self.background.during(self.saver.saved())
-        with self._waiting(one):
-            received = await self.background.during(self.driver.collect(one.number))
-        one.exchange_seconds += one.watch.lap()
+        before = self.driver.receive_seconds
+        received = await self.background.during(self.driver.collect(one.number))
+        self._has_waited(one, before)
         return received
 
-    @contextmanager
-    def _waiting(self, one: _Round) -> Iterator[None]:
-        """Context in which nothing but others is waited for."""
-        before = self.driver.receive_seconds
-        yield
-        one.waits_receiving += self.driver.receive_seconds - before
+    def _has_waited(self, one: _Round, received: float) -> None:
+        """Note the end of a wait for nothing but others; `received`: `receive_seconds` when it began."""
+        one.waits_receiving += self.driver.receive_seconds - received
+        one.exchange_seconds += one.watch.lap()
 
     async def mix(self, one: _Round, received: dict[int, Received]) -> None:
         """Mix the bodies, or adopt their mean, and drop them: the next round trains without them in memory.
@@ -275,7 +273,8 @@ class _RoundLoop:
         if adopts:
             refused = await self.worker.run(adopt_received, self.learner, number, received, one.graph.row)
         else:
-            refused = await self.worker.run(mix_received, self.learner, received, one.graph.row if one.mixes else None)
+            run = self.worker.run_at_once if self.learner.mixes_at_once else self.worker.run
+            refused = await run(mix_received, self.learner, received, one.graph.row if one.mixes else None)
         for neighbor, reason in refused.items():
             driver.left_out(neighbor, reason)
             del received[neighbor]
@@ -305,9 +304,9 @@ class _RoundLoop:
 
     async def settle(self, one: _Round) -> None:
         """Wait until the round may be complete."""
-        with self._waiting(one):
-            one.bytes_sent = await self.background.during(self.driver.settle(one.number))
-        one.exchange_seconds += one.watch.lap()
+        before = self.driver.receive_seconds
+        one.bytes_sent = await self.background.during(self.driver.settle(one.number))
+        self._has_waited(one, before)
 
     async def complete(self, one: _Round) -> None:
         """Copy the state and the record of the round, which go to disk while the next one trains."""

@@ -34,6 +34,9 @@ from dpeer.training.state.kept_model import Keeping
 from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.trainer import Trainer
 
+_SMALL = 2.0**-1074
+"""The least number above zero."""
+
 
 class TorchLearner:
     """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
@@ -85,6 +88,9 @@ class TorchLearner:
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
         self._mixed = False
+        self.mixes_at_once = (
+            gossip.brief and outer is None and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
+        )
         self.virtual: Callable[[float], float] | None = None
 
     @contextmanager
@@ -615,3 +621,8 @@ class TorchLearner:
     def has_images(self) -> bool:
         """Whether the model's inputs are images, which `Compute.channels_last` is about."""
         return self.trainer.data.has_images
+
+
+def _keeps_small_numbers() -> bool:
+    """Whether this thread computes with numbers as small as any; user code may have it take them for zero."""
+    return _SMALL * 1.0 > 0.0

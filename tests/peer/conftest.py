@@ -41,6 +41,7 @@ class VectorLearner:
     best_round = None
     kept_point = "mixed"
     finite = linear = True
+    mixes_at_once = False
     pushes = False
     mix_share = 1.0
     disagreement = privacy = None

@@ -120,6 +120,41 @@ def test_training_nothing_has_no_loss() -> None:
     assert build_learner(small_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "at_once"),
+    [
+        ("dfedmdc", {}, True),
+        ("dfedmdc", {"compress": "int8"}, False),
+        ("dfedmdc", {"robust": "median"}, False),
+        ("dfedmdc", {"overlap": 1}, False),
+        ("dfedmdc", {"outer": "nesterov:0.7:0.9"}, False),
+        ("fedavg-ls", {}, False),
+    ],
+)
+def test_a_small_body_is_mixed_at_once_where_nothing_but_a_sum_is_made(
+    algorithm: str, changes: dict[str, Any], at_once: bool
+) -> None:
+    h = Hyperparameters(**changes)
+    assert build_learner(small_task(), algorithm, h, rank=0, seed=0).mixes_at_once is at_once
+
+
+def test_a_large_body_is_not_mixed_at_once() -> None:
+    wide = nn.Sequential(nn.Linear(4, 8000), nn.Linear(8000, 3))
+    learner = build_learner(small_task(model=wide, head=("1",)), "dfedmdc", H, rank=0, seed=0)
+    assert learner.body_parameters > 2**14
+    assert not learner.mixes_at_once
+
+
+def test_where_user_code_has_small_numbers_taken_for_zero_the_thread_stays() -> None:
+    before = build_learner(small_task(), "dfedmdc", H, rank=0, seed=0)
+    assert torch.set_flush_denormal(True)
+    try:
+        assert not build_learner(small_task(), "dfedmdc", H, rank=0, seed=0).mixes_at_once
+    finally:
+        torch.set_flush_denormal(False)
+    assert before.mixes_at_once
+
+
 def test_interrupt_stops_between_two_minibatches() -> None:
     calls = 0
 
