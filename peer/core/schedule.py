@@ -8,6 +8,9 @@ from functools import lru_cache
 
 from dpeer.topology import Graphs, Neighborhood, Row
 
+_GRAPHS = 64
+"""Graphs that are kept: of a few rounds, as this peer and each of some neighbors see them."""
+
 
 def cut_off(number: int, sender: int, receiver: int) -> bool:
     """Whether round `number`'s body cannot get to its receiver any more.
@@ -59,18 +62,18 @@ class Schedule:
     def follow(self, pieces: Sequence[Piece], rounds: int) -> None:
         """Follow these pieces from now on, the first of which begins in round 0, for so many rounds."""
         self._pieces = tuple(pieces)
-        self._graph = lru_cache(maxsize=8)(lambda number: self._find(number, self._rank))  # each is asked for often
+        self._graph = lru_cache(maxsize=_GRAPHS)(self._find)  # each is asked for often
         self.rounds = rounds
 
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`; before the first round and after the last one it has no edges."""
         if 0 <= number < self.rounds:
-            return self._graph(number)
+            return self._graph(number, self._rank)
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
 
     def of(self, rank: int, number: int) -> Neighborhood:
         """The graph of round `number` as another rank sees it; the round is one of this peer's."""
-        return self._find(number, rank)
+        return self._graph(number, rank)
 
     def epoch(self, number: int) -> bytes:
         """The first bytes of the hash of the epoch that round `number` belongs to; empty for the first epoch."""
@@ -81,6 +84,8 @@ class Schedule:
         return self._piece(number).members
 
     def _piece(self, number: int) -> Piece:
+        if len(self._pieces) == 1:
+            return self._pieces[0]
         return next(piece for piece in reversed(self._pieces) if piece.begins <= max(number, 0))
 
     def _find(self, number: int, rank: int) -> Neighborhood:

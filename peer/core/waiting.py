@@ -341,12 +341,14 @@ class Waiting:
         Neighbors whose disks were lost, too, may bring this news late. After a release it is a warning: any member may
         write such news into its tables, and so would end a peer that trains.
         """
+        if not self._config.unrecorded:
+            return None
         remembered, own = self._round_clock.remembered, self._round_clock[self._config.rank]
         if self._epochs is not None:
             if not self._epochs.let_in:
                 return None
             own = max(own, self._epochs.entry)  # a joiner counts as in its first round, and has released nothing before
-        if not self._config.unrecorded or remembered <= own:
+        if remembered <= own:
             return None
         found = (
             f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of them: "

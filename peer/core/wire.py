@@ -144,7 +144,7 @@ class Body(Header):
     epochs: _Epochs = b""
     epoch: Annotated[bytes, Field(max_length=DIGEST_BYTES)] = b""
     """The first bytes of the hash of the epoch in which it was released; empty in the first one."""
-    missed: _Missed = []
+    missed: _Missed = Field(default_factory=list)
     """The in-neighbors whose bodies of the round before were no part of the sender's mix."""
     adopted: bool = False
     """Whether the mean of the others took the place of its own body in that round."""
@@ -185,7 +185,7 @@ class Heartbeat(Header):
     enters: _Round = 0
     incarnation: _Round = 0
     """Both as in a hello."""
-    missed: _Missed = []
+    missed: _Missed = Field(default_factory=list)
     adopted: bool = False
     """Both as in a body."""
     got: Annotated[int, Field(ge=0)] = 0
@@ -244,6 +244,9 @@ Message = Hello | Body | Ahead | Heartbeat | Goodbye | EpochMessage | Refusal | 
 _ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted", "holds")
 """Fields that take no byte where membership never changes, and every neighbor's body comes."""
 
+_NO_FIELDS = frozenset({"buffers", "tag"})
+"""Attributes of a body that are no fields of its header."""
+
 CURRENT = Protocol(ADDED, get_args(Message))
 """The versions that this dpeer speaks."""
 _CHUNK = struct.Struct("<c8sQ")
@@ -262,10 +265,14 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
 
 def encode(message: Message, version: int | None = None, protocol: Protocol = CURRENT) -> list[Buffer]:
     """The frames of a message in a version, None for the newest. Buffers are passed on, not copied."""
-    later = {name for name in _ONLY_IF_SET if not getattr(message, name, True)}
-    if version is not None:
-        later |= protocol.left_out(message.kind, version)
-    header = msgpack.packb(message.model_dump(exclude=later), use_bin_type=True)
+    later = set() if version is None else protocol.left_out(message.kind, version)
+    # Plain values in the order of the fields, which is that of `model_dump`; that would copy each one.
+    fields = {
+        name: value
+        for name, value in vars(message).items()
+        if (value or name not in _ONLY_IF_SET) and name not in later and name not in _NO_FIELDS
+    }
+    header = msgpack.packb(fields, use_bin_type=True)
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
 
 
@@ -348,10 +355,13 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
     if sum(lengths[1:]) > limits.payload_bytes:
         raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
     fields = unpack(frames[0])
-    if not fields.keys().isdisjoint({"buffers", "tag"}):  # they are no fields of a header
+    if not fields.keys().isdisjoint(_NO_FIELDS):
         raise ProtocolError("malformed", "header is not a message's")
-    if fields.get("kind") not in ("hello", "epoch") and lengths[0] > limits.small_header_bytes:
+    kind = fields.get("kind")
+    if kind not in ("hello", "epoch") and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
+    if kind == "body":
+        fields["buffers"] = tuple(frames[1:])
     message = _validated(fields, protocol)
     if version is not None and not isinstance(message, Hello):
         protocol.check(message, version)
@@ -365,7 +375,7 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
         return message.model_copy(update={"buffers": None, "tag": tag(frames[0])})
     if message.sizes != lengths[1:]:
         raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
-    return message.model_copy(update={"buffers": tuple(frames[1:])})
+    return message
 
 
 def is_chunk(frames: Frames) -> bool:
@@ -392,7 +402,7 @@ def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
 
 def size(frames: Frames) -> int:
     """Bytes of a message on the wire: header and buffers."""
-    return sum(memoryview(frame).nbytes for frame in frames)
+    return sum([memoryview(frame).nbytes for frame in frames])
 
 
 def cost(frames: Frames) -> float:
@@ -456,7 +466,7 @@ class _Made:
         self._left -= 1
         found = dict(pairs)
         # Of two values of one key, two programs could each take another.
-        if self._left < 0 or len(found) < len(pairs) or not all(isinstance(key, str) for key in found):
+        if self._left < 0 or len(found) < len(pairs) or {*map(type, found)} - {str}:
             raise ValueError("too many containers, a key twice, or one that is not text")
         return found
 

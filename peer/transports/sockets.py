@@ -11,10 +11,15 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.peer.core.limits import KEEPALIVE_IDLE, UNREAD
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Event, Link
 
 _AT_ONCE = 8
 """Messages that are read before others of the event loop have their turn."""
+
+_EVENTS, _READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
+_NOW, _NOT_LAST = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+"""As plain numbers: arithmetic with the enumerations of pyzmq takes longer than the calls that they are for."""
 
 Parts = list[zmq.Frame]
 
@@ -62,6 +67,14 @@ class Reader:
         if self._due is None:
             self._due = self._loop.call_soon(self._look)
 
+    def called(self) -> None:
+        """Another call on the socket may have used its signal up: look soon if a message waits.
+
+        A message that comes after this gives a signal again.
+        """
+        if self._due is None and self._waits():
+            self._due = self._loop.call_soon(self._look)
+
     def stop(self) -> None:
         """Read no more; before the socket is closed. What handles a message may call this."""
         self._stopped = True
@@ -88,8 +101,7 @@ class Reader:
             if self._stopped:
                 return
             if not self._ready():
-                # Takes the descriptor's signal, too: else the event loop would turn without a pause meanwhile.
-                self._socket.getsockopt(zmq.EVENTS)
+                self._waits()  # takes the signal, too: else the event loop would turn without a pause meanwhile
                 return
             if self._more:
                 self._skip()
@@ -102,13 +114,19 @@ class Reader:
         if not self._stopped:
             self.look_soon()
 
+    def _waits(self) -> bool:
+        """Whether a message waits; the question costs a third of an attempt in vain."""
+        return bool(int(self._socket.get(_EVENTS)) & _READABLE)
+
     def _receive(self) -> Parts | None:
+        if not self._waits():
+            return None
         try:
-            message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
-        except zmq.Again:
+            message = [self._socket.recv(_NOW, copy=False)]
+        except zmq.Again:  # its connection has ended since
             return None
         while message[-1].more and len(message) < self._frames:
-            message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
+            message.append(self._socket.recv(_NOW, copy=False))
         self._more = message[-1].more
         return message
 
@@ -116,7 +134,7 @@ class Reader:
         for _ in range(self._frames):
             if not self._more:
                 return
-            self._more = self._socket.recv(zmq.NOBLOCK, copy=False).more
+            self._more = self._socket.recv(_NOW, copy=False).more
 
 
 class Sockets:
@@ -198,6 +216,11 @@ class Sockets:
         if socket in self._readers:
             self._readers[socket].look_soon()
 
+    def called(self, socket: zmq.Socket[bytes]) -> None:
+        """Note a call on the socket that was not its reader's."""
+        if socket in self._readers:
+            self._readers[socket].called()
+
     def read_rest(self, socket: zmq.Socket[bytes]) -> None:
         """Read all messages of a socket that is about to be closed."""
         self._readers[socket].read_rest()
@@ -257,6 +280,18 @@ class Sockets:
                 self.look_soon(self._by_key[key])
             self.drained(key)
         return event
+
+
+def send(socket: zmq.Socket[bytes], parts: Frames) -> None:
+    """Send a message without waiting; long frames without a copy.
+
+    Raises:
+        zmq.Again: The socket takes none at present.
+        zmq.ZMQError: The link is gone.
+    """
+    last = len(parts) - 1
+    for index, part in enumerate(parts):
+        socket.send(part, _NOW if index == last else _NOT_LAST, copy=memoryview(part).nbytes < zmq.COPY_THRESHOLD)
 
 
 def monitored(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:

@@ -30,7 +30,7 @@ from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import endpoint, split
 from dpeer.peer.transports.proxies import NO_PROXIES, Proxies
 from dpeer.peer.transports.relayed_listener import RelayedListener
-from dpeer.peer.transports.sockets import Parts, Sockets
+from dpeer.peer.transports.sockets import Parts, Sockets, send
 from dpeer.peer.transports.tunnels import LOOPBACK, Tunnels
 
 _ADVICE = {
@@ -223,32 +223,33 @@ class ZeroMQTransport:
     def write(self, link: Link, frames: Frames) -> Sent:
         """Send a message on the link's socket itself."""
         if isinstance(link, bytes):
-            socket, parts = self._router, [link, *frames]
+            socket, parts = self._router, (link, *frames)
         else:
             dealer = self._dealers.get(link)
             if dealer is None:
                 return Sent.GONE
             if not dealer.up:
                 return Sent.FULL  # arrived messages are read first, then the core learns of the break
-            socket, parts = dealer.socket, list(frames)
+            socket, parts = dealer.socket, tuple(frames)
         if socket is None or socket.closed:
             return Sent.GONE
         if link in self._lost:
             return Sent.FULL
         try:
-            socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
+            send(socket, parts)
         except zmq.Again:
             self._full[link] = None
             self._retry_later()
+            self._sockets.look_soon(socket)
             return Sent.FULL
         except zmq.ZMQError:
+            self._sockets.look_soon(socket)
             if socket is not self._router:
                 return Sent.GONE
             self._lost[link] = None  # messages from it may still be unread
             asyncio.get_running_loop().call_later(_LATE, self._emptied)
             return Sent.FULL
-        finally:
-            self._sockets.look_soon(socket)
+        self._sockets.called(socket)
         self._pause = _RETRY
         return Sent.TAKEN
 

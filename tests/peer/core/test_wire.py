@@ -332,6 +332,13 @@ def test_every_kind_of_message_comes_as_it_was_said(message):
 
 
 @SMALL
+@given(messages)
+def test_a_header_has_the_fields_of_a_message_in_their_order_and_not_those_that_say_nothing(message):
+    empty = {name for name in wire._ONLY_IF_SET if not getattr(message, name, True)}
+    assert wire.encode(message)[0] == msgpack.packb(message.model_dump(exclude=empty))
+
+
+@SMALL
 @given(st.lists(messages, min_size=1, max_size=3), st.data())
 def test_what_is_mutated_is_taken_or_refused(several, data):
     """Bytes of one message in another one's place, cut, twice, elsewhere."""

@@ -55,6 +55,25 @@ async def test_while_there_is_no_room_the_event_loop_does_not_turn_for_what_wait
         reader.stop()
 
 
+async def test_a_message_whose_signal_another_call_on_the_socket_has_used_up_is_read(until):
+    found, signals = [], []
+    with zmq.Context() as context, context.socket(zmq.PAIR) as here, context.socket(zmq.PAIR) as there:
+        here.bind("inproc://here")
+        there.connect("inproc://here")
+        reader = Reader(here, lambda message: found.append(message[0].bytes), signalled=lambda: signals.append(1))
+        await until(lambda: not select.select([here.FD], [], [], 0)[0], 10)
+        signals.clear()
+        there.send(b"first")
+        here.send(b"away")  # which takes in that a message has come
+        assert not select.select([here.FD], [], [], 0)[0]
+        reader.called()
+        await until(lambda: found == [b"first"])
+        assert not signals
+        reader.called()
+        assert reader._due is None
+        reader.stop()
+
+
 async def test_links_take_turns_however_much_one_of_them_sends():
     """A link that was dialled has every other turn beside all that were accepted, whose messages are in one queue."""
     sockets = Sockets(1000, 8, 1.0, lambda: None)
