@@ -6,7 +6,8 @@
 The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files by default),
 each in a process of its own with one torch thread; their learner's training does nothing. Every repetition runs all
 contestants one after the other; a round's time is the elapsed time of the slowest process over its rounds. Medians of
-the repetitions, and a ratio's own median: of two contestants of the same repetition.
+the repetitions, and a ratio's own median: of two contestants of the same repetition. `cpu_ms` has the processor time of
+a process in a round, by contestant.
 
     dpeer           over tcp://; `ratio` and `cpu_ratio` are over the raw ring
     dpeer_ipc       over Unix sockets, as peers of one host do by themselves; `ipc_ratio` is over the raw TCP ring
@@ -44,7 +45,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, cast
 
 import rings
@@ -315,6 +316,11 @@ def cpu_s_per_gb(figures: Sequence[Figures]) -> float:
     return sum(one.cpu_seconds for one in figures) / (sum(one.bytes_sent for one in figures) / 1e9)
 
 
+def cpu_ms(figures: Sequence[Figures]) -> float:
+    """The processor time of a process in a round, of all its threads, in the mean over the processes."""
+    return 1000 * mean(one.cpu_seconds / len(one.round_seconds) for one in figures)
+
+
 _KEYS = {"dpeer": "round_ms", "dpeer_ipc": "ipc_ms", "raw": "raw_ring_ms"}
 _RATIOS = {
     "ratio": ("dpeer", "raw"),
@@ -361,6 +367,7 @@ def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
         first = found["raw"][0]
         sent = sum(one.bytes_sent / len(one.round_seconds) for one in first)
         result["raw_gb_per_s"] = sent / 1e6 / result["raw_ring_ms"]
+    result["cpu_ms"] = {name: median(cpu_ms(one) for one in runs) for name, runs in found.items()}
     result["repetitions_ms"] = times
     return result
 
