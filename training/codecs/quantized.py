@@ -26,19 +26,18 @@ no more bytes, and a lost message is made up for. Where neighbors change from ro
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
 from dpeer.training.codecs.base import Codec, Undecodable
-from dpeer.training.codecs.quantization import blocks, dequantize, packed, quantize
+from dpeer.training.codecs.quantization import dequantize, quantize
+from dpeer.training.codecs.sizes import QUANTIZED_HEADER, quantized_parts
 from dpeer.training.payload import Payload
 
 FRESH_EVERY = 10
 """Every so many rounds the change is counted from the common start, where the same neighbors exchange every round."""
 
-_HEADER = struct.Struct("<qq")
 _START = -1
 
 
@@ -61,7 +60,7 @@ class Quantized(Codec):
         if bits not in (4, 8, 16):
             raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
         super().__init__(start, rank)
-        self._bits = bits
+        self._bits, self._parts = bits, quantized_parts(self.count, bits)
         self._fresh_every = FRESH_EVERY if steady else 1
         self._start = start.clone()
         # What each neighbor and the own peer have released so far, and in which round last: mixed, and decoded.
@@ -73,16 +72,16 @@ class Quantized(Codec):
     @property
     def payload_bytes(self) -> int:
         """Header, scales, and `bits` bits a value."""
-        return _HEADER.size + 4 * blocks(self.count) + packed(self.count, self._bits)
+        return sum(self._parts)
 
     def encode(self, values: Tensor, number: int) -> Payload:
         """Header (from which round's release the change is, and this round), scales, codes."""
         base, known = self._known.get(self.rank, (_START, self._start))
         if number % self._fresh_every == 0:
             base, known = _START, self._start
-        buffer, codes = self.buffers.take(), _HEADER.size + 4 * blocks(self.count)
-        parts = buffer[: _HEADER.size], buffer[_HEADER.size : codes], buffer[codes:]
-        _HEADER.pack_into(parts[0], 0, base, number)
+        buffer, (header, scales, _) = self.buffers.take(), self._parts
+        parts = buffer[:header], buffer[header : header + scales], buffer[header + scales :]
+        QUANTIZED_HEADER.pack_into(parts[0], 0, base, number)
         released = quantize(values, known, self._bits, parts[1], parts[2])
         self._encoded = [part.toreadonly() for part in parts], released
         return self._encoded[0]
@@ -90,7 +89,7 @@ class Quantized(Codec):
     def decode(self, rank: int, payload: Payload) -> list[Tensor]:
         """The sum of the sender's releases; "stale" for a change from a sum that this peer has not got."""
         header, scales, codes = payload
-        base, number = _HEADER.unpack(header)
+        base, number = QUANTIZED_HEADER.unpack(header)
         if self._encoded is not None and payload is self._encoded[0]:
             released = self._encoded[1]
         else:
@@ -98,7 +97,7 @@ class Quantized(Codec):
                 self._known.get(rank, (_START, self._start)) if base != _START else (_START, self._start)
             )
             parts = [memoryview(part).cast("B") for part in (scales, codes)]
-            if [part.nbytes for part in parts] != [4 * blocks(self.count), packed(self.count, self._bits)]:
+            if tuple(part.nbytes for part in parts) != self._parts[1:]:
                 raise Undecodable("wrong-size")
             if round_known != base:
                 raise Undecodable("stale")

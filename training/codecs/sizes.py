@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 from dpeer.training.codecs import quantization
@@ -11,8 +12,8 @@ from dpeer.training.compress_setting import Compression
 HEADER = 8
 """Bytes ahead of a part of a change."""
 
-_OF_QUANTIZED = 16
-"""Bytes ahead of a quantized change."""
+QUANTIZED_HEADER = struct.Struct("<qq")
+"""Ahead of a quantized change: the round from whose release it counts, and its own."""
 
 INDEX_BLOCK = 2**16
 """Values among which `topk` chooses: an index has two bytes."""
@@ -42,8 +43,12 @@ def compressed_bytes(name: str, shapes: Sequence[Shape]) -> int:
         return HEADER + 4 * sum(chosen for _, chosen in blocks(count, asked.share))
     if asked.kind == "powersgd":
         return HEADER + 2 * sum(low_rank_values(shape, asked.rank) for shape in shapes)
-    bits = int(asked.kind.removeprefix("int"))
-    return _OF_QUANTIZED + 4 * quantization.blocks(count) + quantization.packed(count, bits)
+    return sum(quantized_parts(count, int(asked.kind.removeprefix("int"))))
+
+
+def quantized_parts(count: int, bits: int) -> tuple[int, int, int]:
+    """The bytes of a quantized change: header, scales, and so many bits a value."""
+    return QUANTIZED_HEADER.size, 4 * quantization.blocks(count), quantization.packed(count, bits)
 
 
 def blocks(count: int, share: float) -> list[tuple[int, int]]:
