@@ -31,14 +31,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import math
 import os
 import random
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections import defaultdict
@@ -51,7 +49,7 @@ from statistics import mean
 from typing import Any
 
 import chaos_peer
-from link_emulator import Line
+from link_emulator import Line, free_ports
 
 from dpeer.federation import forking
 from dpeer.federation.keys import write_secret
@@ -396,15 +394,6 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     return [json.loads(one) for one in text.splitlines(keepends=True) if one.endswith("\n")]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that no process listens at."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _server() -> Any:

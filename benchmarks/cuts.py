@@ -24,13 +24,14 @@ import argparse
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from link_emulator import free_ports
 
 TASK = Path(__file__).parent / "examples" / "paced.py"
 BEFORE = BETWEEN = 10.0
@@ -86,7 +87,7 @@ class Line:
 async def run(cuts: Sequence[float], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run the federation behind these cuts; returns what it has come to."""
     size = options.peers
-    ports = _free_ports(size)
+    ports = free_ports(size)
     line = Line(ports[-1])
     away = size - 1
     # The last peer listens at its port; its neighbors know the proxy's.
@@ -160,14 +161,6 @@ def _figures(out: Path, codes: Sequence[int]) -> dict[str, Any]:
         })  # fmt: skip
     completed = max(one["completed"] for one in peers)
     return {"nowhere": completed - len(heard), "peers": peers}
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _show(found: dict[str, Any]) -> None:

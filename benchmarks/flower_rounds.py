@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from fleet import Case, Figures, Introduce
+from link_emulator import free_ports
 
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 _GRACE = 10.0
@@ -88,7 +89,7 @@ def flower(rank: int, case: Case, introduce: Introduce) -> Figures:
     """
     server = case.size - 1
     ended = Path(case.options["folder"]) / "ended.json"
-    port = _free_port(case.lines.host(rank))
+    (port,) = free_ports(1, case.lines.host(rank))
     ports = introduce(port)
     with tempfile.TemporaryDirectory(prefix="dpeer-bench-") as name, _programs(case, Path(name)) as start:
         if rank == server:
@@ -174,11 +175,6 @@ def _reap() -> None:
             pass
     except ChildProcessError:
         return
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def _listens(host: str, port: int, link: subprocess.Popen[bytes]) -> None:

@@ -201,3 +201,12 @@ class Line:
             at, data = await under_way.get()
             if not data:
                 return
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports that no process listens at."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((host, 0))
+        return [int(one.getsockname()[1]) for one in sockets]

@@ -33,8 +33,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from chaos import free_ports
 from fleet import say
+from link_emulator import free_ports
 
 from dpeer.federation.control_client import ask
 

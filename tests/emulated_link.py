@@ -15,3 +15,9 @@ sys.modules[_SPEC.name] = _MODULE  # a dataclass looks its module up
 _SPEC.loader.exec_module(_MODULE)
 
 Line: Any = _MODULE.Line
+
+
+def free_port() -> int:
+    """A port of loopback at which no process listens."""
+    (port,) = _MODULE.free_ports(1)
+    return int(port)

@@ -13,6 +13,7 @@ from dpeer.federation.line_check import check_lines
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.starting import Starting
 from dpeer.peer.transports.curve import new_secret, public_of
+from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, listed
 
 Found = dict[str, tuple[Level, str]]
@@ -22,13 +23,6 @@ SHORT = 0.5
 
 ENOUGH = 30.0
 """Seconds for what comes; nothing waits for their end."""
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Sites:

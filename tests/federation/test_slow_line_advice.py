@@ -16,8 +16,7 @@ from dpeer.federation.exchange_plans import HomeWork
 from dpeer.federation.serving import Stopper, serve
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
-from tests.emulated_link import Line
-from tests.federation.test_line_check import free_port
+from tests.emulated_link import Line, free_port
 
 
 def entry(train: float = 5.0, exchange: float = 9.0, receive: float = 8.9, hidden: float = 0.0, **more: Any) -> Any:

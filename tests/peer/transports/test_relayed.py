@@ -10,16 +10,10 @@ from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring, relayed_listener
 from dpeer.peer.transports.curve import new_secret, public_of
+from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, carry, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
-
-
-@pytest.fixture
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def test_two_peers_meet_and_know_each_other_by_their_keys(opened):
@@ -55,16 +49,17 @@ async def test_a_peer_that_is_not_at_the_relay_is_named_and_found_when_it_comes(
         assert await next_of(dialler, Opened) == Opened(link)
 
 
-async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened, free_port):
+async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened):
+    port = free_port()
     rings = keyrings(2)
     listener, dialler = (opened(ring) for ring in rings)
-    address = f"relay://127.0.0.1:{free_port}"
+    address = f"relay://127.0.0.1:{port}"
     await listener.listen(address)
     assert "relay" in (await next_of(listener, Relayed)).trouble
     link = dialler.dial(address, 0)
-    assert (await next_of(dialler, Unreachable)).reason.startswith(f"relay 127.0.0.1:{free_port}: ")
+    assert (await next_of(dialler, Unreachable)).reason.startswith(f"relay 127.0.0.1:{port}: ")
     for _ in range(2):
-        async with Running(listed(rings[0].listed), port=free_port):
+        async with Running(listed(rings[0].listed), port=port):
             while (await next_of(listener, Relayed)).trouble is not None:
                 pass
             assert await next_of(dialler, Opened) == Opened(link)
