@@ -11,11 +11,13 @@ first emulator that works here is used:
 
 from __future__ import annotations
 
+import multiprocessing
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
 LOCAL = "127.0.0.1"
 
@@ -75,6 +77,30 @@ class Loopback:
     def reach(self, dialler: int, listener: int, port: int) -> tuple[str, int]:
         """The port itself."""
         return LOCAL, port
+
+
+@contextmanager
+def beside(emulate: Callable[[Sequence[Shape], Connection], None], shapes: Sequence[Shape]) -> Iterator[Any]:
+    """What an emulator hands over from a process of its own, which is killed in the end.
+
+    Args:
+        emulate: Its function: sends one value, or an OSError where it does not work here, and then carries on.
+        shapes: The lines of the hosts.
+
+    Raises:
+        OSError: It does not work here.
+    """
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(target=emulate, args=(shapes, theirs), daemon=True)
+    process.start()
+    try:
+        found = ours.recv()
+        if isinstance(found, OSError):
+            raise found
+        yield found
+    finally:
+        process.kill()
+        process.join()
 
 
 Opener = Callable[[Sequence[Shape]], AbstractContextManager[Lines]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import multiprocessing
 import os
 import struct
 import subprocess
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import packet_emulator
-from emulated_lines import Shape
+from emulated_lines import Shape, beside
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0  # of linux/if_tun.h
@@ -66,17 +65,8 @@ def with_packets(shapes: Sequence[Shape]) -> Iterator[Namespaces]:
     Raises:
         OSError: No root, no /dev/net/tun, or no `ip`.
     """
-    ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=_pass_on, args=(shapes, theirs), daemon=True)
-    process.start()
-    try:
-        found = ours.recv()
-        if isinstance(found, OSError):
-            raise found
-        yield found
-    finally:
-        process.kill()
-        process.join()
+    with beside(_pass_on, shapes) as namespaces:
+        yield namespaces
 
 
 @contextmanager

@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from emulated_lines import LOCAL, Shape
+from emulated_lines import LOCAL, Loopback, Shape, beside
 from link_emulator import Line, Pipe, Way
 
 WINDOW = 2**22
 
 
 @dataclass(frozen=True)
-class ProxiedLines:
-    """The lines as a process sees them.
+class ProxiedLines(Loopback):
+    """The lines as a process sees them: all are on this host, and only where it dials makes the difference.
 
     Attributes:
         port: Where the proxies' process is asked for one.
     """
 
     port: int
-
-    def enter(self, host: int) -> None:
-        """Every process is on this host; only where it dials makes the difference."""
-
-    def host(self, host: int) -> str:
-        """Loopback."""
-        return LOCAL
 
     def reach(self, dialler: int, listener: int, port: int) -> tuple[str, int]:
         """A proxy before that port."""
@@ -50,14 +42,8 @@ class ProxiedLines:
 @contextmanager
 def proxied(shapes: Sequence[Shape]) -> Iterator[ProxiedLines]:
     """Lines of these shapes."""
-    ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(shapes, theirs), daemon=True)
-    process.start()
-    try:
-        yield ProxiedLines(ours.recv())
-    finally:
-        process.kill()
-        process.join()
+    with beside(_serve, shapes) as port:
+        yield ProxiedLines(port)
 
 
 def _serve(shapes: Sequence[Shape], port: Connection) -> None:
