@@ -264,6 +264,8 @@ class Outbox:
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""
+        if not any(self.unsent.values()):  # as after most messages
+            return []
         return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
 
     def bytes_sent(self, number: int) -> int:

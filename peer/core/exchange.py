@@ -137,8 +137,6 @@ class Exchange:
 
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
-        if not any(self.outbox.unsent.values()):  # as after most messages
-            return
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round
