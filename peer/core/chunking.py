@@ -121,9 +121,10 @@ class PartialBody:
         last: Clock time of its last chunk.
         name: `wire.body_name`; empty if the body is not to be recognised when it is announced again.
         before: How many bytes had come when it was announced for the last time.
+        ahead_seconds: In how many seconds these came, if it was ahead of the body's header.
         opening: Whether no chunk has come since then: the next one may go on anywhere in what is there.
         skipped: Whether the fingerprint of a body that is not kept lacks its first bytes.
-        ahead: Whether bytes came before the header, and no chunk since: only a chunk that goes on after them shows
+        ahead: Whether bytes came ahead of the header, and no chunk since: only a chunk that goes on after them shows
             that they are of this body.
     """
 
@@ -137,6 +138,7 @@ class PartialBody:
     last: float = 0.0
     name: bytes = b""
     before: int = 0
+    ahead_seconds: float = 0.0
     opening: bool = True
     skipped: bool = False
     ahead: bool = False
@@ -156,7 +158,10 @@ class PartialBody:
             if self.buffer is not None:
                 self.got = offset
             self.before = min(self.before, self.got)
-        elif not self.wanted and not self.got and offset:
+            return
+        if not self.wanted and self.ahead and offset != self.got:
+            self.fingerprint, self.got = PayloadFingerprint(self.body.payload_bytes), 0
+        if not self.wanted and not self.got and offset:
             self.got, self.skipped = min(offset, self.body.payload_bytes), True
 
     def give_up(self) -> None:
@@ -164,6 +169,19 @@ class PartialBody:
         if self.wanted:
             self.fingerprint, self.skipped = PayloadFingerprint(self.body.payload_bytes), True
             self.buffer, self.chunks = None, []
+
+    def only_compare(self) -> None:
+        """Keep a fingerprint of what has come in place of it."""
+        fingerprint = PayloadFingerprint(self.body.payload_bytes)
+        for part in chain.from_iterable(self.chunks) if self.buffer is None else [self.buffer[: self.got]]:
+            fingerprint.add(part)
+        self.fingerprint, self.buffer, self.chunks = fingerprint, None, []
+
+    @property
+    def pace(self) -> tuple[int, float]:
+        """Bytes, and the seconds in which they came: those since the body's header, and those ahead of it."""
+        seconds = self.last - self.since
+        return (self.got, seconds + self.ahead_seconds) if self.ahead_seconds else (self.got - self.before, seconds)
 
     def put(self, chunk: Chunk) -> None:
         """Take in the next chunk."""
@@ -233,23 +251,19 @@ class Reassembly:
         self._kept: dict[tuple[int, int], PartialBody] = {}
         self._ahead: dict[Link, PartialBody] = {}
 
-    def expect(self, link: Link, ahead: Ahead, tag: bytes) -> bool:
-        """Expect first bytes of a body that is not released yet; whether others were expected, which are dropped.
-
-        Args:
-            link: Where they come.
-            ahead: Announces them.
-            tag: Of their chunks.
-        """
+    def expect(self, link: Link, ahead: Ahead, tag: bytes, now: float) -> None:
+        """Expect first bytes of a body that is not released yet, and no others; `tag` is that of their chunks."""
         body = Body(
             rank=ahead.rank, federation=ahead.federation, round=ahead.round, sizes=ahead.sizes, buffers=None, tag=tag
         )
-        before = self._ahead.pop(link, None)
-        self._ahead[link] = PartialBody(body, 0, None, self._buffer())
-        return before is not None
+        self._ahead.pop(link, None)  # its memory may be taken again
+        self._ahead[link] = PartialBody(body, 0, None, self._buffer(), since=now, last=now)
 
-    def add_ahead(self, link: Link, chunk: Chunk) -> PartialBody | None:
-        """Take in a chunk of such a body, and return the body; None where the chunk is of a released one.
+    def add_ahead(self, link: Link, chunk: Chunk, now: float) -> float | None:
+        """Take in a chunk of such a body; None where it is of a released one.
+
+        Returns:
+            When the bytes before it came, or the header.
 
         Raises:
             ProtocolError: "stray": it is not the next one, or the last one, which only a released body has.
@@ -261,22 +275,34 @@ class Reassembly:
             raise ProtocolError("stray", f"a chunk ahead at byte {chunk.offset}, expected at {found.got}")
         self._check_frames(found, chunk)
         found.put(chunk)
-        return found
+        before, found.last = found.last, now
+        return before
+
+    def take_ahead(self, link: Link, body: Body) -> PartialBody | None:
+        """What came ahead of a body whose header has come now; None without it. What came of another one is dropped."""
+        found = self._ahead.pop(link, None)
+        return found if found is not None and found.may_be(body) else None
 
     def begin(
-        self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0
-    ) -> None:
+        self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0,
+        ahead: PartialBody | None = None,
+    ) -> None:  # fmt: skip
         """Expect the chunks of a body that was announced on this link; `name` is its `wire.body_name`.
+
+        What came `ahead` is its beginning, unless the first chunk shows that it is not.
 
         Raises:
             ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
         """
-        earlier, ahead = self._partial.get(link), self._ahead.pop(link, None)
+        earlier = self._partial.get(link)
         found = self._begun(earlier, body, name) if wanted and name else None
         self._kept.pop((body.rank, body.round), None)
-        if found is None and wanted and ahead is not None and ahead.may_be(body):
+        if found is None and ahead is not None:
             found = ahead
             found.wire_bytes, found.name, found.ahead = wire_bytes, name, True
+            found.ahead_seconds = ahead.last - ahead.since
+            if not wanted:
+                found.only_compare()
         if found is None:
             fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
             found = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now, name=name)
@@ -309,10 +335,6 @@ class Reassembly:
             return False
         one.go_on(chunk.offset)
         return chunk.offset > one.got
-
-    def is_coming(self, link: Link) -> bool:
-        """Whether bytes of a body, released or not, are on their way on this link."""
-        return link in self._partial or link in self._ahead
 
     def get(self, link: Link) -> PartialBody | None:
         """The body on its way on this link; None without one."""
@@ -371,6 +393,8 @@ class Reassembly:
             del self._kept[key]
 
     def forget_before(self, number: int) -> None:
-        """Drop what has come of the bodies of rounds before `number` on links that are broken."""
+        """Drop what has come of bodies of rounds before `number` on links that are broken, or ahead."""
         for key in [key for key in self._kept if key[1] < number]:
             del self._kept[key]
+        for link in [link for link, one in self._ahead.items() if one.body.round < number]:
+            del self._ahead[link]

@@ -102,6 +102,11 @@ class Exchange:
         self._ahead = number, [*wire.encode(ahead, None, self._protocol), *payload], set(receivers)
         self.deliver()
 
+    def drop_ahead(self) -> None:
+        """Send no more bytes ahead of a body: it is released, or others may be its receivers."""
+        self._ahead = None
+        self._send_queues.drop_ahead()
+
     def release(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
 
@@ -111,9 +116,10 @@ class Exchange:
         """
         receivers = self.schedule.at(number).out_neighbors
         if payload is None:
+            self.drop_ahead()
             self.send_heartbeats(receivers)
             return
-        clock, self.has_released, self._ahead = self._round_clock, True, None
+        clock, self.has_released = self._round_clock, True
         body = wire.body(
             self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
             epoch=self.schedule.epoch(number), mix=self._mass.mix(number - 1),
@@ -121,6 +127,7 @@ class Exchange:
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
+        self.drop_ahead()
 
     def too_late(self, number: int) -> bool:
         """Whether all out-neighbors have completed round `number` before its body is released: no peer mixes it."""
@@ -160,7 +167,7 @@ class Exchange:
         neighbor = self._members[rank]
         return (
             self._members.reachable(rank)
-            and neighbor.current_round >= number - 1
+            and number - 1 <= neighbor.current_round <= number
             and self._protocol.speaks("ahead", neighbor.version)
         )
 

@@ -23,7 +23,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import chunking, limits, wire
 from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.chunking import PartialBody, Reassembly
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
@@ -135,7 +135,7 @@ class Core:
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
-        self.receive_time = ReceiveTime(self.reassembly.is_coming)
+        self.receive_time = ReceiveTime(lambda link: self.reassembly.get(link) is not None)
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
@@ -319,6 +319,8 @@ class Core:
         self.waiting.begun_at, self.exchange.paused = now, False
         if self.epochs is not None:
             turn, effects = self.epochs.enter(number, now)
+            if turn is not None:
+                self.exchange.drop_ahead()
             self._effects += effects
             if turn is not None:
                 self.forgotten |= self.epochs.changed(turn)
@@ -348,6 +350,7 @@ class Core:
     def kept(self, record: ChainRecord, now: float) -> list[Effect]:
         """What a `Keep` named is on disk."""
         assert self.epochs is not None
+        self.exchange.drop_ahead()  # its receivers may be others now
         stranger = not self.epochs.let_in
         self._effects += self.epochs.kept(record, now)
         if stranger and self.epochs.let_in:
@@ -462,6 +465,7 @@ class Core:
             back_within: Seconds within which a stopped peer will be back.
         """
         self.waiting.over()
+        self.exchange.drop_ahead()
         goodbye = wire.Goodbye(
             rank=self._config.rank, federation=self._federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
@@ -583,6 +587,9 @@ class Core:
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
             whole = not message.missed and not message.adopted
             self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
+        ahead = self.reassembly.take_ahead(link, message) if isinstance(message, wire.Body) else None
+        if ahead is not None:
+            self._useless.earn(neighbor.rank, 1)
         match message:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)
@@ -594,7 +601,7 @@ class Core:
                 if wanted:
                     self.receive_time.begin(link, now)
                 name = wire.body_name(neighbor.links.process, frames[0])
-                self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now)
+                self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now, ahead=ahead)
             case wire.Body():
                 self.connection_setup.heard(neighbor, message.round, now)
                 name = wire.body_name(neighbor.links.process, frames[0])
@@ -661,19 +668,17 @@ class Core:
             raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
         if len(message.sizes) > self._limits.buffers or sum(message.sizes) > self._limits.payload_bytes:
             raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
-        in_vain = self.reassembly.expect(link, message, wire.tag(frames[0]))
-        if in_vain and not self._useless.spend(neighbor.rank, 1, now):
+        if not self._useless.spend(neighbor.rank, 1, now):  # paid back by the body
             self._effects.append(Throttle())
-        self.receive_time.begin(link, now)
+        self.reassembly.expect(link, message, wire.tag(frames[0]), now)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
             raise self.connection_setup.stranger(link, "a chunk of a body", now)
         self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        if (ahead := self.reassembly.add_ahead(link, chunk)) is not None:
+        if (since := self.reassembly.add_ahead(link, chunk, now)) is not None:
             self._messages.earn(_who(neighbor), 1)
-            if ahead.left <= chunk.nbytes:  # no more comes before its release
-                self.receive_time.end(link, now)
+            self.receive_time.add(since, now)
             return
         if self.reassembly.lacks(link, chunk) and now >= self._restarts.get(neighbor.rank, now):
             self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
@@ -698,15 +703,11 @@ class Core:
         elif inbox.put(body.rank, body.round, received):
             self.round_budget.arrived(body.rank, body.round, now)
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
-        self._measure(link, arriving, now)
+        self._measure(link, *arriving.pace)
 
-    def _measure(self, link: Link, came: PartialBody, now: float) -> None:
-        """Tell the sender how long its chunks may be, if that has changed much.
-
-        A body of which most bytes were here before its header says little: its rest takes a moment.
-        """
-        nbytes, seconds = came.got - came.before, now - came.since
-        if self._most is None or nbytes < came.before:
+    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
+        """Tell the sender how long its chunks may be, if that has changed much."""
+        if self._most is None:
             return
         found = chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
         queue = self.send_queues[link]
@@ -721,6 +722,8 @@ class Core:
         self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
         self.reassembly.forget_rank(neighbor.rank)
+        if (queue := self.send_queues.get(neighbor.link)) is not None:
+            queue.ahead = None
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             return

@@ -19,7 +19,8 @@ class SendQueue:
     """The messages that wait to be written on one link.
 
     Small messages go first, then the bodies, the oldest first, then a heartbeat: after it the neighbor expects
-    no body of an earlier round any more. Then bytes of a body that is not released yet. A goodbye is the last word.
+    no body of an earlier round any more. A goodbye is the last word. Where nothing else waits, bytes of a body that is
+    not released yet are written.
 
     Attributes:
         chunk_bytes: How many bytes a chunk may have on this link.
@@ -103,7 +104,7 @@ class SendQueue:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
         if self.goodbye is not None:
-            goodbye, self.goodbye = self.goodbye, None
+            goodbye, self.goodbye, self.ahead = self.goodbye, None, None
             return goodbye
         # A body that is not released is never written whole: its last chunk comes after its own header.
         if self.ahead is not None and self.ahead.total - self.ahead.offset > self.chunk_bytes:
@@ -160,6 +161,11 @@ class SendQueues:
     def add_ahead(self, link: Link, frames: Frames) -> None:
         """Add a body that is not released yet: bytes of it are written while nothing else waits."""
         self[link].ahead = ChunkedBody(frames)
+
+    def drop_ahead(self) -> None:
+        """Write no more of a body that is not released."""
+        for queue in self._send_queues.values():
+            queue.ahead = None
 
     def pace(self, link: Link, chunk_bytes: int) -> None:
         """Note how long a chunk may be on this link, as its reader measured."""

@@ -6,6 +6,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.limits import USELESS_BODIES
+from dpeer.peer.core.protocol import Core
 from tests.peer.protocol_5 import PROTOCOL_5
 from tests.peer.table import CHUNK, Table, payload
 
@@ -131,7 +132,7 @@ def test_a_peer_without_overlap_takes_none():
     table = met(overlap=False)
     table.hear(LINK, *announced(table, 0)[:3])
     assert table.core.drops.counts == {"malformed": 1, "stray": 2}
-    assert not table.core.reassembly.is_coming(LINK)
+    assert not table.core.reassembly._ahead
 
 
 @pytest.mark.parametrize("sizes", [[401], [1] * 5000], ids=["too many bytes", "too many buffers"])
@@ -139,19 +140,73 @@ def test_no_memory_is_taken_for_more_than_a_body(sizes):
     table = met()
     table.hear(LINK, wire.Ahead(rank=2, federation=table.federation, round=0, sizes=sizes))
     assert table.core.drops.counts == {"oversized": 1}
-    assert not table.core.reassembly.is_coming(LINK)
+    assert not table.core.reassembly._ahead
 
 
-def test_one_that_announces_again_and_again_holds_one_body_and_is_slowed_down():
+@pytest.mark.parametrize("then", ["another one ahead", "another body"])
+def test_one_whose_bytes_ahead_lead_to_no_body_is_slowed_down(then):
     table = met()
     effects = []
     for number in range(int(USELESS_BODIES) + 2):
-        for message in announced(table, 0, float(number))[:2]:
+        for message in announced(table, 2, float(number))[:2]:
             effects += table.core.receive(LINK, message, table.now)
-    assert sum(isinstance(one, Throttle) for one in effects) == 1
-    assert table.core.reassembly.is_coming(LINK)
-    table.breaks(LINK)
-    assert not table.core.reassembly.is_coming(LINK)
+        if then == "another body":
+            table.hear(LINK, table.body(2, 0))
+    assert sum(isinstance(one, Throttle) for one in effects) == 2
+    assert len(table.core.reassembly._ahead) == (1 if then == "another one ahead" else 0)
+
+
+def test_one_whose_bodies_follow_is_not():
+    table = met()
+    table.do(table.core.begin(0, table.now))
+    for number in range(5):
+        header, *chunks = announced(table, number)
+        count = number % 3
+        own, *rest = released(table, number)
+        for message in (header, *chunks[:count], own, *rest[count:]):
+            assert Throttle() not in table.core.receive(LINK, message, table.now)
+        table.inbox.take(number, [2])
+        table.inbox.open(number + 1)
+    assert not table.core.drops.counts
+
+
+def test_bytes_ahead_go_with_their_round():
+    table = met()
+    table.hear(LINK, *announced(table, 1)[:4])
+    table.do(table.core.begin(2, table.now))
+    assert table.core.reassembly.take_ahead(LINK, wire.decode(table.body(2, 1), table.core._limits)) is None
+
+
+def test_a_second_body_of_a_round_is_compared_with_what_came_ahead_of_it():
+    """Of a process that has begun anew: its bytes ahead are another body's."""
+    for value, reason in ((7.0, "duplicate"), (8.0, "different")):
+        for count in (0, 3, 6):
+            for place in {0, count}:
+                table = met()
+                table.hear(LINK, *released(table, 0))
+                header, *chunks = announced(table, 0, value)
+                own, *rest = released(table, 0, value)
+                table.hear(LINK, header, *chunks[:count], own, *rest[place:])
+                assert table.inbox.dropped == {reason: 1}, (value, count, place)
+                assert table.inbox.has(2, 0)
+
+
+@pytest.mark.parametrize(("place", "found"), [(6, (400, 62.0)), (0, (400, 62.0))])
+def test_a_line_is_measured_by_what_came_ahead_too(place, found, monkeypatch):
+    measured = []
+    monkeypatch.setattr(Core, "_measure", lambda self, *values: measured.append(values[1:]))
+    table = met()
+    header, *chunks = announced(table, 0)
+    table.hear(LINK, header)
+    for one in chunks[:-1]:
+        table.now += 10
+        table.hear(LINK, one)
+    own, *rest = released(table, 0)
+    table.now += 5  # in which nothing was to come
+    table.hear(LINK, own)
+    table.now += 2
+    table.hear(LINK, *rest[place:])
+    assert measured == [found]
 
 
 def test_the_time_counts_as_receiving_until_all_that_can_come_has_come():
@@ -163,6 +218,10 @@ def test_the_time_counts_as_receiving_until_all_that_can_come_has_come():
         table.hear(LINK, one)
     table.now += 100
     assert table.core.receive_time.seconds(table.now) == 6.0
+    table.hear(LINK, released(table, 0)[0])
+    table.now += 2
+    table.hear(LINK, released(table, 0)[-1])
+    assert table.core.receive_time.seconds(table.now + 100) == 8.0
 
 
 # -- the sender --------------------------------------------------------------------------------------------------------
@@ -221,13 +280,41 @@ def test_nothing_goes_ahead_to_a_neighbor_of_an_earlier_version_or_of_an_earlier
     assert "ahead" in table.kinds(LINK)
 
 
-def test_a_peer_that_leaves_sends_its_goodbye_before_bytes_ahead():
+def test_a_goodbye_is_the_last_word():
     table = met()
     trains_ahead(table, 0, [payload(7.0, table.learner)])
-    table.written(LINK, at_most=8)
+    table.written(LINK, at_most=9)
     table.do(table.core.leave("stopped", table.now))
-    assert table.kinds(LINK)[0] == "goodbye"
+    assert table.kinds(LINK) == ["goodbye"]
     assert table.core.written
+
+
+def test_nothing_goes_ahead_to_one_that_has_left():
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    table.written(LINK, at_most=9)
+    table.hear(LINK, table.goodbye(2, "stopped"))
+    assert table.kinds(LINK) == []
+
+
+@pytest.mark.parametrize("content", [None, [b"\x07" * 400]], ids=["it is sat out", "it is released"])
+def test_nothing_goes_ahead_of_a_round_once_it_is_known(content):
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    table.written(LINK, at_most=9)
+    table.do(table.core.begin(1, table.now))
+    table.do(table.core.release(1, content, table.now))
+    messages = table.written(LINK)
+    tags = {one.tag for one in messages if isinstance(one, wire.Chunk)}
+    assert len(tags) == (0 if content is None else 1)
+    assert "ahead" not in [getattr(one, "kind", "chunk") for one in messages]
+
+
+def test_nothing_goes_ahead_to_a_neighbor_that_is_past_the_round():
+    table = met()
+    table.hear(LINK, table.beat(2, 2))
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    assert "ahead" not in table.kinds(LINK)
 
 
 def test_after_a_silence_a_body_begins_at_its_first_byte():
