@@ -1,7 +1,8 @@
 """A small GPT on text by role: outer steps beside plain gossip, synchronous steps and training alone, on a slow line.
 
     python benchmarks/outer_steps.py --out DIR [--data FILE.npz] [--seeds 0,1,2] [--rows "outer" ...]
-        [--line 100Mbit/100ms] [--steps 240] [--local-steps 20] [--layers 5] [--width 128] [--show]
+        [--line 100Mbit/100ms] [--steps 240] [--local-steps 20] [--layers 5] [--width 128] [--base-steps 1000]
+        [--body-lr RATE] [--show]
 
 Three peers have the plays' roles, or without --data the pages of docs/, shared out among them, and predict the next
 byte. All rows take the same steps of AdamW on the same number of tokens. The rows:
@@ -14,17 +15,26 @@ byte. All rows take the same steps of AdamW on the same number of tokens. The ro
     outer            the same, with --outer nesterov:0.7:0.9; then with --compress int8 and int4, and with --overlap 1
     outer, half      the same with nesterov:0.7:0.5
 
-In all other rows AdamW's moments begin anew in each round. With a column for each:
+The other rows begin from a base: the same GPT after --base-steps synchronous steps on the roles or pages that no peer
+has. It is made once, and stays in DIR.
+
+    base             the base itself, on the peers' test windows
+    base, gossip     gossip of all parameters
+    LoRA, ...        low-rank adapters and the last layer are trained and shared, all else is frozen: alone, gossip,
+                     outer, and outer with --compress int4
+
+Except in the base and in `synchronous`, AdamW's moments begin anew in each round. With a column for each:
 
     loss      nats a byte on the peer's own test windows after the last mixing, the mean over peers and seeds
-    - gossip  the same less that of `gossip` with the same seed
+    - gossip  the same less that of `gossip` with the same seed; in rows from the base, of `LoRA, gossip`
     MB        that a peer sends, as measured; of `synchronous` a float32 gradient to each of two neighbors a step
     compute   the share of time in which a peer trains, on a line of the bandwidth and round trip --line: training
               against training and exchange, or the longer of the two with overlap
     minutes   in all on that line
 
-A step's time is the shortest of twenty on one thread, half of them before all rows and half after. An exchange is the
-bytes that a peer sends at the line's bandwidth, and one round trip; `wide_area.py` runs whole peers over such lines.
+A step's time is the shortest of twenty on one thread, half of them before all rows and half after; steps with adapters
+have a time of their own. An exchange is the bytes that a peer sends at the line's bandwidth, and one round trip;
+`wide_area.py` runs whole peers over such lines. --body-lr replaces the learning rate of all rows, to choose one.
 Results are lines of DIR/outer_steps.jsonl: the same command again makes only what is missing; --show makes none.
 """
 
@@ -48,6 +58,7 @@ import dpeer
 from dpeer.federation.build import build
 from dpeer.federation.config import resolve
 from dpeer.training import TorchLearner
+from dpeer.training.data.roles import read_texts
 from dpeer.training.evaluation import Evaluation
 
 PEERS = 3
@@ -76,51 +87,95 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 }
 """What each row has beside `SAME`."""
 
+LORA = {"lora": "r=8"}
+FROM_BASE: Mapping[str, Mapping[str, Any]] = {
+    "base": {},
+    "base, gossip": {"body_lr": 3e-4},
+    "LoRA, alone": {**LORA, "algorithm": "local"},
+    "LoRA, gossip": LORA,
+    "LoRA, outer": {**LORA, **STEP},
+    "LoRA, outer, int4": {**LORA, **STEP, "compress": "int4"},
+}
+"""The same for the rows that begin from the base. Learning rates were chosen by the loss of gossip with seed 0: of 3e-4
+and 1e-3 for all parameters, and of 1e-3, 3e-3, 1e-2 and 3e-2 for adapters."""
+
+TIMED: Mapping[str, Mapping[str, Any]] = {"a step": {}, "a step with adapters": LORA}
+"""What is timed, with adapters and without."""
+
 
 def main() -> None:
     """Make what is missing, and print the table."""
     options = _arguments()
     torch.set_num_threads(1)
     sizes = {name: getattr(options, name) for name in ("steps", "local_steps", "layers", "width", "roles")}
-    found = Kept(options.out / "outer_steps.jsonl", lambda cell: measured(cell, options.data), only=options.show)
-    seeds = [int(seed) for seed in options.seeds.split(",")]
+    same = {"data": options.data.name if options.data else "docs", **sizes}
+    base = {"base_steps": options.base_steps}
+    rate = {} if options.body_lr is None else {"body_lr": options.body_lr}
+    found = Kept(options.out / "outer_steps.jsonl", lambda cell: measured(cell, options), only=options.show)
     cells = {
-        (seed, row): {"row": row, "seed": seed, "data": options.data.name if options.data else "docs", **sizes}
-        for seed in seeds
+        (seed, row): {"row": row, "seed": seed, **same, **(base if row in FROM_BASE else {}), **rate}
+        for seed in map(int, options.seeds.split(","))
         for row in options.rows
     }
-    timed = [{"row": "a step", "seed": seed, "data": "docs", **sizes} for seed in (-1, -2)]
-    found.make(itertools.chain(timed[:1], cells.values(), timed[1:]))
-    if all(cell in found for cell in timed):
-        _print(cells, found, min(itertools.chain.from_iterable(found[cell]["seconds"] for cell in timed)), options)
+    first = [{"row": "the base", "seed": 0, **same, **base}] if FROM_BASE.keys() & {*options.rows} else []
+    timed = {row: [{"row": row, "seed": seed, **sizes, "data": "docs"} for seed in (-1, -2)] for row in TIMED}
+    before, after = zip(*timed.values(), strict=True)
+    found.make([*before, *first, *cells.values(), *after])
+    if all(cell in found for cell in (*before, *after)):
+        steps = {row: min(min(found[cell]["seconds"]) for cell in both) for row, both in timed.items()}
+        _print(cells, found, steps, options)
 
 
-def measured(cell: Cell, data: Path | None) -> Line:
+def measured(cell: Cell, options: argparse.Namespace) -> Line:
     """The figures of one cell."""
+    row, steps = cell["row"], cell["steps"]
+    parts = (cell["data"], options.base_steps, cell["layers"], cell["width"], cell["roles"])
+    base = options.out / f"base-{'-'.join(map(str, parts))}.safetensors"
     with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
-        if cell["row"] == "a step":
-            return {"seconds": seconds_of_steps(settings(cell, None, Path(folder)))}
-        if cell["row"].startswith("synchronous"):
-            lasts = cell["local_steps"] if cell["row"].endswith("anew") else cell["steps"]
-            return synchronous(settings(cell, data, Path(folder)), cell["steps"], lasts)
-        return gossiped(settings(cell, data, Path(folder)))
+        given = settings(cell, options.data, base, Path(folder))
+        if row in TIMED:
+            return {"seconds": seconds_of_steps(given)}
+        if row == "the base":
+            return synchronous(given, options.base_steps, options.base_steps, base)
+        if row == "base":
+            return synchronous(given, 0, 1)
+        if row.startswith("synchronous"):
+            return synchronous(given, steps, cell["local_steps"] if row.endswith("anew") else steps)
+        return gossiped(given)
 
 
-def settings(cell: Cell, data: Path | None, folder: Path) -> dpeer.Settings:
-    """The federation of a cell, in its folder."""
-    own = ROWS.get(cell["row"], {})
+def settings(cell: Cell, data: Path | None, base: Path, folder: Path) -> dpeer.Settings:
+    """The federation of a cell, in its folder; that of "the base" has the roles that the others leave out."""
+    row = cell["row"]
+    own = {**ROWS, **FROM_BASE, **TIMED}.get(row, {})
     local = own.get("local_steps", cell["local_steps"])
-    text = {"data": str(pages(folder) if data is None else data), "length": LENGTH, "roles": cell["roles"]}
+    text = pages(folder) if data is None or row in TIMED else data
+    options: dict[str, Any] = {"data": str(text), "roles": cell["roles"], "length": LENGTH}
+    if row == "the base":
+        options |= {"data": str(others(text, cell["roles"], folder)), "roles": None}
+    begins = {"init_from": base} if row in FROM_BASE else {}
+    rate = {"body_lr": cell["body_lr"]} if "body_lr" in cell else {}
     shape = {"layers": cell["layers"], "width": cell["width"], "heads": max(1, cell["width"] // 32)}
     steps = {"local_steps": local, "rounds": max(1, cell["steps"] // local), "seed": max(0, cell["seed"])}
-    values = {**SAME, **own, **steps, "task_options": text, "model_options": shape, "out": folder / "run"}
-    return dpeer.Settings(**values)
+    places = {"task_options": options, "model_options": shape, "out": folder / "run"}
+    return dpeer.Settings(**{**SAME, **own, **rate, **begins, **steps, **places})
 
 
 def pages(folder: Path) -> Path:
     """The documentation as text by role, a page each."""
-    path = folder / "pages.jsonl"
-    entries = ({"speaker": page.stem, "text": page.read_text(encoding="utf-8")} for page in sorted(PAGES.glob("*.md")))
+    texts = {page.stem: page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")}
+    return _written(texts, folder / "pages.jsonl")
+
+
+def others(data: Path, count: int, folder: Path) -> Path:
+    """The text of all roles but the `count` that say most, which the task gives to the peers."""
+    texts = read_texts(str(data))
+    names = sorted(texts, key=lambda name: (-len(texts[name]), name))
+    return _written({name: texts[name] for name in names[count:]}, folder / "others.jsonl")
+
+
+def _written(texts: Mapping[str, str], path: Path) -> Path:
+    entries = ({"speaker": name, "text": texts[name]} for name in sorted(texts))
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     return path
 
@@ -141,13 +196,14 @@ def gossiped(given: dpeer.Settings) -> Line:
     }
 
 
-def synchronous(given: dpeer.Settings, steps: int, lasts: int) -> Line:
+def synchronous(given: dpeer.Settings, steps: int, lasts: int, kept: Path | None = None) -> Line:
     """Steps along the mean of all peers' gradients, clipped, from the same start on the same data.
 
     Args:
         given: The federation.
-        steps: How many.
+        steps: How many; after none the figures are those of the start.
         lasts: After how many steps AdamW's moments begin anew.
+        kept: Where the model is written in the end, if at all.
     """
     began = time.perf_counter()
     learners = [_learner(given, rank) for rank in range(PEERS)]
@@ -161,6 +217,8 @@ def synchronous(given: dpeer.Settings, steps: int, lasts: int) -> Line:
         optimizer.step()
         for learner in learners:
             learner.trainer.model.data.copy_(shared.detach())
+    if kept is not None:
+        learners[0].write_model(kept)
     found: list[Evaluation] = [learner.evaluate() for learner in learners]
     return {
         "losses": [one.test_loss for one in found],
@@ -198,10 +256,12 @@ def seconds_of_steps(given: dpeer.Settings, count: int = 10) -> list[float]:
     return found[1:]
 
 
-def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, options: argparse.Namespace) -> None:
+def _print(
+    cells: Mapping[tuple[int, str], Cell], found: Kept, steps: Mapping[str, float], options: argparse.Namespace
+) -> None:
     shape = Shape.parse(options.line)
     made = {key: found[cell] for key, cell in cells.items() if cell in found}
-    print(f"\na step: {step:.3f} s; a line of {shape}\n")
+    print("\n" + "; ".join(f"{row}: {step:.3f} s" for row, step in steps.items()) + f"; a line of {shape}\n")
     print("| row | loss | - gossip | MB sent | compute | minutes | consensus | seeds |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for row in options.rows:
@@ -209,20 +269,28 @@ def _print(cells: Mapping[tuple[int, str], Cell], found: Kept, step: float, opti
         if not lines:
             continue
         first = next(iter(lines.values()))
-        train = step * options.steps / first["rounds"]
-        sent = first["bytes"] / first["rounds"]
-        exchange = sent / shape.bytes_per_second + shape.round_trip if sent else 0.0
-        late = bool(ROWS[row].get("overlap"))
-        seconds = max(train, exchange) if late else train + exchange
         losses = {seed: fmean(line["losses"]) for seed, line in lines.items()}
-        others = {seed: fmean(line["losses"]) for (seed, name), line in made.items() if name == "gossip"}
+        gossip = "LoRA, gossip" if row in FROM_BASE else "gossip"
+        others = {seed: fmean(line["losses"]) for (seed, name), line in made.items() if name == gossip}
         apart = fmean(line["consensus"] or 0.0 for line in lines.values())
         print(
             f"| {row} | {_spread([*losses.values()])} "
             f"| {_spread([losses[seed] - others[seed] for seed in losses.keys() & others.keys()])} "
-            f"| {first['bytes'] / 1e6:.1f} | {train / seconds:.0%} | {seconds * first['rounds'] / 60:.1f} "
-            f"| {apart:.2f} | {len(lines)} |"
+            f"| {first['bytes'] / 1e6:.1f} | {_times(row, first, steps, options)} | {apart:.2f} | {len(lines)} |"
         )
+
+
+def _times(row: str, line: Line, steps: Mapping[str, float], options: argparse.Namespace) -> str:
+    """The share of time that computes, and minutes."""
+    if not line["rounds"]:
+        return "- | -"
+    shape = Shape.parse(options.line)
+    own = {**ROWS, **FROM_BASE}[row]
+    train = steps["a step with adapters" if "lora" in own else "a step"] * options.steps / line["rounds"]
+    sent = line["bytes"] / line["rounds"]
+    exchange = sent / shape.bytes_per_second + shape.round_trip if sent else 0.0
+    seconds = max(train, exchange) if own.get("overlap") else train + exchange
+    return f"{train / seconds:.0%} | {seconds * line['rounds'] / 60:.1f}"
 
 
 def _spread(values: list[float]) -> str:
@@ -236,12 +304,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("outer_steps"))
     parser.add_argument("--data", type=Path, help="of --task roles; the pages of docs/ if not given")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--rows", nargs="+", default=[*ROWS], choices=[*ROWS])
+    parser.add_argument("--rows", nargs="+", default=[*ROWS, *FROM_BASE], choices=[*ROWS, *FROM_BASE])
     parser.add_argument("--steps", type=int, default=240, help="of each peer")
     parser.add_argument("--local-steps", type=int, default=20, help="between two mixings")
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--roles", type=int, default=12, help="those that say most")
+    parser.add_argument("--base-steps", type=int, default=1000, help="of the base")
+    parser.add_argument("--body-lr", type=float, help="in place of the rows' own")
     parser.add_argument("--line", default="100Mbit/100ms", help="bandwidth and round trip")
     parser.add_argument("--show", action="store_true")
     return parser.parse_args()

@@ -22,7 +22,8 @@ QUICK = {
     "mean_clipping": "--rounds 1 --seeds 1",
     "memory": "--parameters 10000 --rounds 1 --epochs 1",
     "optimizers": "--only digits --rows fedavg --seeds 1 --rounds 1",
-    "outer_steps": "--rows outer synchronous --seeds 0 --steps 2 --local-steps 1 --layers 1 --width 16 --roles 3",
+    "outer_steps": "--rows outer synchronous base 'LoRA, outer' --seeds 0 --steps 2 --local-steps 1 --layers 1 "
+    "--width 16 --roles 3 --base-steps 2",
     "per_example": "--batch 3 --repeats 2",
     "privacy": "--model digits --samples 10 --repetitions 1",
     "privacy_figure": "digits=compared --out privacy.svg",
