@@ -19,7 +19,7 @@ The other rows begin from a base: the same GPT after --base-steps synchronous st
 has. It is made once, and stays in DIR.
 
     base             the base itself, on the peers' test windows
-    base, gossip     gossip of all parameters
+    base, ...        all parameters are trained and shared: gossip, and outer
     LoRA, ...        low-rank adapters and the last layer are trained and shared, all else is frozen: alone, gossip,
                      outer, and outer with --compress int4
 
@@ -91,6 +91,7 @@ LORA = {"lora": "r=8"}
 FROM_BASE: Mapping[str, Mapping[str, Any]] = {
     "base": {},
     "base, gossip": {"body_lr": 3e-4},
+    "base, outer": {"body_lr": 3e-4, **STEP},
     "LoRA, alone": {**LORA, "algorithm": "local"},
     "LoRA, gossip": LORA,
     "LoRA, outer": {**LORA, **STEP},
