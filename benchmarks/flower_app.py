@@ -50,9 +50,14 @@ def _body(reply: Message) -> np.ndarray:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Wait for as long as training takes, and change the body."""
-    body = message.content["arrays"]["body"].numpy() + np.float32(1e-3)
-    time.sleep(float(message.content["config"]["train"]))
+    """Change the body, and wait for the rest of the seconds that training takes.
+
+    The change is noise: Flower sends equal arrays of several nodes once, and trained ones are never equal.
+    """
+    ends = time.monotonic() + float(message.content["config"]["train"])
+    body = message.content["arrays"]["body"].numpy()
+    body = body + np.random.default_rng().random(body.shape, np.float32)
+    time.sleep(max(0.0, ends - time.monotonic()))
     return Message(content=RecordDict({"arrays": ArrayRecord({"body": Array(body)})}), reply_to=message)
 
 
