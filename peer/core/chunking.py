@@ -124,8 +124,8 @@ class PartialBody:
         ahead_seconds: In how many seconds these came, if it was ahead of the body's header.
         opening: Whether no chunk has come since then: the next one may go on anywhere in what is there.
         skipped: Whether the fingerprint of a body that is not kept lacks its first bytes.
-        ahead: Whether bytes came ahead of the header, and no chunk since: only a chunk that goes on after them shows
-            that they are of this body.
+        unconfirmed: Whether bytes came ahead of the header, and no chunk since: only one that goes on right after them
+            shows that they are of this body.
     """
 
     body: Body
@@ -141,27 +141,35 @@ class PartialBody:
     ahead_seconds: float = 0.0
     opening: bool = True
     skipped: bool = False
-    ahead: bool = False
+    unconfirmed: bool = False
 
     def announced_again(self, body: Body, now: float) -> None:
         """Wait for the rest of the body, or for all of it."""
         self.body, self.since, self.last, self.before, self.opening = body, now, now, self.got, True
+        self.ahead_seconds = 0.0
+
+    def announced(self, body: Body, wire_bytes: int, name: bytes, now: float) -> None:
+        """Take what has come ahead for the beginning of this body, until its first chunk shows whether it is."""
+        seconds = self.last - self.since
+        self.announced_again(body, now)
+        self.wire_bytes, self.name, self.unconfirmed, self.ahead_seconds = wire_bytes, name, True, seconds
 
     def go_on(self, offset: int) -> None:
         """Take the next chunk at this byte, where its sender goes on after it has announced the body again.
 
         Chunks that were kept go as a whole: a part of one keeps all of its memory, and many parts are many frames.
         """
+        if self.unconfirmed and offset != self.got:
+            self.chunks, self.got, self.before, self.ahead_seconds = [], 0, 0, 0.0
+            if not self.wanted:
+                self.fingerprint = PayloadFingerprint(self.body.payload_bytes)
         if self.wanted and offset < self.got:
             while self.chunks and self.got > offset:
                 self.got -= sum(map(len, self.chunks.pop()))
             if self.buffer is not None:
                 self.got = offset
             self.before = min(self.before, self.got)
-            return
-        if not self.wanted and self.ahead and offset != self.got:
-            self.fingerprint, self.got = PayloadFingerprint(self.body.payload_bytes), 0
-        if not self.wanted and not self.got and offset:
+        elif not self.wanted and not self.got and offset:
             self.got, self.skipped = min(offset, self.body.payload_bytes), True
 
     def give_up(self) -> None:
@@ -179,7 +187,7 @@ class PartialBody:
 
     @property
     def pace(self) -> tuple[int, float]:
-        """Bytes, and the seconds in which they came: those since the body's header, and those ahead of it."""
+        """Bytes, and the seconds in which they came: since the body's last header, or ahead of it, too."""
         seconds = self.last - self.since
         return (self.got, seconds + self.ahead_seconds) if self.ahead_seconds else (self.got - self.before, seconds)
 
@@ -207,7 +215,7 @@ class PartialBody:
     @property
     def may_go_on(self) -> bool:
         """Whether what has come may be completed on another link."""
-        return self.wanted and bool(self.name) and not self.ahead
+        return self.wanted and bool(self.name) and not self.unconfirmed
 
     def buffers_that_end_within(self, start: int, end: int) -> int:
         """The number of the body's buffers that end after `start` and before `end`."""
@@ -297,17 +305,16 @@ class Reassembly:
         earlier = self._partial.get(link)
         found = self._begun(earlier, body, name) if wanted and name else None
         self._kept.pop((body.rank, body.round), None)
-        if found is None and ahead is not None:
+        if found is not None:
+            found.announced_again(body, now)
+        elif ahead is not None:
             found = ahead
-            found.wire_bytes, found.name, found.ahead = wire_bytes, name, True
-            found.ahead_seconds = ahead.last - ahead.since
+            found.announced(body, wire_bytes, name, now)
             if not wanted:
                 found.only_compare()
-        if found is None:
+        else:
             fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
             found = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now, name=name)
-        else:
-            found.announced_again(body, now)
         self._partial[link] = found
         if earlier is not None and earlier is not found:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
@@ -356,7 +363,7 @@ class Reassembly:
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
-        partial.opening = partial.ahead = False
+        partial.opening = partial.unconfirmed = False
         self._check_frames(partial, chunk)
         partial.put(chunk)
         partial.last = now

@@ -103,7 +103,7 @@ class Exchange:
         self.deliver()
 
     def drop_ahead(self) -> None:
-        """Send no more bytes ahead of a body: it is released, or others may be its receivers."""
+        """Send no more bytes ahead: the body is released or never will be, or others may be its receivers."""
         self._ahead = None
         self._send_queues.drop_ahead()
 

@@ -23,7 +23,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import chunking, limits, wire
 from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.chunking import PartialBody, Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
@@ -588,8 +588,6 @@ class Core:
             whole = not message.missed and not message.adopted
             self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
         ahead = self.reassembly.take_ahead(link, message) if isinstance(message, wire.Body) else None
-        if ahead is not None:
-            self._useless.earn(neighbor.rank, 1)
         match message:
             case wire.Body(buffers=None):
                 self.connection_setup.heard(neighbor, message.round, now)
@@ -599,6 +597,7 @@ class Core:
                     wanted = self._useless.spend(neighbor.rank, 1, now)
                 length = wire.size(frames) + message.payload_bytes
                 if wanted:
+                    self._pay_back(neighbor, ahead)
                     self.receive_time.begin(link, now)
                 name = wire.body_name(neighbor.links.process, frames[0])
                 self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now, ahead=ahead)
@@ -607,6 +606,7 @@ class Core:
                 name = wire.body_name(neighbor.links.process, frames[0])
                 received = Received(frames[1:], wire.size(frames), message.epoch, name)
                 if inbox.put(neighbor.rank, message.round, received):
+                    self._pay_back(neighbor, ahead)
                     self.round_budget.arrived(neighbor.rank, message.round, now)
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Ahead():
@@ -668,9 +668,16 @@ class Core:
             raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
         if len(message.sizes) > self._limits.buffers or sum(message.sizes) > self._limits.payload_bytes:
             raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
-        if not self._useless.spend(neighbor.rank, 1, now):  # paid back by the body
+        earliest = self.exchange.inbox.earliest
+        if neighbor.status is Status.GONE or not earliest <= message.round <= earliest + 1:
+            raise ProtocolError("stray", f"bytes ahead of round {message.round}, whose body is of no use here")
+        if not self._useless.spend(neighbor.rank, 1, now):  # `_pay_back` once the body comes
             self._effects.append(Throttle())
         self.reassembly.expect(link, message, wire.tag(frames[0]), now)
+
+    def _pay_back(self, neighbor: Neighbor, ahead: PartialBody | None) -> None:
+        if ahead is not None:
+            self._useless.earn(neighbor.rank, 1)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
