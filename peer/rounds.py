@@ -119,7 +119,8 @@ async def run_rounds(
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes. So a body that
     is mixed in less is mixed on the event loop (`Learner.mixes_at_once`).
 
-    A round is saved while the next one trains. Until then no message mentions the next round.
+    A round is saved while the next one trains. Until then no message but bytes ahead, which claim nothing, mentions the
+    next round.
 
     Raises:
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
@@ -407,7 +408,8 @@ class _OverlappedRounds(_RoundLoop):
         loss, payload, seconds = await self.worker.run(
             train_and_release, learner, number, one.watch, self.saver, None, lambda: False
         )
-        if payload is not None and learner.privacy is None:  # of a guarantee nothing leaves before it is on disk
+        # A private body waits for its round: after a crash it is noised anew, and only one may have left.
+        if payload is not None and learner.privacy is None:
             self.saver.once_saved(partial(self.driver.send_ahead, number, payload))
         one.train_seconds += seconds
         self.ahead = Ahead(number, loss, list(learner.steps), list(learner.steps_asked), learner.gradients - before)

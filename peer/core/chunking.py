@@ -222,14 +222,9 @@ class PartialBody:
         return sum(start < ends < end for ends in accumulate(self.body.sizes))
 
     @property
-    def left(self) -> int:
-        """How many bytes have not come."""
-        return self.body.payload_bytes - self.got
-
-    @property
     def complete(self) -> bool:
         """Whether all bytes have come."""
-        return not self.left
+        return self.got == self.body.payload_bytes
 
     @property
     def payload(self) -> Payload:
@@ -241,7 +236,7 @@ class PartialBody:
 
 
 class Reassembly:
-    """The one body that may be on its way on each link, and what has come of those whose link has broken.
+    """On each link the one body on its way and bytes ahead of another; and what has come on links that are broken.
 
     Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come. A
     body that is announced again goes on where its sender says: at the first byte, or where the one before has ended.

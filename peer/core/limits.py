@@ -106,7 +106,8 @@ its hello after a silence of `dead_after`."""
 
 USELESS_BODIES = 4.0
 """Bodies of no use that one neighbor may send in chunks at once: after a broken link one or two come again. One that
-begins before the link's earlier one was whole counts as well; beyond these it is of no use."""
+begins before the link's earlier one was whole counts as well; beyond these it is of no use. Bytes ahead count until
+their body comes."""
 
 USELESS_BODIES_A_SECOND = 0.2
 """The same in the long run. Those beyond it come as late as other messages (`REST`)."""

@@ -319,10 +319,9 @@ class Core:
         self.waiting.begun_at, self.exchange.paused = now, False
         if self.epochs is not None:
             turn, effects = self.epochs.enter(number, now)
-            if turn is not None:
-                self.exchange.drop_ahead()
             self._effects += effects
             if turn is not None:
+                self.exchange.drop_ahead()
                 self.forgotten |= self.epochs.changed(turn)
             if turn is not None and turn.wrong:
                 self.entry.come_back(max(turn.before.begins, turn.now.begins))

@@ -88,7 +88,7 @@ class SendQueue:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether nothing waits that has to be written: bytes ahead need not."""
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
     def choose(self) -> Frames | None:

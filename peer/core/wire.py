@@ -226,7 +226,7 @@ class Unknown(Header):
 
 
 class Chunk(NamedTuple):
-    """Some bytes of the body that was announced last."""
+    """Some bytes of a body that was announced, or of one ahead."""
 
     tag: bytes
     offset: int
