@@ -332,7 +332,7 @@ def _must_have_heard(world, rank, number, sender):
     forget what they keep of each other, and a body that has come is part of it (with running sums the sender takes back
     what it has pushed, so it would be counted twice).
     """
-    if not _released(world, sender, number):
+    if not _released(world, sender, number, world.ended[rank, number]):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
@@ -356,9 +356,11 @@ def _must_have_heard(world, rank, number, sender):
     return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
 
 
-def _released(world, rank, number):
-    """Whether a rank has released a body of the round."""
-    return any(key[:2] == (rank, number) for key in world.released)
+def _released(world, rank, number, at=math.inf):
+    """Whether a rank has released a body of the round from the disk that it had at that time."""
+    lives = world.lives[rank]
+    disk = max((life.disk for life in lives if life.since <= at), default=0)
+    return any(key[:2] == (rank, number) and lives[key[2]].disk == disk for key in world.released)
 
 
 def _too_late(world, life):

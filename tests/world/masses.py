@@ -29,25 +29,25 @@ def at_the_end(world):
 
 def _run_before_the_disk_was_lost(world, lives, life):
     """Rounds that an earlier process has run whose disk is lost: this one sits them out again, and says that."""
-    lost = any(fault.what in ("lose", "restore") and life.rank in fault.ranks for fault in world.scenario.faults)
-    return max((number + 1 for one in lives[: lives.index(life)] for number in one.began), default=-1) if lost else -1
+    return max((number + 1 for one in lives if one.disk < life.disk for number in one.began), default=-1)
 
 
 def _right(world, rank, line):
     """A line's mass is the column of the round before, in one of the ways in which that round was run.
 
-    A peer that was killed may run a round once more, and mix other bodies.
+    A peer that was killed may run a round once more, and mix other bodies. One that has lost its disk may not, and what
+    it has mixed before was a body that the line does not speak of, as where the rank of the line has lost its own.
     """
     number, found = line["round"] - 1, (line["mass_error"], line["mass_adopted"])
     if found[0] is None:
         world.check(found[1] is None, f"rank {rank} knows one part of its mass of round {number} alone: {found}")
         return
     own = [_own(world, rank, number, mix) for mix in world.mixtures[rank, number]]
-    parts = [
-        {_taken(world, receiver, number, rank, mix) for mix in world.mixtures.get((receiver, number), [([], False)])}
-        for receiver in range(world.size)
-        if receiver != rank
-    ]
+    lost = {one for fault in world.scenario.faults if fault.what == "lose" for one in fault.ranks}
+    parts, none = [], ([], False)
+    for receiver in (one for one in range(world.size) if one != rank):
+        mixes = [*world.mixtures.get((receiver, number), [none]), *[none] * bool(lost & {rank, receiver})]
+        parts.append({_taken(world, receiver, number, rank, mix) for mix in mixes})
     share = SHARE if world.scenario.overlap else 1.0
     sums = (
         [math.fsum(values) for values in zip((-1.0, 0.0), *column, strict=True)]

@@ -144,19 +144,41 @@ def adopts(world, life, number):
 
 def releases(world, life, number, body):
     """A body is made; it may never leave, if its peer dies before the round before is on disk."""
-    world.made[life.rank, number] = life.peer.core.entry.incarnation, body
+    incarnation = life.peer.core.entry.incarnation
+    world.made[life.rank, number] = incarnation, body
+    world.origins[life.rank, number, life.incarnation] = incarnation, life.disk, body
+    world.made_on[life.rank, life.disk, number] = body
 
 
 def sends(world, life, number):
-    """A rank sends one body a round and incarnation, but where it and all that remember it have lost their disks."""
+    """From one disk a rank sends one body a round and incarnation; what it sends from another one `mixes` looks at."""
     incarnation, body = world.made[life.rank, number]
-    before = world.bodies.setdefault((life.rank, incarnation, number), body)
-    lost = {fault.ranks[0] for fault in world.scenario.faults if fault.what == "lose"}
-    remembered = not {life.rank, *world.graphs.connections(life.rank, world.scenario.rounds)} <= lost
-    if world.scenario.checkpoint_every == 1 and remembered:
+    before = world.bodies.setdefault((life.rank, life.disk, incarnation, number), body)
+    if world.scenario.checkpoint_every == 1:
         world.check(
             before == body, f"rank {life.rank} sends two bodies for round {number} in incarnation {incarnation}"
         )
+
+
+def mixes(world, life, kept, named):
+    """What a peer mixes of a neighbor's incarnation is of one disk: what it keeps of that is worth something.
+
+    A rank that has lost its disk may take a used incarnation where none is there that remembers it. Bodies with the
+    bits of those before are no others.
+
+    Args:
+        kept: The last body of each rank and incarnation that the peer has mixed, as far as its own disk goes back:
+            disk, round, body.
+        named: The body, as its payload does.
+    """
+    (rank, number, _), (incarnation, disk, body) = named, world.origins[named]
+    before, last, same = kept.get((rank, incarnation), (disk, number, body))
+    world.check(
+        disk == before or world.made_on.get((rank, disk, last)) == same,
+        f"rank {life.rank} mixes a body of rank {rank} for round {number} in incarnation {incarnation}, and has mixed "
+        "one of it that a lost disk had",
+    )
+    kept[rank, incarnation] = disk, number, body
 
 
 def announces(world, source, fields):

@@ -66,6 +66,8 @@ class Life:
     since: float
     process: Process
     costs: Costs
+    disk: int
+    """How many disks its rank has lost before."""
     transport: FaultyTransport | None = None
     peer: Peer | None = None
     files: Files | None = None
@@ -105,7 +107,9 @@ class World:
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.returns: list[returns.Return] = []
         self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
-        self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
+        self.made_on: dict[tuple[int, int, int], tuple[float, ...]] = {}
+        self.origins: dict[tuple[int, int, int], tuple[int, int, tuple[float, ...]]] = {}
+        self.bodies: dict[tuple[int, int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.deliveries = Deliveries(self)
         self.apart: dict[tuple[int, int], float] = {}
@@ -178,7 +182,8 @@ class World:
         return [lives[-1] for lives in self.lives if lives]
 
     def _begin(self, rank, *, resume):
-        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times, self.scenario.disk))
+        costs, disk = Costs(self.times, self.scenario.disk), self.disks[rank].number
+        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), costs, disk)
         life.transport = self.network.transport(rank, life.process)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
@@ -294,7 +299,7 @@ class World:
     def begin_anew(self, rank):
         """Begin again with an empty disk."""
         if self.lives[rank][-1].process.dead:
-            self.disks[rank] = Disk()
+            self.disks[rank] = Disk(number=self.disks[rank].number + 1)
             self._begin(rank, resume=False)
 
     def back_up(self, rank):
