@@ -296,6 +296,9 @@ class ConnectionSetup:
         self._exchange.outbox.held[rank] = wire.held(hello.holds)
         if not self._take_link(neighbor, link, hello):
             return
+        lost = hello.recalls - self._round_clock[self._config.rank]
+        if not neighbor.version and lost >= (self._config.checkpoint_every if self._config.resume else 1):
+            self._exchange.entry.lost_with(hello.remembers)  # what it remembers at later hellos may be of this disk
         neighbor.version = self._handshake.version(hello)
         self._round_clock.remind(hello.recalls)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)

@@ -54,6 +54,7 @@ class Entry:
         self._schedule, self._members, self._inbox = schedule, members, inbox
         self._rejoin_after, self._shares, self._patience = rejoin_after, shares, patience
         self._adopts = self.has_adopted = self._renewed = False
+        self._lost_with = -1
         self._too_late = 0
         self._gone_on: float | None = None
         self._asked: set[int] = set()
@@ -264,11 +265,17 @@ class Entry:
     def renewal(self) -> int | None:
         """The incarnation that this peer has to take, once it is on disk; None if it may keep its own.
 
-        It takes one with every return, and where a neighbor remembers a later one than its disk does.
+        It takes one with every return, and where a neighbor remembers a later one than its disk does, or this one of a
+        disk that was lost.
         """
         known = min(max((one.remembers for one in self._members.all()), default=0), _MOST_REMEMBERED)
         returns = self.since is not None and not self._renewed
-        return max(self.incarnation, known) + 1 if returns or known > self.incarnation else None
+        used = max(known - 1, self._lost_with) >= self.incarnation
+        return max(self.incarnation, known, self._lost_with) + 1 if returns or used else None
+
+    def lost_with(self, incarnation: int) -> None:
+        """Note that a neighbor remembers this incarnation of a disk of this rank that was lost."""
+        self._lost_with = max(self._lost_with, min(incarnation, _MOST_REMEMBERED))
 
     def renew(self, incarnation: int) -> None:
         """Take an incarnation that is on disk."""

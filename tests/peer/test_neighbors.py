@@ -289,6 +289,42 @@ def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
     assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {5}
 
 
+def renewal(start=0, hellos=((0, 1),), **config):
+    """The incarnation that a peer takes that begins in this round; `hellos`: what its neighbors remember and recall."""
+    table = Table(rounds=9, start=start, **config)
+    for rank, (remembers, recalls) in enumerate(hellos, 1):
+        table.hear(f"from {rank}", table.hello(rank, 3, remembers=remembers, recalls=recalls))
+    return table, table.core.entry.renewal
+
+
+@pytest.mark.parametrize(
+    ("how", "incarnation"),
+    [
+        ({}, 1),
+        ({"hellos": ((0, 1), (2, 1))}, 3),
+        ({"hellos": ((0, 0),)}, None),
+        ({"start": 2, "hellos": ((0, 2),)}, None),
+        ({"start": 2, "resume": True}, None),
+        ({"start": 2, "resume": True, "hellos": ((0, 3),)}, 1),
+        ({"start": 2, "resume": True, "checkpoint_every": 3, "hellos": ((0, 4),)}, None),
+        ({"start": 2, "resume": True, "checkpoint_every": 3, "hellos": ((0, 5),)}, 1),
+        ({"checkpoint_every": 3}, 1),
+    ],
+)
+def test_a_disk_with_fewer_rounds_than_a_neighbor_knows_is_another_incarnation(how, incarnation):
+    """Though its rank is not left behind. One that was killed may lack the rounds between two checkpoints."""
+    assert renewal(**how)[1] == incarnation
+
+
+def test_a_new_disk_is_one_incarnation_and_not_one_for_each_hello():
+    table, incarnation = renewal()
+    table.do(table.core.renew(incarnation, table.now))
+    table.hear("from 1", table.hello(1, 3, remembers=1, recalls=4))
+    assert table.core.entry.renewal is None
+    table.hear("from 2", table.hello(2, 3, remembers=1, recalls=4))
+    assert table.core.entry.renewal == 2, "rank 2 has not heard of this disk before"
+
+
 def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))
