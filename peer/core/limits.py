@@ -39,9 +39,9 @@ LEAST_CHUNK = 2**16
 """Bytes of the shortest chunk; only the last one of a body may have fewer. Its header takes 17 more, and its
 way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
 
-CHUNK = 2**22
-"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones
-show less often that a neighbor is alive."""
+CHUNK = 2**23
+"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (4 MiB: a tenth more processor time), longer
+ones show less often that a neighbor is alive."""
 
 HELD_ENTRY = 24
 """Bytes that a hello has for each body that its sender holds, whole or in part: a name and a length."""
@@ -138,7 +138,7 @@ bytes of its line in this time: 60 MB at 10 Gbit/s. A look takes some microsecon
 
 MOST_UNPROVED = 32
 """Connections that may be under way to a proof of a key at once. More neighbors than these that start in the same
-moment only have to try again. Times the longest frame this is the memory that strangers can fill (128 MiB)."""
+moment only have to try again. Times the longest frame this is the memory that strangers can fill (256 MiB)."""
 
 HANDSHAKE = 5.0
 """Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
@@ -180,7 +180,7 @@ ASK_AGAIN = 5.0
 
 UNREAD = 8
 """Messages that may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
+before their sender has to wait: with the longest chunks 64 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
 UNREAD_IN_PROCESS = 16

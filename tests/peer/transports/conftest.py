@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.core.limits import CHUNK
 from dpeer.peer.transport import Sent
 from dpeer.peer.transports import local_sockets
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"
-PAYLOAD = 8_000_000
+PAYLOAD = 2 * CHUNK
 """The most bytes of a payload."""
 
 
