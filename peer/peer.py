@@ -216,6 +216,7 @@ class Peer:
                 self._log.info("resuming", message=f"resuming {place}", round=self._start)
             if (restored := self._files.restored) is not None:
                 self._check_remembered(restored)
+                self.core.entry.lost_with(self._files.incarnation)
                 self._log.info("restored", message=_restored(restored, protects=self.config.protects))
             if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
                 return None

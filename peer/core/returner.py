@@ -274,7 +274,7 @@ class Entry:
         return max(self.incarnation, known, self._lost_with) + 1 if returns or used else None
 
     def lost_with(self, incarnation: int) -> None:
-        """Note that a neighbor remembers this incarnation of a disk of this rank that was lost."""
+        """Note that a disk of this rank was lost that had this incarnation."""
         self._lost_with = max(self._lost_with, min(incarnation, _MOST_REMEMBERED))
 
     def renew(self, incarnation: int) -> None:

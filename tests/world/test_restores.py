@@ -33,6 +33,14 @@ def restored(seconds, *faults, size=5, rounds=40, **more):
     return World(Scenario(1, "ring", size, rounds, wait=300.0, faults=loss, **more)).run()
 
 
+def test_a_backup_of_the_first_round_is_another_incarnation_although_no_neighbor_knows_of_more():
+    """The lost disk had completed none, and its neighbors have mixed the body of its first round."""
+    faults = Fault("back up", (5,), 2.87), Fault("restore", (5,), 3.23, 0.26)
+    world = World(Scenario(1, "ring", 6, 8, wait=300.0, faults=faults, disk=(2.0,))).run()
+    assert world.lives[5][-1].peer.core.entry.incarnation == 1
+    assert world.disks[5].restored is None
+
+
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 30.0])
 def test_all_rounds_since_the_backup_are_charged_and_released_again_in_none(seconds):
     """Its neighbors may still wait for it, or be far ahead."""
