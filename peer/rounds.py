@@ -408,7 +408,7 @@ class _OverlappedRounds(_RoundLoop):
         loss, payload, seconds = await self.worker.run(
             train_and_release, learner, number, one.watch, self.saver, None, lambda: False
         )
-        # A private body waits for its round: after a crash it is noised anew, and only one may have left.
+        # A private body waits for its round: after a crash it may be noised anew, and only one may have left.
         if payload is not None and learner.privacy is None:
             self.saver.once_saved(partial(self.driver.send_ahead, number, payload))
         one.train_seconds += seconds

@@ -384,7 +384,7 @@ class Core:
 
     def send_ahead(self, number: int, payload: Payload, now: float) -> list[Effect]:
         """Send bytes of round `number`'s body before its release, where the line would rest."""
-        if self._most is not None:  # else bodies travel whole
+        if self._most is not None and not self.waiting.drains:  # else bodies travel whole, or this one does not follow
             self.exchange.send_ahead(number, payload)
         return self.look(now)
 
@@ -446,6 +446,7 @@ class Core:
         """Begin no other round: a wait for neighbors or for a quorum ends at once, in a Fail with Drained."""
         if not self.waiting.drains:
             self.waiting.drains = True
+            self.exchange.drop_ahead()
             number = self.members.current_round
             self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
         return self.look(now)

@@ -329,6 +329,18 @@ def test_a_goodbye_is_the_last_word():
     assert table.core.written
 
 
+def test_nothing_goes_ahead_of_a_round_that_a_leaving_peer_does_not_begin():
+    table = met()
+    table.do(table.core.drain(table.now))
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    assert "ahead" not in table.kinds(LINK)
+    table = met()
+    trains_ahead(table, 0, [payload(7.0, table.learner)])
+    assert "ahead" in [one.kind for one in table.written(LINK, at_most=9) if not isinstance(one, wire.Chunk)]
+    table.do(table.core.drain(table.now))
+    assert table.written(LINK) == []
+
+
 def test_nothing_goes_ahead_to_one_that_has_left():
     table = met()
     trains_ahead(table, 0, [payload(7.0, table.learner)])
