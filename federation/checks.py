@@ -219,9 +219,6 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
         f"--steps-from {run.steps_from}": (
             "they are of rounds that were not trained ahead" if run.steps_from is not None else None
         ),
-        _asked("--checkpoint-minutes", run.checkpoint_minutes): (
-            "the round that trains is not the one that is saved" if run.checkpoint_minutes is not None else None
-        ),
     }
     for what, reason in reasons.items():
         if reason is not None:

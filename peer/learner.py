@@ -43,7 +43,7 @@ class UnfinishedRound(Protocol):
         """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
 
     def go_on(self, number: int, directory: Path, warn: Callable[[str], None]) -> str:
-        """Have round `number`, which is trained next, go on from the copy in the folder; returns how far that is.
+        """Have round `number`, trained next or after the next, go on from the copy in the folder; gives how far it is.
 
         What does not fit is trained anew, and `warn` gets a sentence about it then.
 

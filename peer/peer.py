@@ -209,10 +209,13 @@ class Peer:
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             self.core.round_clock.recalled = self._files.recalled
-            if self._start or self._files.inside:
+            inside = self._files.inside
+            if self._start or inside is not None:
                 place = f"at round {self._start + 1}"
-                if self._files.inside:
-                    place = f"inside round {self._start + 1}, as far as it is trained: {self._files.inside}"
+                if inside is not None:
+                    number, far = inside
+                    ahead = f"{place}, " if number > self._start else ""
+                    place = f"{ahead}inside round {number + 1}, as far as it is trained: {far}"
                 self._log.info("resuming", message=f"resuming {place}", round=self._start)
             if (restored := self._files.restored) is not None:
                 self._check_remembered(restored)
@@ -397,8 +400,7 @@ class Peer:
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = [await self._worker.drain(), await self.saver.close()]
-            if self.saver.kept_inside:
-                number = self._files.completed
+            if (number := self.saver.kept_inside) is not None:
                 message = f"round {number + 1} is saved as far as it is trained: --resume goes on there"
                 self._log.info("unfinished", message=message, round=number)
         stopped = self._stopping.is_set()

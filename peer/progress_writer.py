@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,6 +44,7 @@ class UnfinishedWriter:
     @asynccontextmanager
     async def during(self, number: int) -> AsyncIterator[None]:
         """Context in which round `number` is trained."""
+        await self.written()
         over = asyncio.Event()
         self._writing = asyncio.create_task(self._repeat(number, over))
         try:
@@ -57,11 +58,14 @@ class UnfinishedWriter:
         if self._writing is not None:
             await asyncio.shield(self._writing)
 
-    async def close(self, number: int) -> bool:
-        """When nothing trains any more: write how far round `number` is trained; returns whether that is on disk."""
+    async def close(self, numbers: Iterable[int]) -> int | None:
+        """When nothing trains any more: write how far one of these rounds is trained; returns which is on disk."""
         await self.written()
-        copied = await self._worker.run(self._progress.copied, number)
-        return copied is not None and await self._write(number, copied)
+        for number in numbers:
+            copied = await self._worker.run(self._progress.copied, number)
+            if copied is not None:
+                return number if await self._write(number, copied) else None
+        return None
 
     async def _repeat(self, number: int, over: asyncio.Event) -> None:
         while not await _happens(over, self._seconds):

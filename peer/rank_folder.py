@@ -126,14 +126,14 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
-        inside: How far an earlier process has trained the first round of this one; empty where it begins at its start.
+        inside: The round that an earlier process has trained in part, and how far; None where all begin at their start.
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         recalled: By rank, the completed rounds that an earlier process has heard of.
         restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
-        ahead: What an earlier process has noted of the training whose release waits for the next round; or None.
+        ahead: What the last completed round has noted of the training whose release waits for the next; or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
@@ -163,7 +163,7 @@ class RankFolder:
         self.to_recall: Callable[[], Mapping[int, int]] = dict
         """By rank, the completed rounds of others that are known now."""
         self.released = -1
-        self.inside = ""
+        self.inside: tuple[int, str] | None = None
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
         self.incarnation = 0
@@ -399,7 +399,7 @@ class RankFolder:
             self.mixed = number, time.time()
         due = self._due(number, over=over)
         if not self.kept:
-            self._completed = _Completed(entry, None, None, due, best)
+            self._completed, self.ahead = _Completed(entry, None, None, due, best), ahead
             return
         totals = self._metrics.totals.plus(entry, best=best)
         state = checkpoint.State(
@@ -415,7 +415,7 @@ class RankFolder:
                 **({} if ahead is None else {"ahead": dict(ahead)}),
             },
         )  # fmt: skip
-        self._completed = _Completed(entry, state, self._learner.copied(), due, best)
+        self._completed, self.ahead = _Completed(entry, state, self._learner.copied(), due, best), ahead
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -617,15 +617,18 @@ class RankFolder:
                 )
 
     def _take_up_unfinished(self, start: int) -> None:
-        """Have the first round go on inside its training, if its progress is there and can be used."""
+        """Have the round that is trained first go on inside, if its progress is there and can be used.
+
+        With overlap that may be the one after the first.
+        """
         found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
         if found is None or (progress := self._learner.unfinished) is None:
             return
         try:
             number, fingerprint, folder = checkpoint.read_unfinished(found)
             self._check_run(found, fingerprint)
-            if number == start:  # else the checkpoint of the round before is not the one that it was written after
-                self.inside = progress.go_on(number, folder, self._warn_of_progress)
+            if start <= number <= start + self._config.overlap:  # else it was written after another checkpoint
+                self.inside = number, progress.go_on(number, folder, self._warn_of_progress)
         except CheckpointError as error:
             self._warn_of_progress(f"{error}; round {start + 1} is trained from its start")
 

@@ -405,9 +405,10 @@ class _OverlappedRounds(_RoundLoop):
 
     async def _train_ahead(self, one: _Round) -> None:
         number, learner, before = one.number + 1, self.learner, self.learner.gradients
-        loss, payload, seconds = await self.worker.run(
-            train_and_release, learner, number, one.watch, self.saver, None, lambda: False
-        )
+        async with self.saver.training(number):
+            loss, payload, seconds = await self.worker.run(
+                train_and_release, learner, number, one.watch, self.saver, None, lambda: False
+            )
         # A private body waits for its round: after a crash it may be noised anew, and only one may have left.
         if payload is not None and learner.privacy is None:
             self.saver.once_saved(partial(self.driver.send_ahead, number, payload))

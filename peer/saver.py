@@ -26,7 +26,7 @@ class Saver:
             checkpoint, if one is due after this round.
 
     Attributes:
-        kept_inside: Whether what was trained of the round after the last completed is on disk; set by `close`.
+        kept_inside: The round of which is on disk how far it is trained; None without one. Set by `close`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Saver:
         self._writing: asyncio.Task[None] | None = None
         self._held_back: list[Callable[[], None]] = []
         self._unfinished: UnfinishedWriter | None = None
-        self.kept_inside = False
+        self.kept_inside: int | None = None
 
     def keep_unfinished(self, progress: UnfinishedRound, seconds: float, warn: Callable[[str], None]) -> None:
         """Also write rounds that are not completed, every so many seconds of training and when the peer ends.
@@ -94,7 +94,7 @@ class Saver:
 
     @property
     def ahead(self) -> Mapping[str, Any] | None:
-        """What an earlier process has noted of the training whose release waits for the first round of this one."""
+        """What the last completed round has noted of the training whose release waits for the next one."""
         return self._files.ahead
 
     async def complete(
@@ -140,8 +140,8 @@ class Saver:
     async def close(self) -> BaseException | None:
         """When no round is running any more: wait for the present write, and write the rest.
 
-        That is a checkpoint of the last completed round, if it lacks one, and how far the next is trained, where that
-        is kept. Messages held back never leave.
+        That is a checkpoint of the last completed round, if it lacks one, and how far the next is trained, or the one
+        after it, which is trained ahead, where that is kept. Messages held back never leave.
 
         Returns:
             What went wrong, if it did: then nothing more is written.
@@ -152,7 +152,10 @@ class Saver:
             if self._files.kept:
                 await self._worker.write(self._files.save, now=True)
             if self._unfinished is not None:
-                self.kept_inside = await self._unfinished.close(self._files.completed)
+                following = self._files.completed
+                # Where the checkpoint has the release of the round that follows, that one is trained.
+                trained = [following + 1] if self._files.ahead else [following + 1, following]
+                self.kept_inside = await self._unfinished.close(trained)
         except Exception as error:
             return error
         if (last := self._files.last) is not None:

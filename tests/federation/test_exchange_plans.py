@@ -145,7 +145,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "participation": {"participation": 0.5},
     "server sampling": {"participation": 0.5, "participation_mode": "server", "topology": "full"},
     "round budget": {"round_seconds": 1.0},
-    "inside checkpoints": {"checkpoint_minutes": 1.0},
     "client": {"privacy": "client", "target_epsilon": 1000.0},
     "sample": {"privacy": "sample", "target_epsilon": 100.0, "records": 12},
     "masks": {"algorithm": "dis-pfl"},

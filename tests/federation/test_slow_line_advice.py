@@ -69,7 +69,8 @@ SLOW = SlowRounds(HomeWork(5.0, 0.0, 0.1), 8.9, 8.9, 120.0)
     ("more", "flags"),
     [
         ({}, "--overlap 1 --compress int8"),
-        ({"checkpoint_minutes": 1.0}, "--compress int8"),
+        ({"checkpoint_minutes": 1.0}, "--overlap 1 --compress int8"),
+        ({"round_seconds": 2.5}, "--compress int8"),
         ({"robust": "clip:1"}, "--compress bfloat16"),
         ({"algorithm": "dis-pfl"}, None),
         ({"mixing": "running-sums"}, None),

@@ -569,8 +569,6 @@ MESSAGES = {
             ("--round-seconds 2.5", "a budget is found from one round's bodies for its own training",
              {"round_seconds": 2.5}),
             ("--steps-from before", "they are of rounds that were not trained ahead", {"steps_from": Path("before")}),
-            ("--checkpoint-minutes 5", "the round that trains is not the one that is saved",
-             {"checkpoint_minutes": 5.0}),
         )},
     "outer steps with running sums": stepped(
         "--outer nesterov:0.7:0.9 with --mixing running-sums: a sum is made of the body that mixing has left: leave "

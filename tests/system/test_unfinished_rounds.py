@@ -16,9 +16,9 @@ ROUNDS = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
 
 
-def inside(rank: Path) -> list[dict[str, Any]]:
-    """The calls of a rank's unfinished second round, as they are on disk."""
-    for folder in (rank / "checkpoint").glob("unfinished-00000001-*"):
+def inside(rank: Path, number: int = 1) -> list[dict[str, Any]]:
+    """The calls of a rank's unfinished round, the second one, as they are on disk."""
+    for folder in (rank / "checkpoint").glob(f"unfinished-{number:08d}-*"):
         try:
             found: list[dict[str, Any]] = json.loads((folder / "learner" / "learner.json").read_text())["calls"]
         except FileNotFoundError:
@@ -53,13 +53,50 @@ def test_ended_inside_a_round_it_goes_on_there_with_the_same_bits(
         until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(SIZE)))
     run.signal(how)
     run.wait()
-    trained = [sum(call["done"] for call in inside(one)) for one in ranks]
+    begun = [inside(one) for one in ranks]
     simulate(*options, "--out", "run", "--resume")
     for rank, one in enumerate(ranks):
         log = (one / "log.jsonl").read_text()
-        assert ("resuming inside round 2" in log) == bool(trained[rank])
+        assert ("resuming inside round 2" in log) == bool(begun[rank])
         assert "unfinished-lost" not in log
-    assert how == signal.SIGINT or all(trained)
+    assert how == signal.SIGINT or all(begun)
+    simulate(*options, "--out", "whole")
+    assert results("run", SIZE) == results("whole", SIZE)
+    assert not list((tmp_path / "run").rglob("unfinished-*"))
+
+
+@pytest.mark.parametrize(
+    "case",
+    only(
+        [(2, signal.SIGKILL, ())],
+        [
+            (number, how, settings)
+            for number in (1, 2)
+            for how in (signal.SIGKILL, signal.SIGINT)
+            for settings in ((), ("--compress", "int8"))
+        ],
+    ),
+)
+def test_ended_inside_a_round_that_is_trained_ahead_it_goes_on_there_with_the_same_bits(
+    case, task, schedule, dpeer_process, simulate, slow_after, results, until, tmp_path
+):
+    """The second round is trained ahead in the first one, which trains two. Not all peers need be inside at once."""
+    number, how, settings = case
+    ranks = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
+    options = ("--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS + 1, "--seed", 3, *settings,
+               "--overlap", 1, "--checkpoint-minutes", 0.002)  # fmt: skip
+    run = dpeer_process("simulate", *options, *slow_after(number), "--out", "run")
+    until(lambda: any(call["done"] for one in ranks for call in inside(one, number)))
+    run.signal(how)
+    run.wait()
+    begun = [one for one in ranks if inside(one, number)]
+    assert begun
+    simulate(*options, "--out", "run", "--resume")
+    for one in begun:
+        log = (one / "log.jsonl").read_text()
+        assert f"resuming at round {number}, inside round {number + 1}, as far as it is trained" in log
+        assert "unfinished-lost" not in log
+        assert how == signal.SIGKILL or f"round {number + 1} is saved as far as it is trained" in log
     simulate(*options, "--out", "whole")
     assert results("run", SIZE) == results("whole", SIZE)
     assert not list((tmp_path / "run").rglob("unfinished-*"))

@@ -250,6 +250,30 @@ def test_a_process_that_ends_before_it_trains_leaves_the_progress_as_it_was(tmp_
     ]  # fmt: skip
 
 
+def test_the_progress_of_the_round_after_the_next_waits_for_it(tmp_path: Path) -> None:
+    """Where rounds overlap, the one before may have to be trained again."""
+    whole = built()
+    losses = [whole.train(0), whole.train(1)]
+    folder = tmp_path / "progress"
+    folder.mkdir()
+    stopped = built()
+    stopped.train(0)
+    unfinished(stopped).keep()
+    stopped.train(1)
+    write = unfinished(stopped).copied(1)
+    assert write is not None
+    write(folder)
+    resumed = built()
+    unfinished(resumed).go_on(1, folder, no_warning)
+    assert resumed.train(0) == losses[0]
+    assert unfinished(resumed).copied(1) is not None, "also for a process that ends now"
+    computed = resumed.trainer.figures.gradients
+    resumed.trainer.outputs = None  # nothing is computed any more
+    assert resumed.train(1) == losses[1]
+    assert resumed.trainer.figures.gradients == 2 * computed
+    assert torch.equal(resumed.trainer.model.data, whole.trainer.model.data)
+
+
 def test_other_settings_or_another_beginning_train_the_round_from_its_start(tmp_path: Path) -> None:
     folder, warned = begun(tmp_path / "stopped"), list[str]()
     other, fresh = built(batch_size=8), built(batch_size=8)

@@ -89,9 +89,11 @@ class UnfinishedRound:
         self._trainer, self._generators = trainer, generators
         self.kept = False
         self.earlier_seconds = self._seconds = 0.0
-        self._number, self._resumed = -1, False
+        self._number = -1
         self._calls: dict[str, _Call] = {}
-        # Of an earlier process, by the order of the calls; a call that is reached takes its own out.
+        # Of an earlier process: that of a round which has not begun, and that of the present one, by the order of the
+        # calls; a call that is reached takes its own out.
+        self._waiting: _Copy | None = None
         self._left: dict[str, _Call] = {}
         self._name, self._index = "", 0
         self._take: Take | None = None
@@ -113,6 +115,8 @@ class UnfinishedRound:
 
     def copied(self, number: int) -> Write | None:
         """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
+        if self._waiting is not None and number == self._waiting.number:
+            return self._waiting.save
         calls = self._calls | self._left
         return (
             _Copy(number, self.earlier_seconds + self._seconds, calls).save
@@ -124,7 +128,7 @@ class UnfinishedRound:
         """Have round `number` go on from a copy of its progress.
 
         Args:
-            number: The round, which is trained next.
+            number: The round, which is trained next, or after the next.
             directory: Where the copy is.
             warn: Gets a sentence if some of it turns out to be of no use.
 
@@ -134,22 +138,21 @@ class UnfinishedRound:
         Raises:
             CheckpointError: The copy cannot be read, or is of another round.
         """
-        seconds, calls = _read(number, directory)
+        self._waiting = _read(number, directory)
         self.kept, self._warn = True, warn
-        self._number, self._resumed = number, True
-        self._calls, self._left = {}, calls
-        self.earlier_seconds, self._seconds = seconds, 0.0
-        return ", ".join(call.words() for call in calls.values())
+        return ", ".join(call.words() for call in self._waiting.calls.values())
 
     # From the learner.
 
     def begin(self, number: int) -> None:
         """Begin round `number`; the progress of an earlier one is dropped."""
-        if self._resumed and number == self._number:
-            self._resumed = False
-            return
-        self._number, self._resumed, self._calls, self._left = number, False, {}, {}
+        self._number, self._calls, self._left = number, {}, {}
         self.earlier_seconds = self._seconds = 0.0
+        waiting = self._waiting
+        if waiting is not None and waiting.number <= number:
+            self._waiting = None
+            if waiting.number == number:
+                self.earlier_seconds, self._left = waiting.seconds, dict(waiting.calls)
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
@@ -350,8 +353,8 @@ class _Copy:
         (directory / REST).write_text(json.dumps(described) + "\n", encoding="utf-8")
 
 
-def _read(number: int, directory: Path) -> tuple[float, dict[str, _Call]]:
-    """The seconds and the calls that `_Copy.save` has left.
+def _read(number: int, directory: Path) -> _Copy:
+    """What `_Copy.save` has left.
 
     Raises:
         CheckpointError: They cannot be read, or are of another round.
@@ -361,12 +364,13 @@ def _read(number: int, directory: Path) -> tuple[float, dict[str, _Call]]:
         if (described["format"], described["round"]) != (_FORMAT, number):
             raise ValueError(f"it is of round {described['round'] + 1} in format {described['format']}")
         tensors = load_file(directory / TENSORS)
-        return float(described["seconds"]), {
+        calls = {
             call["key"]: _Call(
                 dict(call["plan"]), int(call["done"]), bool(call["ended"]), _under(f"{index}/", tensors),
                 dict(call["plain"]),
             )
             for index, call in enumerate(described["calls"])
         }  # fmt: skip
+        return _Copy(number, float(described["seconds"]), calls)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"the unfinished round in {directory} cannot be read: {describe(error)}") from error
