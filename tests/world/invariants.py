@@ -476,7 +476,7 @@ def _over_before(world, life):
     done = [
         rank for rank in range(world.size) if world.ended.get((rank, world.scenario.rounds - 1), math.inf) < life.since
     ]
-    return 2 * len(done) > world.size or (2 * len(done) == world.size and 0 in done)
+    return _is_quorum(world.scenario, done)
 
 
 def _senders(world, rank):
@@ -510,7 +510,14 @@ def _cut_off(world, rank, neighbors):
         group |= near
         near = {other for one in near for other in world.graphs.connections(one, rounds)} & here - group
     # Of two halves the one with rank 0 goes on; that it has ended the other one may not have heard.
-    return len(group) == 1 or 2 * len(group) < world.size or (2 * len(group) == world.size and 0 not in group)
+    return len(group) == 1 or not _is_quorum(scenario, group)
+
+
+def _is_quorum(scenario, ranks):
+    """Whether these are more than half, or half with rank 0; where the quorum is a number, at least as many, too."""
+    if isinstance(scenario.quorum, int):
+        return 2 * len(ranks) > scenario.size and len(ranks) >= scenario.quorum
+    return 2 * len(ranks) > scenario.size or (2 * len(ranks) == scenario.size and 0 in ranks)
 
 
 @functools.cache

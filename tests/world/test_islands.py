@@ -54,6 +54,15 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
     assert all(len(world.used[rank, 59]) == 2 for rank in range(8))
 
 
+def test_two_of_four_are_no_quorum_where_a_quorum_is_a_number():
+    """Of two halves none goes on, the one with rank 0 neither: ranks 2 and 3 have ended."""
+    faults = Fault("lose", (0,), 99.0, 21.0), Fault("power", (1,), 106.0, 33.0)
+    conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
+    more = {"conditions": conditions, "faults": faults, "overlap": True}
+    world = World(Scenario(824, "ring", 4, 12, pace=8.0, quorum=2, wait=300.0, **more)).run()
+    assert [life.outcome.status for life in world.present] == ["isolated", "isolated", "done", "done"]
+
+
 def test_a_slow_peer_is_waited_for_and_none_ends():
     """One round of a quarter of an hour: a peer without progress is not a peer that is cut off."""
     slow = Fault("slow", (2,), 5.0, 900.0, times=900.0)
