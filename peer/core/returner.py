@@ -71,11 +71,12 @@ class Entry:
         if it has sat out so few that it keeps its own body.
 
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
+        Where edges change, nor do they as long as this peer is as far as a neighbor of other rounds.
         """
         near = self._near(number)
         past = [one for one in near if self._is_past(number, one)]
         if self.since is None:
-            if not past or not self._members.passed(number):
+            if not past or not self._members.passed(number) or self._keeps_up(number, past):
                 return False
             self._begin(number)
         if found := [one.hops + 1 for one in past]:
@@ -86,6 +87,15 @@ class Entry:
             return False
         self._announce(number)
         return True
+
+    def _keeps_up(self, number: int, past: list[Neighbor]) -> bool:
+        """Whether those past round `number` have completed all rounds, and another neighbor is as far as this peer."""
+        over = all(one.current_round == self._schedule.rounds for one in past)
+        return over and any(
+            self._schedule.fits(number, one.rank, one.current_round)
+            for one in self._members.all()
+            if one.expected and (not one.away or self._members.is_done(one.rank))
+        )
 
     def _near(self, number: int) -> list[Neighbor]:
         graph = self._schedule.at(number)
@@ -221,9 +231,12 @@ class Entry:
         return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
 
     def _would_lead(self, number: int) -> bool:
-        """Whether those that go on are heard, and none has completed round `number`, in which no body comes."""
+        """Whether none that goes on is known to have completed round `number`, in which no body comes.
+
+        Where returners alone are heard, a quorum shows whether one has.
+        """
         rounds = [one.current_round for one in self._members.all() if not one.away and self._goes_on(one)]
-        return bool(rounds) and max(rounds) <= number
+        return max(rounds) <= number if rounds else not self._members.passed(number)
 
     def keeps_its_own(self, number: int) -> bool:
         """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""

@@ -114,6 +114,16 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     assert any(why(generate_overlaps(seed)) for seed in range(60))
 
 
+def test_a_peer_that_was_stopped_completes_its_rounds_though_the_neighbors_of_its_next_one_have_ended():
+    """Rank 0, which it meets in another round, was stopped, too, and is hardly further."""
+    stops = Fault("stop", (0,), 6.429, 9.0), Fault("stop", (6,), 6.725, 4.0)
+    conditions = Conditions(latency=(0.001, 0.05))
+    scenario = Scenario(438356, "one-peer-exponential", 8, 6, conditions=conditions, faults=stops, overlap=True)
+    world = World(scenario).run()
+    assert [number for rank, number in sorted(world.used) if rank == 6] == [*range(6)]
+    assert world.present[6].outcome.status == "done"
+
+
 def test_a_peer_that_was_away_releases_twice_in_the_round_of_its_entry():
     world = World(Scenario(1, "ring", 6, 40, faults=(Fault("power", (3,), 5.0, 20.0),), wait=300.0, overlap=True)).run()
     ((way,),) = ([one for one in world.returns if one.entered is not None],)

@@ -8,6 +8,7 @@ import pytest
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.restored import Restored
+from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.disk import Files
@@ -53,6 +54,44 @@ def test_all_rounds_since_the_backup_are_charged_and_released_again_in_none(seco
     assert lost == list(range(lost[0], lost[-1] + 1))
     assert again == list(range(lost[-1] + 1, 40))
     assert second.files.restored is None
+
+
+LOOSE = Conditions(latency=(0.001, 0.002), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
+
+
+def loosely(seed, topology, size, rounds, *faults, **more):
+    """A world in which each rank takes part in some rounds only, so that some are far ahead of others."""
+    more = {"conditions": LOOSE, **more}
+    return World(Scenario(seed, topology, size, rounds, 0.6, wait=300.0, faults=faults, **more)).run()
+
+
+def test_a_backup_may_be_of_a_round_that_no_other_has_begun():
+    """Rank 2 has run rounds without neighbors by itself."""
+    world = loosely(20313, "star", 3, 28, Fault("back up", (2,), 5.63), Fault("restore", (2,), 10.31, 1.41))
+    (way,) = (one for one in world.returns if one.life.rank == 2)
+    others = [number for (rank, number), at in world.began.items() if rank != 2 and at < world.began[2, way.since]]
+    assert way.since > max(others) + 1
+    assert way.adopted
+
+
+def test_a_returner_that_hears_another_one_alone_does_not_pass_those_who_go_on():
+    """The hub of a star and a leaf, and rounds in which neither has a neighbor."""
+    faults = [
+        *(Fault("back up", (5,), 5.68), Fault("restore", (5,), 12.26, 26.25), Fault("crash", (1,), 10.45, 3.018)),
+        *(Fault("back up", (2,), 38.09), Fault("restore", (2,), 38.14, 27.94)),
+        *(Fault("back up", (0,), 38.09), Fault("restore", (0,), 41.53, 11.19)),
+    ]
+    conditions = replace(LOOSE, latency=(0.001, 0.02), chunk_bytes=16, redial=(0.1, 1.0))
+    loosely(20221, "star", 6, 23, *faults, conditions=conditions)
+
+
+def test_a_peer_that_has_kept_up_runs_its_last_rounds_though_a_returner_has_passed_them():
+    """Rank 0 is back in round 25, and has no body of round 23. Rank 5, which has ended, needs none of rank 6."""
+    world = loosely(
+        4573, "ring", 7, 26, Fault("back up", (0,), 8.0), Fault("restore", (0,), 11.0, 25.0), checkpoint_every=3
+    )
+    assert world.present[6].outcome.status == "done"
+    assert not [number for rank, number in world.sat_out if rank == 6]
 
 
 def test_neighbors_that_were_killed_and_have_forgotten_a_round_are_not_believed():

@@ -103,22 +103,51 @@ def test_where_edges_change_one_returner_that_it_hears_in_a_round_does_not_put_i
     assert turns.sits_out(10, r2=11) == 12
 
 
-@pytest.mark.parametrize("adopted", [False, True])
-def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_none(adopted):
+def test_one_that_keeps_up_with_a_neighbor_of_other_rounds_is_not_behind_one_that_has_ended(turns):
+    """That one may have passed this round as a returner, and has no body of it."""
+    turns.members.greet(1, "link r1", ROUNDS, 0.0)
+    turns.members.greet(2, "link r2", ROUNDS - 3, 0.0)
+    assert not turns.entry.behind(ROUNDS - 4)
+
+
+@pytest.mark.parametrize("far", ["ahead", "dead", "on its way"])
+def test_one_that_keeps_up_with_none_is_behind_those_that_have_ended(turns, far):
+    turns.members.greet(1, "link r1", ROUNDS - 1 if far == "on its way" else ROUNDS, 0.0)
+    turns.members.greet(2, "link r2", ROUNDS if far == "ahead" else ROUNDS - 3, 0.0)
+    if far == "dead":
+        turns.members.give_up(2)
+    assert turns.entry.behind(ROUNDS - 4)
+
+
+@pytest.fixture
+def apart():
+    """Of four, rank 0 is with rank 1 in even rounds and by itself in odd ones."""
     pairs = np.kron(np.eye(2), np.ones((2, 2))) / 2
     alone = np.kron(np.diag([0.0, 1.0]), np.ones((2, 2)) / 2) + np.diag([1.0, 1.0, 0.0, 0.0])
-    away = Away(Changing(4, lambda number: alone if number % 2 else pairs))
-    assert away.sits_out(4, r1=10) == 11
+    return Away(Changing(4, lambda number: alone if number % 2 else pairs))
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_in_a_round_without_neighbors_it_waits_for_those_that_go_on_and_leads_none(apart, adopted):
+    assert apart.sits_out(4, r1=10) == 11
     if adopted:
-        away.entry.adopt()
+        apart.entry.adopt()
 
     def over_at(number):
-        return away.entry.over_at(number, False, 0.0, 1.0)
+        return apart.entry.over_at(number, False, 0.0, 1.0)
 
     assert over_at(9) == 1.0, "the neighbor has completed it"
     assert over_at(11) == (1.0 if adopted else math.inf), "it takes part in the next one"
-    away.members.greet(1, "link r1", 12, 0.0)
+    apart.members.greet(1, "link r1", 12, 0.0)
     assert over_at(11) == 1.0
+
+
+def test_in_a_round_without_neighbors_among_returners_alone_it_goes_as_far_as_a_quorum_has(apart):
+    apart.ahead = 12
+    apart.sits_out(8, r1=10)
+    apart.members[1].hops = 1
+    assert apart.entry.over_at(11, False, 0.0, 1.0) == 1.0
+    assert apart.entry.over_at(13, False, 0.0, 1.0) == math.inf
 
 
 def test_among_returners_alone_it_goes_as_far_as_a_quorum_has_and_no_further(ring):
