@@ -178,9 +178,9 @@ ASKED = 1024
 ASK_AGAIN = 5.0
 """Seconds after which a sender without a hello is asked for it again."""
 
-UNREAD = 8
+UNREAD = 4
 """Messages that may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait: with the longest chunks 64 MiB each. (libzmq counts whole messages; for what is not
+before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
 UNREAD_IN_PROCESS = 16

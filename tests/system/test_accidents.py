@@ -75,8 +75,13 @@ class Accident:
 
 
 def drawn(generator: random.Random, first: int) -> list[Accident]:
-    """A schedule, which begins in round `first`; five ranks at least stay well."""
+    """A schedule, which begins in round `first`; five ranks at least stay well, each with a neighbor that does.
+
+    One that is cut off from both pauses until a neighbor is back.
+    """
     ranks = generator.sample(range(SIZE), generator.randint(1, 3))
+    while any((rank - 1) % SIZE in ranks and (rank + 1) % SIZE in ranks for rank in {*range(SIZE)}.difference(ranks)):
+        ranks = generator.sample(range(SIZE), len(ranks))
     found = [
         Accident(
             how=generator.choice(["kill", "stop"]),
