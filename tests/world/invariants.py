@@ -130,19 +130,19 @@ def no_island(world, life, number):
 def not_alone(world, life, number):
     """A peer that has mixed nothing trains no other round while no neighbor is there that has come as far.
 
-    Where all of them are done it does.
+    Where all of them are done it does, and where one that was heard after a cut leaves in the same moment.
     """
     earlier = [one for one in range(number) if (life.rank, one) in world.used]
     if not earlier or not life.began[:-1] or life.began[-2] != earlier[-1]:  # or it has just begun, or has sat out
         return
     mixed, core = world.used[life.rank, earlier[-1]], life.peer.core
     senders = world.graphs.at(earlier[-1], life.rank).in_neighbors
-    near = [one.rank for one in core.members.all()]
+    near, now = [one.rank for one in core.members.all()], world.loop.time()
+    heard = [rank for rank in near if core.members.is_there(rank) or core.members[rank].gone_at == now]
     there = [
         rank
         for rank in near
-        if (core.members.is_there(rank) and core.members[rank].current_round >= number - 1)
-        or core.exchange.inbox.has(rank, number)
+        if (rank in heard and core.members[rank].current_round >= number - 1) or core.exchange.inbox.has(rank, number)
     ]
     done = all(core.members.is_done(rank) for rank in near)
     world.check(

@@ -54,6 +54,15 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
     assert all(len(world.used[rank, 59]) == 2 for rank in range(8))
 
 
+def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same_moment():
+    """What rank 2 has said in the cut comes at once, its goodbye with the rest."""
+    cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 119.48, 27.0)
+    conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
+    more = {"conditions": conditions, "faults": cuts}
+    world = World(Scenario(4676, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
+    assert world.began[1, 39] == world.present[1].peer.core.members[2].gone_at
+
+
 def test_two_of_four_are_no_quorum_where_a_quorum_is_a_number():
     """Of two halves none goes on, the one with rank 0 neither: ranks 2 and 3 have ended."""
     faults = Fault("lose", (0,), 99.0, 21.0), Fault("power", (1,), 106.0, 33.0)
