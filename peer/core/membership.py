@@ -338,7 +338,7 @@ class Membership:
     def awaited(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for."""
         neighbor = self._neighbors[rank]
-        may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number
+        may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number or neighbor.asked == number
         return may_come and self.waited_for(rank, number, now)
 
     def holds_up(self, rank: int, number: int, now: float) -> bool:

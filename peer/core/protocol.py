@@ -687,8 +687,10 @@ class Core:
             self._messages.earn(_who(neighbor), 1)
             self.receive_time.add(since, now)
             return
-        if self.reassembly.lacks(link, chunk) and now >= self._restarts.get(neighbor.rank, now):
+        partial, again = self.reassembly.get(link), now >= self._restarts.get(neighbor.rank, now)
+        if self.reassembly.lacks(link, chunk) and again and partial is not None:
             self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
+            neighbor.asked = partial.body.round
             self.reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
             self.connection_setup.introduce(link, now)
         arriving = self.reassembly.add(link, chunk, now)
