@@ -170,7 +170,7 @@ async def test_what_was_sent_before_closing_arrives(ends, request):
     while dialler.send(link, [b"%d" % sent, b"x" * 100_000]) is Sent.TAKEN and sent < 20:
         sent += 1
     closing = asyncio.create_task(dialler.close(60))  # nobody may be left to read what would not fit under way
-    assert sent > 3
+    assert sent > 1
     got = [copied((await next_of(listener, Arrival)).frames)[0] for _ in range(sent)]
     assert got == [b"%d" % n for n in range(sent)]
     await closing
