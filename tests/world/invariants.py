@@ -108,9 +108,12 @@ def not_before_enough_have_come(world, life, number):
 
 
 def refused(world, life):
-    """Of two that differ, the one ends that has come with a mistake, or later than that one."""
+    """Of two that differ, the one ends that has come with a mistake, or later than that one.
+
+    Both end where they have come within a second, in which they count.
+    """
     mistaken = [one[-1] for rank, one in enumerate(world.lives) if rank in world.scenario.mistaken and one]
-    earlier = [one.rank for one in mistaken if one.since <= life.since and one.rank != life.rank]
+    earlier = [one.rank for one in mistaken if one.since < life.since + 1.0 and one.rank != life.rank]
     world.check(
         world.is_mistaken(life) or earlier,
         f"rank {life.rank} has ended by a mistake of one that came later: {life.outcome}",

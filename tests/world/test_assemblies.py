@@ -9,6 +9,7 @@ from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
+from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.assemblies import ASSEMBLIES, generate_assembly
 from tests.world.checking import check, why
@@ -175,6 +176,15 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     first = MUTATIONS[mutation]
     scenario = first if isinstance(first, Scenario) else generate_assembly(first)
     assert why(scenario) or any(why(generate_assembly(seed)) for seed in range(ASSEMBLIES))
+
+
+def test_of_two_that_differ_and_have_come_in_the_same_second_both_end_and_the_others_wait():
+    arrivals = (291.54, 277.81, 94.62, 291.14, 276.88)
+    conditions = Conditions(latency=(0.001, 0.002), redial=(0.1, 1.0))
+    more = {"conditions": conditions, "quorum": 5, "arrivals": arrivals, "mistaken": (0,)}
+    world = World(Scenario(5742, "star", 5, 3, pace=20.0, wait=4000.0, **more)).run()
+    assert [len(lives) for lives in world.lives] == [2, 1, 1, 2, 1]
+    assert all(life.outcome.status == "done" for life in world.present)
 
 
 def test_a_table_that_forgets_is_found(monkeypatch):
