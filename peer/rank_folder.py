@@ -133,7 +133,7 @@ class RankFolder:
         restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
-        ahead: What the last completed round has noted of the training whose release waits for the next; or None.
+        ahead: What an earlier process has noted of the training whose release waits for the next round; or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
@@ -399,7 +399,7 @@ class RankFolder:
             self.mixed = number, time.time()
         due = self._due(number, over=over)
         if not self.kept:
-            self._completed, self.ahead = _Completed(entry, None, None, due, best), ahead
+            self._completed = _Completed(entry, None, None, due, best)
             return
         totals = self._metrics.totals.plus(entry, best=best)
         state = checkpoint.State(
@@ -415,7 +415,7 @@ class RankFolder:
                 **({} if ahead is None else {"ahead": dict(ahead)}),
             },
         )  # fmt: skip
-        self._completed, self.ahead = _Completed(entry, state, self._learner.copied(), due, best), ahead
+        self._completed = _Completed(entry, state, self._learner.copied(), due, best)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.

@@ -94,7 +94,7 @@ class Saver:
 
     @property
     def ahead(self) -> Mapping[str, Any] | None:
-        """What the last completed round has noted of the training whose release waits for the next one."""
+        """What an earlier process has noted of the training whose release waits for the first round of this one."""
         return self._files.ahead
 
     async def complete(
@@ -152,10 +152,8 @@ class Saver:
             if self._files.kept:
                 await self._worker.write(self._files.save, now=True)
             if self._unfinished is not None:
-                following = self._files.completed
-                # Where the checkpoint has the release of the round that follows, that one is trained.
-                trained = [following + 1] if self._files.ahead else [following + 1, following]
-                self.kept_inside = await self._unfinished.close(trained)
+                number = self._files.completed
+                self.kept_inside = await self._unfinished.close((number + 1, number))
         except Exception as error:
             return error
         if (last := self._files.last) is not None:

@@ -188,7 +188,10 @@ class TorchLearner:
 
     def held(self, number: int) -> Payload | None:
         """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
-        return self.gossip.held(number)
+        payload = self.gossip.held(number)
+        if payload is not None and self.unfinished is not None:
+            self.unfinished.begin(number)  # in the last round its finish is what is left
+        return payload
 
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.

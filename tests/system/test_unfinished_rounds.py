@@ -102,6 +102,23 @@ def test_ended_inside_a_round_that_is_trained_ahead_it_goes_on_there_with_the_sa
     assert not list((tmp_path / "run").rglob("unfinished-*"))
 
 
+def test_stopped_in_its_finish_after_overlapped_rounds_it_goes_on_there_with_the_same_bits(
+    task, schedule, dpeer_process, simulate, slow_after, results, until, tmp_path
+):
+    options = ("--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS, "--seed", 3, "--finish", "all:4",
+               "--alone", "never", "--overlap", 1, "--checkpoint-minutes", 1000)  # fmt: skip
+    run = dpeer_process("simulate", *options, *slow_after(ROUNDS + 1), "--out", "run")
+    until(lambda: (tmp_path / "pausing-0").exists())
+    run.signal(signal.SIGINT)
+    run.wait()
+    assert inside(tmp_path / "run" / "rank-0", ROUNDS - 1)
+    simulate(*options, "--out", "run", "--resume")
+    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
+    assert f"resuming inside round {ROUNDS}, as far as it is trained" in log
+    simulate(*options, "--out", "whole")
+    assert results("run", SIZE) == results("whole", SIZE)
+
+
 def test_a_private_round_that_goes_on_inside_is_charged_once(
     task, schedule, dpeer_process, simulate, slow_after, until, tmp_path
 ):

@@ -128,7 +128,7 @@ class Files:
         every = not (over and not self._config.unrecorded) and (number + 1) % self._config.checkpoint_every == 0
         self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
         frames = self.outbox.frames.get(number)
-        self.last, self.ahead = dict(entry), ahead
+        self.last = dict(entry)
         self.lines.append(self.last)
         self._learner.recorded(self.last)
         self._completed = Saved(
