@@ -187,10 +187,13 @@ class TorchLearner:
         return self.gossip.release(number)
 
     def held(self, number: int) -> Payload | None:
-        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
+        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process.
+
+        Then the round's training is over, and what is kept of its progress from here on is of mixing and of its finish.
+        """
         payload = self.gossip.held(number)
         if payload is not None and self.unfinished is not None:
-            self.unfinished.begin(number)  # in the last round its finish is what is left
+            self.unfinished.begin(number)
         return payload
 
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
