@@ -65,7 +65,7 @@ class ClientSession:
             make: Makes the bytes, with noise; called only where the budget allows a release.
 
         Returns:
-            The bytes, None where they were lost with the process; and whether they are those of an earlier round.
+            The bytes, None where they are gone from the disk; and whether they are those of an earlier round.
 
         Raises:
             OSError: The disk refused; nothing may be sent.

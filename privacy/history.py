@@ -5,7 +5,7 @@
 
 A lost or damaged ledger never counts as nothing. A ledger is put aside whole, with at least one release, under the next
 number, and each ledger that begins has the number of releases of those before it: so an error names one that is gone,
-emptied or cut. The bytes of a release are on disk only after its line, so bytes without a line prove a lost one.
+emptied or cut. The bytes of a release get their name only after its line, so bytes without a line prove a lost one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ def payload_path(folder: Path, number: int) -> Path:
     return folder / f"{_BYTES}{number:08d}.bin"
 
 
-def payload_paths(folder: Path) -> list[Path]:
-    """The files with bytes of releases, in order of their rounds."""
-    return sorted(folder.glob(f"{_BYTES}*.bin"))
+def draft_of(path: Path) -> Path:
+    """The file with the same bytes until they are charged."""
+    return path.with_suffix(".part")
+
+
+def payload_paths(folder: Path, *, drafts: bool = False) -> list[Path]:
+    """The files with bytes of releases, in order of their rounds; with `drafts` also those not charged yet."""
+    return sorted(folder.glob(f"{_BYTES}*" if drafts else f"{_BYTES}*.bin"))
 
 
 def current(folder: Path) -> Run:
@@ -98,7 +103,7 @@ def begin(
     counts = put_aside(folder)
     write(folder / LEDGER, header(mechanism, data, new_data=new_data, earlier=counts), *releases)
     # Only now: bytes without a ledger would prove a lost one.
-    for old in folder.glob(f"{_BYTES}*"):
+    for old in payload_paths(folder, drafts=True):
         old.unlink()
 
 

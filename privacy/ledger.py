@@ -2,11 +2,14 @@
 
     rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release (round, time, SHA-256 of its bytes
                                           and the ranks it may go to) or charge, flushed to disk first of all
-    rank-R/privacy/released-00000007.bin  a release's bytes, flushed and renamed into place before anybody gets them
+    rank-R/privacy/released-00000007.part a release's bytes, on disk before its line, as a draft that is never sent
+    rank-R/privacy/released-00000007.bin  the same bytes, renamed once they are charged and before anybody gets them
 
 So everything that was sent is charged, however the process ends; and a charged round is only ever sent as the bytes
-that are on disk. A release without bytes is never sent; bytes without a line are damage. Steps that are taken a second
-time, after a crash, are charged a second time: their noise is new. Runs before this one are `history`'s.
+that are on disk. They are there before the charge, or a peer that is killed between the two would send nothing in the
+round, and two such neighbors would wait for each other. Bytes without a line, other than a draft, are damage. Steps
+that are taken a second time, after a crash, are charged a second time: their noise is new. Runs before this one are
+`history`'s.
 """
 
 from __future__ import annotations
@@ -97,12 +100,12 @@ class Ledger:
 
     def released(self, number: int) -> bytes | None:
         """The round's released bytes; None if they are not there as they were charged."""
-        path = history.payload_path(self._folder, number)
-        if not self.charged(number) or not path.exists():
+        if not self.charged(number):
             return None
-        payload = path.read_bytes()
+        final = history.payload_path(self._folder, number)
+        payloads = (path.read_bytes() for path in (final, history.draft_of(final)) if path.exists())
         # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
-        return payload if self._hashes.get(number) == _hash(payload) else None
+        return next((payload for payload in payloads if self._hashes.get(number) == _hash(payload)), None)
 
     def last(self) -> bytes | None:
         """The bytes of the latest release of which they are there."""
@@ -112,7 +115,7 @@ class Ledger:
     def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
         """Make a round's release, charge it and keep it; the returned bytes may be sent.
 
-        Until the charge is on disk the release is nowhere but in this process's memory.
+        Until the charge is on disk the release is a draft, in whose place another process makes another release.
 
         Args:
             number: The round.
@@ -128,11 +131,17 @@ class Ledger:
         if not self._begun:
             self.begin()
         payload = make()
-        digest = _hash(payload)
+        digest, final = _hash(payload), history.payload_path(self._folder, number)
+        with history.draft_of(final).open("wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        ledger_file.flush(self._folder)
         self._append(number, sha256=digest, to=sorted(to))
         self._rounds.append(number)
         self._hashes[number] = digest
-        self._keep(number, payload)
+        history.draft_of(final).rename(final)
+        self._drop_old()
         return payload
 
     def charge(self, number: int, steps: Charge, *, lost: bool = False) -> None:
@@ -189,19 +198,11 @@ class Ledger:
     def _append(self, number: int, **values: Any) -> None:
         ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), **values})
 
-    def _keep(self, number: int, payload: bytes) -> None:
-        final = history.payload_path(self._folder, number)
-        draft = final.with_suffix(".part")
-        with draft.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(final)
-        ledger_file.flush(self._folder)
-        # Those before can still be asked for by a run that resumes some rounds earlier.
-        kept = {history.payload_path(self._folder, other) for other in sorted(self._rounds)[-self._keeps :]}
-        for old in history.payload_paths(self._folder):
-            if old not in kept:
+    def _drop_old(self) -> None:
+        """Remove the bytes for which no run can ask that resumes some rounds earlier."""
+        kept = {history.payload_path(self._folder, number) for number in sorted(self._rounds)[-self._keeps :]}
+        for old in history.payload_paths(self._folder, drafts=True):
+            if old.with_suffix(".bin") not in kept:
                 old.unlink(missing_ok=True)
 
     def _resumed(self) -> Run:

@@ -174,8 +174,8 @@ class TorchLearner:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
 
         Returns:
-            Read-only buffers that never change again; only the codec knows what is in them. None also where a
-            private release was lost when the process ended: the peer stays silent in that round.
+            Read-only buffers that never change again; only the codec knows what is in them. None also where
+            the bytes of a private release are gone from the disk: the peer stays silent in that round.
         """
         if not self.shares:
             return None

@@ -50,7 +50,7 @@ class PrivateGossip(Gossip):
         return {**self._session.spent(self._met), "sent_again": self._again}
 
     def release(self, number: int) -> Payload | None:
-        """The round's bytes, which are noised once; None if they were lost with the process. See `ClientSession`."""
+        """The round's bytes, which are noised once; None if they are gone from the disk. See `ClientSession`."""
         self._met = None
         sent, self._again = self._session.release(number, lambda: self._make(number))
         if sent is None:
