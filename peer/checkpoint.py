@@ -34,10 +34,13 @@ STATE = "state.json"
 
 _PREFIX = "round-"
 _UNFINISHED = "unfinished-"
+_DRAFTS = ".*.tmp"
 _LEARNER = "learner"
 _CHECKSUM = "checksum"
 _KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "sha256"}
 _UNFINISHED_KEYS = {"round", "fingerprint", "sha256"}
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError)
+"""The errors of reading what is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,18 @@ def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, fr
         frames: Further files, by name.
     """
     draft = final.with_name(f".{final.name}.tmp")
-    shutil.rmtree(draft, ignore_errors=True)
+    _drop(final.parent, _DRAFTS)
     make_folder(final.parent)
+    try:
+        _fill(draft, described, save_learner, frames)
+        draft.rename(final)
+    except BaseException:
+        _drop(final.parent, _DRAFTS)  # on a full disk the next checkpoint needs the room
+        raise
+    flush(final.parent)
+
+
+def _fill(draft: Path, described: Mapping[str, Any], save_learner: SaveCopy, frames: Mapping[str, Buffer]) -> None:
     (draft / _LEARNER).mkdir(parents=True)
     save_learner(draft / _LEARNER)
     saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]
@@ -103,8 +116,6 @@ def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, fr
     (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: checksum(described)}))
     for path in [*(draft / name for name in hashes), draft / STATE, draft / _LEARNER, draft]:
         flush(path)
-    draft.rename(final)
-    flush(final.parent)
 
 
 def _drop(folder: Path, pattern: str, kept: Path | None = None) -> None:
@@ -169,7 +180,7 @@ def noted(rank_folder: Path) -> Mapping[str, Any]:
         described = json.loads((found / STATE).read_text())
         _check_state(described, found)
         return dict(described["extra"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError):
+    except _DAMAGES:
         return {}  # `read` names the damage
 
 
@@ -191,10 +202,10 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
             else [(checkpoint / f"released-{index}.bin").read_bytes() for index in range(count)],
             extra=described["extra"],
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _DAMAGES as error:
         raise CheckpointError(
-            f"checkpoint {str(checkpoint)!r} is damaged: {type(error).__name__}: {error}; "
-            "restore the folder, or start over with --overwrite"
+            f"checkpoint {str(checkpoint)!r} is damaged: {_reason(error)}; restore the folder, or start over with "
+            "--overwrite"
         ) from error
     load_learner(checkpoint / _LEARNER)
     return state
@@ -209,8 +220,12 @@ def read_unfinished(found: Path) -> tuple[int, Mapping[str, Any], Path]:
     try:
         described = _checked(found)
         return int(described["round"]), dict(described["fingerprint"]), found / _LEARNER
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{str(found)!r} is damaged: {type(error).__name__}: {error}") from error
+    except _DAMAGES as error:
+        raise CheckpointError(f"{str(found)!r} is damaged: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
 def _checked(checkpoint: Path) -> dict[str, Any]:
@@ -224,7 +239,7 @@ def _checked(checkpoint: Path) -> dict[str, Any]:
     _check_state(described, checkpoint)
     for name, digest in described["sha256"].items():
         if digest_of(checkpoint / name) != digest:
-            raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
+            raise CheckpointError(f"{name} is not what was written")
     return described
 
 
@@ -241,10 +256,7 @@ def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
     else:
         sound = set(described) == _KEYS and described["next_round"] == int(number) + 1
     if not sound or written != checksum(described):
-        raise CheckpointError(
-            f"checkpoint {str(checkpoint)!r} is damaged: {STATE} is not what was written; restore the folder, or start "
-            "over with --overwrite"
-        )
+        raise CheckpointError(f"{STATE} is not what was written")
 
 
 def checksum(described: Mapping[str, Any]) -> str:

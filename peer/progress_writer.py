@@ -95,8 +95,8 @@ class UnfinishedWriter:
             await self._worker.write(self._files.save_unfinished, number, copied)
         except OSError as error:
             self._warn(
-                f"how far round {number + 1} is trained cannot be saved: {error}; the round goes on, and a process "
-                "that is killed in it trains this part again"
+                f"how far round {number + 1} is trained cannot be saved: {error}; only a peer that ends in this round "
+                "trains this part again"
             )
             return False
         return True

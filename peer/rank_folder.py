@@ -603,18 +603,23 @@ class RankFolder:
         Raises:
             CheckpointError: It was.
         """
+        if (other := self._other_setting(theirs)) is not None:
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} is of another run: {other}; use the same settings, or start over with "
+                "--overwrite"
+            )
+
+    def _other_setting(self, theirs: Mapping[str, Any]) -> str | None:
+        """How what was written by a run with other settings differs, in words; None where it does not."""
         ours = self._config.fingerprint
         for name in [*ours, *(one for one in theirs if one not in ours)]:
             there, here = theirs.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
-                names = self._config.names.get(name)
-                values = f"{name} is {_shown(there)} there and {_shown(here)} here"
-                raise CheckpointError(
-                    f"checkpoint {str(found)!r} is of another run: "
-                    f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
-                    "use the same settings, or start over with --overwrite"
-                )
+                if (names := self._config.names.get(name)) is not None:
+                    return difference(name, here, there, "the checkpoint", names)
+                return f"{name} is {_shown(there)} there and {_shown(here)} here"
+        return None
 
     def _take_up_unfinished(self, start: int) -> None:
         """Have the round that is trained first go on inside, if its progress is there and can be used.
@@ -626,11 +631,15 @@ class RankFolder:
             return
         try:
             number, fingerprint, folder = checkpoint.read_unfinished(found)
-            self._check_run(found, fingerprint)
-            if start <= number <= start + self._config.overlap:  # else it was written after another checkpoint
-                self.inside = number, progress.go_on(number, folder, self._warn_of_progress)
+            if number < start:  # its process was killed when the round's checkpoint was written
+                return
+            if (other := self._other_setting(fingerprint)) is not None:
+                raise CheckpointError(f"{str(found)!r} is of another run: {other}")
+            if number > start + self._config.overlap:
+                raise CheckpointError(f"{str(found)!r} is of round {number + 1}, which is not trained next")
+            self.inside = number, progress.go_on(number, folder, self._warn_of_progress)
         except CheckpointError as error:
-            self._warn_of_progress(f"{error}; round {start + 1} is trained from its start")
+            self._warn_of_progress(f"{error}; it is left out, and the rest of the run is trained from the checkpoint")
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -55,9 +55,26 @@ def test_a_write_that_fails_leaves_the_older_one(tmp_path):
 
     with pytest.raises(BlockingIOError):
         checkpoint.write(tmp_path, state(4), fails)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"], "the disk has the room again"
+    with pytest.raises(BlockingIOError):
+        checkpoint.write_unfinished(tmp_path, 3, {"size": 8}, fails)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"]
     assert newest(tmp_path).next_round == 3
     checkpoint.write(tmp_path, state(4), save)
     assert newest(tmp_path).next_round == 4
+
+
+def test_what_a_killed_process_has_begun_to_write_makes_room_for_the_next_write(tmp_path):
+    for name in (".unfinished-00000003-00000002.tmp", ".round-00000002.tmp"):
+        (tmp_path / name / "learner").mkdir(parents=True)
+        save(tmp_path / name / "learner")
+
+    def saves(folder):
+        assert [path.name for path in tmp_path.iterdir()] == [folder.parent.name], "nothing else takes room by now"
+        save(folder)
+
+    checkpoint.write(tmp_path, state(4), saves)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-00000003"]
 
 
 DAMAGES = {

@@ -213,11 +213,12 @@ async def test_a_disk_that_refuses_costs_a_warning_and_no_round(ring, whole, unt
     done(await running)
     assert ours.bodies().tobytes() == whole
     assert (
-        "how far round 2 is trained cannot be saved: [Errno 28] No space left on device; the round goes on, and a "
-        "process that is killed in it trains this part again"
+        "how far round 2 is trained cannot be saved: [Errno 28] No space left on device; only a peer that ends in "
+        "this round trains this part again"
     ) in ours.logs[0]
 
 
+LEFT_OUT = "; it is left out, and the rest of the run is trained from the checkpoint"
 DAMAGES = {
     "state is cut": ("state.json", lambda content: content[:-5]),
     "state is changed": ("state.json", lambda content: content.replace(b'"round": 2', b'"round": 3')),
@@ -252,19 +253,26 @@ async def test_what_cannot_be_used_costs_a_warning_and_the_round_starts_over(rin
     done(await fresh.run())
     assert again.learners[0].made[0] == (2, 0)
     assert again.bodies().tobytes() == fresh.bodies().tobytes()
-    (warning,) = [line for line in again.logs[0] if line.endswith("round 3 is trained from its start")]
+    (warning,) = [line for line in again.logs[0] if line.endswith(LEFT_OUT) and "--overwrite" not in line]
     assert {"another run's": "is of another run: size is 7 there", "refused by the learner": "cannot be read"}.get(
         damage, "is damaged"
     ) in warning
     assert "resuming at round 3" in again.logs[0]
 
 
-async def test_the_progress_of_another_round_is_passed_over(ring, whole, until, tmp_path):
-    """One that was written after a checkpoint that is gone: the older one is of an earlier round."""
+@pytest.mark.parametrize(("number", "warned"), [(2, False), (9, True)])
+async def test_the_progress_of_another_round_is_left_out(ring, whole, tmp_path, number, warned):
+    """Of an earlier one where a process was killed after its checkpoint; of a later one where that is gone."""
     done(await ring(seconds=None).run())
     before = checkpoint.latest(tmp_path / "rank-0" / checkpoint.FOLDER)
-    checkpoint.write_unfinished(before.parent, 9, {"size": 4, "body_lr": 0.05}, lambda folder: None)
+    checkpoint.write_unfinished(before.parent, number, {"size": 4, "body_lr": 0.05}, lambda folder: None)
     again = ring(resume=True)
     done(await again.run())
     assert again.bodies().tobytes() == whole
     assert [len(lines(tmp_path, rank)) for rank in range(4)] == [ROUNDS] * 4
+    found = [
+        line
+        for line in again.logs[0]
+        if line.endswith(f"is of round {number + 1}, which is not trained next" + LEFT_OUT)
+    ]
+    assert len(found) == warned

@@ -292,6 +292,13 @@ def test_other_settings_or_another_beginning_train_the_round_from_its_start(tmp_
     ]
 
 
+def test_the_progress_of_another_rank_is_refused_also_where_both_begin_alike(tmp_path: Path) -> None:
+    ours = built(rank=1)
+    with pytest.raises(CheckpointError, match="cannot be read: ValueError: it is of rank 0"):
+        unfinished(ours).go_on(0, begun(tmp_path / "stopped"), no_warning)
+    assert ours.train(0) == built(rank=1).train(0)
+
+
 @pytest.mark.parametrize("damage", ["cut", "no file", "other round", "no call"])
 def test_progress_that_cannot_be_read_is_refused_and_changes_nothing(damage: str, tmp_path: Path) -> None:
     folder = begun(tmp_path / "stopped")

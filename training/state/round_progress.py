@@ -119,7 +119,7 @@ class UnfinishedRound:
             return self._waiting.save
         calls = self._calls | self._left
         return (
-            _Copy(number, self.earlier_seconds + self._seconds, calls).save
+            _Copy(self._trainer.rank, number, self.earlier_seconds + self._seconds, calls).save
             if calls and (number == self._number)
             else None
         )
@@ -136,9 +136,9 @@ class UnfinishedRound:
             How far the round is, in words.
 
         Raises:
-            CheckpointError: The copy cannot be read, or is of another round.
+            CheckpointError: The copy cannot be read, or is of another rank or round.
         """
-        self._waiting = _read(number, directory)
+        self._waiting = _read(self._trainer.rank, number, directory)
         self.kept, self._warn = True, warn
         return ", ".join(call.words() for call in self._waiting.calls.values())
 
@@ -331,6 +331,7 @@ def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class _Copy:
     """Progress that no thread changes, to be written."""
 
+    rank: int
     number: int
     seconds: float
     calls: Mapping[str, _Call]
@@ -349,20 +350,24 @@ class _Copy:
                 "key": key, "plan": call.plan, "done": call.done, "ended": call.ended, "plain": call.plain,
             })  # fmt: skip
         write_tensors(tensors, directory / TENSORS, {})
-        described = {"format": _FORMAT, "round": self.number, "seconds": self.seconds, "calls": calls}
+        described = {
+            "format": _FORMAT, "rank": self.rank, "round": self.number, "seconds": self.seconds, "calls": calls,
+        }  # fmt: skip
         (directory / REST).write_text(json.dumps(described) + "\n", encoding="utf-8")
 
 
-def _read(number: int, directory: Path) -> _Copy:
-    """What `_Copy.save` has left.
+def _read(rank: int, number: int, directory: Path) -> _Copy:
+    """What `_Copy.save` has left. Ranks may begin a round alike, so it names its own.
 
     Raises:
-        CheckpointError: They cannot be read, or are of another round.
+        CheckpointError: They cannot be read, or are of another rank or round.
     """
     try:
         described = json.loads((directory / REST).read_text(encoding="utf-8"))
         if (described["format"], described["round"]) != (_FORMAT, number):
             raise ValueError(f"it is of round {described['round'] + 1} in format {described['format']}")
+        if described["rank"] != rank:
+            raise ValueError(f"it is of rank {described['rank']}")
         tensors = load_file(directory / TENSORS)
         calls = {
             call["key"]: _Call(
@@ -371,6 +376,6 @@ def _read(number: int, directory: Path) -> _Copy:
             )
             for index, call in enumerate(described["calls"])
         }  # fmt: skip
-        return _Copy(number, float(described["seconds"]), calls)
+        return _Copy(rank, number, float(described["seconds"]), calls)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"the unfinished round in {directory} cannot be read: {describe(error)}") from error
