@@ -15,6 +15,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, fr
         save_learner: Writes the learner's part.
         frames: Further files, by name.
     """
-    draft = final.with_name(f".{final.name}.tmp")
+    draft = _draft_of(final)
     _drop(final.parent, _DRAFTS)
     make_folder(final.parent)
     try:
@@ -121,7 +122,13 @@ def _fill(draft: Path, described: Mapping[str, Any], save_learner: SaveCopy, fra
 def _drop(folder: Path, pattern: str, kept: Path | None = None) -> None:
     for old in folder.glob(pattern):
         if old != kept:
-            shutil.rmtree(old, ignore_errors=True)
+            with suppress(OSError):  # the next write tries again
+                # As a draft first: a process that is killed here leaves none that is half there.
+                shutil.rmtree(old if pattern == _DRAFTS else old.rename(_draft_of(old)))
+
+
+def _draft_of(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.tmp")
 
 
 def latest(folder: Path) -> Path | None:

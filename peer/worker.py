@@ -55,8 +55,10 @@ class Worker:
 
     async def drain(self) -> BaseException | None:
         """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
-        outcomes = await asyncio.gather(*self._jobs.values(), return_exceptions=True)
-        return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        jobs = [*self._jobs.values()]
+        if jobs:
+            await asyncio.wait(jobs)  # which leaves them as they are if this wait is cancelled
+        return next((error for job in jobs if (error := job.exception()) is not None), None)
 
 
 def _do(

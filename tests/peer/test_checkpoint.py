@@ -1,5 +1,7 @@
 """Checkpoints: atomic, only the newest is kept, and damage is found before the learner sees anything."""
 
+import shutil
+
 import pytest
 
 from dpeer.exceptions import CheckpointError
@@ -62,6 +64,23 @@ def test_a_write_that_fails_leaves_the_older_one(tmp_path):
     assert newest(tmp_path).next_round == 3
     checkpoint.write(tmp_path, state(4), save)
     assert newest(tmp_path).next_round == 4
+
+
+def test_a_process_that_is_killed_while_it_drops_an_older_one_leaves_none_that_is_half_there(tmp_path, monkeypatch):
+    checkpoint.write_unfinished(tmp_path, 3, {"size": 8}, save)
+
+    def killed(folder, **options):
+        if folder.is_dir() and "unfinished" in folder.name:
+            (folder / "state.json").unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.write_unfinished(tmp_path, 2, {"size": 8}, save)
+    assert checkpoint.read_unfinished(checkpoint.unfinished(tmp_path))[0] == 2
+    monkeypatch.undo()
+    checkpoint.write(tmp_path, state(3), save)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"]
 
 
 def test_what_a_killed_process_has_begun_to_write_makes_room_for_the_next_write(tmp_path):

@@ -64,6 +64,29 @@ async def test_a_job_that_a_cancelled_write_leaves_behind_is_waited_for(threads)
     assert isinstance(await worker.drain(), OSError)
 
 
+async def test_a_cancelled_wait_for_such_a_job_leaves_it_to_the_next_one(threads):
+    """Of peers in one process each ends where one fails, also while it ends already."""
+    begun, go, wrong = threading.Event(), threading.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context["message"]))
+
+    def save():
+        begun.set()
+        assert go.wait(20)
+        raise OSError("disk full")
+
+    worker = Worker(*threads)
+    writing = asyncio.create_task(worker.write(save))
+    assert await asyncio.to_thread(begun.wait, 20)
+    writing.cancel()
+    draining = asyncio.create_task(worker.drain())
+    await asyncio.sleep(0)
+    draining.cancel()
+    await asyncio.gather(writing, draining, return_exceptions=True)
+    go.set()
+    assert isinstance(await worker.drain(), OSError)
+    assert not wrong
+
+
 class Counting:
     """Work in small parts, on the worker."""
 
