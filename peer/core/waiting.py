@@ -336,13 +336,19 @@ class Waiting:
         )
 
     def _lost_ledger(self) -> str | None:
-        """Why no release may be made: neighbors remember rounds of this peer, and its disk has no ledger of them.
+        """Why no release may be made: neighbors know of releases of this peer, and its disk has no ledger of them.
 
-        Neighbors whose disks were lost, too, may bring this news late. After a release it is a warning: any member may
-        write such news into its tables, and so would end a peer that trains.
+        Before its first release what they hold is of an earlier process, also in a round that none has completed.
+        Rounds that they remember may be news that comes late, of neighbors whose disks were lost, too. After a release
+        it is a warning: any member may write such news into its tables, and so would end a peer that trains.
         """
         if not self._config.unrecorded:
             return None
+        remedy = "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+        held = {} if self._exchange.has_released else self._exchange.outbox.held
+        if (holder := next((rank for rank, bodies in held.items() if bodies), None)) is not None:
+            held_of = f"rank {holder} holds a body of rank {self._config.rank}"
+            return f"{held_of}, and its folder has no ledger of that: {remedy}"
         remembered, own = self._round_clock.remembered, self._round_clock[self._config.rank]
         if self._epochs is not None:
             if not self._epochs.let_in:
@@ -352,7 +358,7 @@ class Waiting:
             return None
         found = (
             f"the others know {remembered} rounds of rank {self._config.rank}, and its folder has no ledger of them: "
-            "put its folder 'privacy' back as it was last, or give --new-data if it trains on other data now"
+            f"{remedy}"
         )
         if not self._exchange.has_released:
             return found

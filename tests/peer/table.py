@@ -118,11 +118,11 @@ class Table:
 
     # -- what others say ---------------------------------------------------------------------------------------
 
-    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, recalls=0, presence=()):
+    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, recalls=0, presence=(), holds=b""):
         return wire.Hello(
             rank=rank, next_round=number, reply=reply, fingerprint=fingerprint or self.fingerprint,
             manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers, recalls=recalls,
-            presence=np.asarray(presence, "<i4").tobytes(),
+            presence=np.asarray(presence, "<i4").tobytes(), holds=holds,
         )  # fmt: skip
 
     def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0, hops=0):

@@ -351,6 +351,24 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
     assert table.ended[0].error.exit_code == 2
 
 
+def test_so_does_a_neighbor_that_holds_a_body_of_a_round_that_the_rank_has_not_completed():
+    table = Table(dialled=[1], rounds=9, unrecorded=True)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, 0, reply=True, holds=wire.holding({b"a" * 16: 40})))
+    assert str(table.ended[0].error) == (
+        "rank 1 holds a body of rank 0, and its folder has no ledger of that: put its folder 'privacy' back as it was "
+        "last, or give --new-data if it trains on other data now"
+    )
+
+
+def test_a_private_peer_without_an_earlier_ledger_goes_on_where_neighbors_hold_what_it_has_released():
+    table = ring(rounds=9, unrecorded=True)
+    table.runs(0)
+    table.hear("from 2", table.hello(2, 0, holds=wire.holding({b"a" * 16: 40})))
+    assert table.ended == []
+
+
 def test_so_do_neighbors_that_have_begun_again_and_recall_it_from_their_disks():
     table = Table(dialled=[1], rounds=9, unrecorded=True)
     table.established(1)
