@@ -195,7 +195,7 @@ class Federation:
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
         checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None, keyring=None,
-        protocol=wire.CURRENT,
+        protocol=wire.CURRENT, unrecorded=False,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -231,6 +231,7 @@ class Federation:
             deadline=deadline,
             epochs=self.epochs,
             protocol=protocol,
+            unrecorded=unrecorded,
         )
 
         def sink(entry):

@@ -8,6 +8,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from dpeer.exceptions import CheckpointError
 from dpeer.peer import LivenessConfig
 from dpeer.topology import Participation, build
 from tests.peer.conftest import TIME_VARYING, done, expected_bodies, from_edges, lines
@@ -154,6 +155,29 @@ async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tm
     assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
     done(await others)
     np.testing.assert_allclose(ours.bodies(), expected_bodies(RING, 6), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+async def test_a_private_peer_whose_disk_is_lost_in_its_first_round_does_not_begin(federation, until, kill, mixed):
+    """Its neighbors wait for others in that round, or have mixed its body and wait for the next one."""
+    ours = federation("tcp", RING, rounds=6, liveness=PATIENT)
+    ours.learners[0 if mixed else 2].hold = 1 if mixed else 0
+    addresses = await ours.listen()
+    others = asyncio.create_task(ours.serve(addresses, [1, 2, 3]))
+    crashed = asyncio.create_task(ours.peers[0].serve(addresses))
+    await until(lambda: all(ours.peers[rank].core.exchange.inbox.knows(0, 0) for rank in (1, 3)))
+    if mixed:
+        await until(lambda: all(1 in ours.learners[rank].released for rank in (1, 2, 3)))
+    await kill(ours.peers[0], ours.transports[0], crashed)
+    ours.made[0].interrupt()
+    ours.add(0, unrecorded=True, listen=addresses[0])
+    await ours.peers[0].listen()
+    with pytest.raises(CheckpointError, match=r"rank [13] holds a body of rank 0, and its folder has no led"):
+        await ours.peers[0].serve(addresses)
+    assert not ours.learners[0].released
+    for rank in (1, 2, 3):
+        ours.peers[rank].stop()
+    await others
 
 
 async def test_a_peer_that_was_suspended_does_not_release_a_body_of_a_round_that_is_over(federation, until, tmp_path):
