@@ -639,7 +639,7 @@ class RankFolder:
                 raise CheckpointError(f"{str(found)!r} is of round {number + 1}, which is not trained next")
             self.inside = number, progress.go_on(number, folder, self._warn_of_progress)
         except CheckpointError as error:
-            self._warn_of_progress(f"{error}; it is left out, and the rest of the run is trained from the checkpoint")
+            self._warn_of_progress(f"{error}; it is left out, and what it has is trained again")
 
     @property
     def _checkpoints(self) -> Path | None:

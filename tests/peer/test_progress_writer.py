@@ -218,7 +218,7 @@ async def test_a_disk_that_refuses_costs_a_warning_and_no_round(ring, whole, unt
     ) in ours.logs[0]
 
 
-LEFT_OUT = "; it is left out, and the rest of the run is trained from the checkpoint"
+LEFT_OUT = "; it is left out, and what it has is trained again"
 DAMAGES = {
     "state is cut": ("state.json", lambda content: content[:-5]),
     "state is changed": ("state.json", lambda content: content.replace(b'"round": 2', b'"round": 3')),
