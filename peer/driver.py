@@ -320,7 +320,7 @@ class Driver:
             if sent is Sent.GONE:
                 self._todo.extend(self.core.disconnected(link, self.now()))
                 return
-            self.core.taken(link)
+            self._todo.extend(self.core.taken(link))
 
     def _set_timer(self) -> None:
         now = self.now()

@@ -78,6 +78,11 @@ class ChunkedBody:
         self.over = not self._rest
         return wire.chunk(self._tag, offset, data)
 
+    @property
+    def share(self) -> float:
+        """The share of its bytes that has been taken."""
+        return self.offset / max(self.total, 1)
+
     def goes_on(self, frames: Frames, held: int) -> bool:
         """Whether it is this body, on a link on which no byte between those that the other end holds is lost."""
         return frames is self._frames and self.begun and self.offset >= held

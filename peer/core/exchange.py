@@ -160,7 +160,7 @@ class Exchange:
             number, frames, receivers = self._ahead
             for rank in [one for one in receivers if one in self._members and self._takes_ahead(one, number)]:
                 receivers.discard(rank)
-                self._send_queues.add_ahead(self._members[rank].link, frames)
+                self._send_queues.add_ahead(self._members[rank].link, number, frames)
 
     def _takes_ahead(self, rank: int, number: int) -> bool:
         """Whether a neighbor has a place for bytes of round `number`'s body: it has reached the round before."""

@@ -499,14 +499,17 @@ class Core:
                 self.exchange.forget_useless(neighbor.rank)
         elif queue.empty and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
-        return queue.next()
+        return queue.next(waits=self.send_queues.waits(link))
 
-    def taken(self, link: Link) -> None:
-        """The link has taken that message."""
+    def taken(self, link: Link) -> list[Effect]:
+        """The link has taken that message: bodies on others may have waited for it."""
         queue = self.send_queues.get(link)
+        held: list[Effect] = [Write(one) for one in self.send_queues.held]
+        self.send_queues.held.clear()
         written = 0 if queue is None else queue.taken()
         if (neighbor := self.members.by_link(link)) is not None:
             neighbor.bytes_sent += written
+        return held
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger that does not read, nothing is kept."""
@@ -785,6 +788,7 @@ class Core:
         self._spread(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
+            self.send_queues.beat()
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self._effects += self.connection_setup.tend(now)
@@ -828,6 +832,9 @@ class Core:
         if self.connection_setup.effects:
             self._effects += self.connection_setup.effects
             self.connection_setup.effects.clear()
+        if self.send_queues.held:
+            self.send_queues.fresh |= self.send_queues.held
+            self.send_queues.held.clear()
         if self.send_queues.fresh:
             self._effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()

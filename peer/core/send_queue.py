@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import ChunkedBody
-from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
+from dpeer.peer.core.limits import LEAD, LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
@@ -26,11 +26,13 @@ class SendQueue:
         chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
         paused: Those of which some was written before nothing came for long; the rest waits for a hello.
-        ahead: The body of which bytes are written before its release, with the header that announces them.
+        ahead: The body of which bytes are written before its release, with the header that announces them; after its
+            round.
         known: Whether the link is a neighbor's.
         measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
+        still: How many heartbeats have been due since a message was written.
         goodbye: The last message, if the peer leaves.
     """
 
@@ -38,9 +40,9 @@ class SendQueue:
         self.chunk_bytes = chunk_bytes
         self.bodies: dict[int, ChunkedBody] = {}
         self.paused: dict[int, ChunkedBody] = {}
-        self.ahead: ChunkedBody | None = None
+        self.ahead: tuple[int, ChunkedBody] | None = None
         self.known = False
-        self.measured = self.got = self.total = 0
+        self.measured = self.got = self.total = self.still = 0
         self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self.goodbye: Frames | None = None
@@ -55,16 +57,20 @@ class SendQueue:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat
 
-    def next(self) -> Frames | None:
-        """The message that is to be written; None without one. It stays the next one until `taken` is called."""
+    def next(self, *, waits: bool = False) -> Frames | None:
+        """The message that is to be written; None without one. It stays the next one until `taken` is called.
+
+        Args:
+            waits: Whether bodies wait for other links.
+        """
         if self._current is None:
-            self._current = self.choose()
+            self._current = self.choose(waits=waits)
         return self._current
 
     def taken(self) -> int:
         """Note that the next message has been written; returns its bytes."""
         written = 0 if self._current is None else wire.size(self._current)
-        self._current = None
+        self._current, self.still = None, 0
         if self._writing is not None:
             number, body = self._writing
             self._writing = None
@@ -91,39 +97,67 @@ class SendQueue:
         """Whether nothing waits that has to be written: bytes ahead need not."""
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
-    def choose(self) -> Frames | None:
+    @property
+    def under_way(self) -> tuple[int, ChunkedBody] | None:
+        """The body of which bytes are written next, after its round: the oldest, or the one ahead; None without one."""
+        if self.bodies:
+            return min(self.bodies.items())
+        # A body that is not released is never written whole: its last chunk comes after its own header.
+        left = 0 if self.ahead is None else self.ahead[1].total - self.ahead[1].offset
+        return self.ahead if left > self.chunk_bytes else None
+
+    def leads(self, other: SendQueue) -> bool:
+        """Whether this link's body is so far that it waits for the other link's body of the round.
+
+        Bytes ahead wait for the round before, too. A released body waits for no other round's.
+        """
+        here, there = self.under_way, other.under_way
+        if here is None or there is None or other.still > 1:
+            return False
+        rounds = here[0] - there[0]
+        if not 0 <= rounds <= (0 if self.bodies else 1):
+            return False
+        return (rounds + here[1].share - there[1].share) * here[1].total > LEAD * self.chunk_bytes
+
+    def choose(self, *, waits: bool) -> Frames | None:
         """The next message: a small one, a chunk of the oldest body, the heartbeat, the goodbye, or a chunk ahead."""
         if self._small:
             return self._small.pop(next(iter(self._small)))
         if self.bodies:
-            number = min(self.bodies)
-            self._writing = number, self.bodies[number]
-            self.total = self.bodies[number].total
-            return self.bodies[number].next(self.chunk_bytes)
+            if waits:
+                return None
+            self._writing = _, body = min(self.bodies.items())
+            self.total = body.total
+            return body.next(self.chunk_bytes)
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
         if self.goodbye is not None:
             goodbye, self.goodbye, self.ahead = self.goodbye, None, None
             return goodbye
-        # A body that is not released is never written whole: its last chunk comes after its own header.
-        if self.ahead is not None and self.ahead.total - self.ahead.offset > self.chunk_bytes:
-            return self.ahead.next(self.chunk_bytes)
-        return None
+        ahead = None if waits else self.under_way
+        return None if ahead is None else ahead[1].next(self.chunk_bytes)
 
 
 class SendQueues:
     """The send queues of all links.
+
+    Where rounds overlap, bodies keep in step: one that is `LEAD` chunks further than another waits for it. Connections
+    that share a slow line get unequal parts of it. What a neighbor has early then is of no use, and what another lacks
+    holds up the round. A link on which nothing moves, and one with the longest chunks, holds up no other.
 
     Args:
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
         fresh: Links that something has been added for since this was last emptied.
+        held: Links whose bodies wait for others.
     """
 
     def __init__(self, chunk_bytes: int | None) -> None:
         self.fresh: dict[Link, None] = {}
+        self.held: dict[Link, None] = {}
+        self._in_step = False
         self._most = chunk_bytes
         self._send_queues: dict[Link, SendQueue] = {}
 
@@ -150,7 +184,7 @@ class SendQueues:
             held: How many of its bytes the other end holds, from the first one on, and waits for more; None for none.
         """
         queue = self[link]
-        ahead, queue.ahead = queue.ahead, None
+        (_, ahead), queue.ahead = queue.ahead or (number, None), None
         begun = queue.bodies.get(number) or queue.paused.get(number)
         queue.paused.pop(number, None)
         if held is None or begun is None or not begun.goes_on(frames, held):
@@ -158,9 +192,24 @@ class SendQueues:
             begun = ChunkedBody(frames, whole=self._most is None, skip=max(held or 0, written))
         queue.bodies[number] = begun
 
-    def add_ahead(self, link: Link, frames: Frames) -> None:
-        """Add a body that is not released yet: bytes of it are written while nothing else waits."""
-        self[link].ahead = ChunkedBody(frames)
+    def add_ahead(self, link: Link, number: int, frames: Frames) -> None:
+        """Add round `number`'s body, which is not released yet: bytes of it are written while nothing else waits."""
+        self[link].ahead, self._in_step = (number, ChunkedBody(frames)), True
+
+    def waits(self, link: Link) -> bool:
+        """Whether the link's bodies wait for others; then it is `held` until one of these is written."""
+        queue = self._send_queues.get(link)
+        if queue is None or not self._in_step or self._most is None or queue.chunk_bytes >= self._most:
+            return False
+        if not any(queue.leads(other) for other in self._send_queues.values()):
+            return False
+        self.held[link] = None
+        return True
+
+    def beat(self) -> None:
+        """Note that heartbeats are due."""
+        for queue in self._send_queues.values():
+            queue.still += 1
 
     def drop_ahead(self) -> None:
         """Write no more of a body that is not released."""
@@ -187,6 +236,7 @@ class SendQueues:
     def forget(self, link: Link) -> list[int]:
         """Forget the messages for a link that is broken; returns the rounds whose bodies were not written whole."""
         self.fresh.pop(link, None)
+        self.held.pop(link, None)
         queue = self._send_queues.pop(link, None)
         return [] if queue is None else sorted(queue.bodies)
 
