@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import ChunkedBody
-from dpeer.peer.core.limits import LEAD, LEAST_CHUNK, SEND_QUEUES
+from dpeer.peer.core.limits import IN_STEP, LEAD, LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
@@ -198,8 +198,9 @@ class SendQueues:
 
     def waits(self, link: Link) -> bool:
         """Whether the link's bodies wait for others; then it is `held` until one of these is written."""
-        queue = self._send_queues.get(link)
-        if queue is None or not self._in_step or self._most is None or queue.chunk_bytes >= self._most:
+        if not self._in_step or len(self._send_queues) > IN_STEP or (queue := self.get(link)) is None:
+            return False
+        if self._most is None or queue.chunk_bytes >= self._most:
             return False
         if not any(queue.leads(other) for other in self._send_queues.values()):
             return False
