@@ -832,9 +832,6 @@ class Core:
         if self.connection_setup.effects:
             self._effects += self.connection_setup.effects
             self.connection_setup.effects.clear()
-        if self.send_queues.held:
-            self.send_queues.fresh |= self.send_queues.held
-            self.send_queues.held.clear()
         if self.send_queues.fresh:
             self._effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()

@@ -1,9 +1,11 @@
 """Overlapped rounds: drawn schedules, a round's length, and broken rules that they find."""
 
+from dataclasses import replace
+
 import pytest
 
 from dpeer.peer import rounds
-from dpeer.peer.core import wire
+from dpeer.peer.core import chunking, limits, send_queue, wire
 from dpeer.peer.core.protocol import Core
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
@@ -21,6 +23,36 @@ CHUNKS = 12
 @pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
 def test_the_invariants_hold_while_rounds_overlap(chunk):
     check(generate_overlaps, range(chunk, OVERLAPS, CHUNKS))
+
+
+def cut_short(patch):
+    """Bodies of 40 bytes travel in chunks of 8, and no link leads by more than one. Returns who was held."""
+    found = []
+    for module in (chunking, limits, send_queue):
+        patch.setattr(module, "LEAST_CHUNK", 8)
+    patch.setattr(send_queue, "LEAD", 0)
+    waits = send_queue.SendQueues.waits
+
+    def noted(self, link):
+        found.extend([link] if (held := waits(self, link)) else [])
+        return held
+
+    patch.setattr(send_queue.SendQueues, "waits", noted)
+    return found
+
+
+def generate_in_step(seed):
+    """Links that take few messages at once, so that some lag behind others."""
+    found = generate_overlaps(seed)
+    return replace(found, conditions=replace(found.conditions, chunk_bytes=16, capacity=1 + seed % 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
+def test_the_invariants_hold_while_links_keep_in_step(chunk, monkeypatch):
+    held = cut_short(monkeypatch)
+    check(generate_in_step, range(chunk, OVERLAPS, CHUNKS))
+    assert held
 
 
 def length(**changes):
