@@ -197,7 +197,7 @@ class SendQueues:
         self[link].ahead, self._in_step = (number, ChunkedBody(frames)), True
 
     def waits(self, link: Link) -> bool:
-        """Whether the link's bodies wait for others; then it is `held` until some link is written on, or heartbeats are."""
+        """Whether the link's bodies wait for others; then it is `held` until a message on some link is written."""
         if not self._in_step or len(self._send_queues) > IN_STEP or (queue := self.get(link)) is None:
             return False
         if self._most is None or queue.chunk_bytes >= self._most:
