@@ -35,6 +35,10 @@ STATE = "state.json"
 
 _PREFIX = "round-"
 _UNFINISHED = "unfinished-"
+_NUMBER = 8 * "[0-9]"
+_ROUNDS = f"{_PREFIX}{_NUMBER}"
+_PROGRESS = f"{_UNFINISHED}{_NUMBER}-{_NUMBER}"
+"""The names of folders that a peer writes, and no others, such as copies that a user puts beside them."""
 _DRAFTS = ".*.tmp"
 _LEARNER = "learner"
 _CHECKSUM = "checksum"
@@ -71,8 +75,8 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
     }
     final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
     _write(final, described, save_learner, frames)
-    _drop(folder, f"{_PREFIX}*", final)
-    _drop(folder, f"{_UNFINISHED}*")
+    _drop(folder, _ROUNDS, final)
+    _drop(folder, _PROGRESS)
 
 
 def write_unfinished(folder: Path, number: int, fingerprint: Mapping[str, Any], save_learner: SaveCopy) -> None:
@@ -81,7 +85,7 @@ def write_unfinished(folder: Path, number: int, fingerprint: Mapping[str, Any], 
     copies = 0 if earlier is None else int(earlier.name.rpartition("-")[2])
     final = folder / f"{_UNFINISHED}{number:08d}-{copies + 1:08d}"
     _write(final, {"round": number, "fingerprint": dict(fingerprint)}, save_learner, {})
-    _drop(folder, f"{_UNFINISHED}*", final)
+    _drop(folder, _PROGRESS, final)
 
 
 def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, frames: Mapping[str, Buffer]) -> None:
@@ -133,12 +137,12 @@ def _draft_of(folder: Path) -> Path:
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint in the folder; None without one."""
-    return max(folder.glob(f"{_PREFIX}*"), default=None)
+    return max(folder.glob(_ROUNDS), default=None)
 
 
 def unfinished(folder: Path) -> Path | None:
     """The newest whole progress of an unfinished round in the folder; None without one."""
-    return max(folder.glob(f"{_UNFINISHED}*"), default=None)
+    return max(folder.glob(_PROGRESS), default=None)
 
 
 def completed(rank_folder: Path) -> int:

@@ -48,6 +48,19 @@ def test_only_the_newest_is_kept_and_leftovers_are_ignored(tmp_path):
     assert checkpoint.completed(tmp_path) == 11
 
 
+def test_copies_that_somebody_has_put_beside_them_are_left_alone(tmp_path):
+    folder = tmp_path / checkpoint.FOLDER
+    checkpoint.write(folder, state(9), save)
+    checkpoint.write_unfinished(folder, 9, {}, save)
+    copies = [path.rename(path.with_name(f"{path.name}.bak")) for path in folder.iterdir()]
+    assert (checkpoint.latest(folder), checkpoint.unfinished(folder), checkpoint.completed(tmp_path)) == (None, None, 0)
+    for number in (9, 10):
+        checkpoint.write_unfinished(folder, number, {}, save)
+        checkpoint.write(folder, state(number + 1), save)
+    assert checkpoint.completed(tmp_path) == 11
+    assert sorted(folder.iterdir()) == sorted([*copies, folder / "round-00000010"])
+
+
 def test_a_write_that_fails_leaves_the_older_one(tmp_path):
     checkpoint.write(tmp_path, state(3), save)
 
