@@ -143,10 +143,13 @@ def test_it_runs_small(name, data, dpeer, tmp_path):
     for kind, own in asked.items():
         flags += [f"--{kind[:-1].replace('_', '-')}={key}={value}" for key, value in own.items()]
     flags += ["--reference", rows[-1]] if "reference" in compare else []
+    plan: dict[str, Any] = {"algorithms": rows, "seeds": "0"}
+    if "at_round" in compare:
+        plan["at_round"] = [fewer["rounds"]]
+        flags += ["--at-round", str(fewer["rounds"])]
     out = tmp_path / "out"
     last = dpeer("compare", FILES[name], "--small", *flags, "--algorithms", rows[-1], "--seeds", 0, "--out", out)
     assert last.code == 0, last.err
-    plan = {"algorithms": rows, "seeds": "0"}
     whole = load(FILES[name], fewer | asked, plan, small=True)
     tables, made = last.out.count(": the whole run"), {*out.glob("*/summary.json")}
     assert tables == len(whole.conditions) == len(made)

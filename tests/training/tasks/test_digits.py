@@ -1,7 +1,5 @@
 """Task digits: its pools, and the gain of collaboration."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from sklearn.datasets import load_digits
 
 from dpeer.training import build_learner, load_task
 from dpeer.training.tasks.digits import digits
+from tests.training.small import gossip
 
 
 def test_the_pools_are_scikit_learns_digits_a_fifth_of_each_for_testing() -> None:
@@ -24,11 +23,11 @@ def test_the_pools_are_scikit_learns_digits_a_fifth_of_each_for_testing() -> Non
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
+def test_collaboration_beats_training_alone() -> None:
     accuracy = {}
     for algorithm in ("local", "dfedmdc", "dfedsmdc"):
         learners = [build_learner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
-        gossip(learners, 8, workers=2)
+        gossip(learners, 8)
         accuracy[algorithm] = np.mean([learner.evaluate().accuracy for learner in learners])
     assert accuracy["dfedmdc"] >= 0.955, accuracy
     assert accuracy["dfedsmdc"] >= 0.955, accuracy
