@@ -631,7 +631,7 @@ class RankFolder:
             return
         try:
             number, fingerprint, folder = checkpoint.read_unfinished(found)
-            if number < start:  # its process was killed when the round's checkpoint was written
+            if number < start:  # killed after the round's checkpoint, before this was removed
                 return
             if (other := self._other_setting(fingerprint)) is not None:
                 raise CheckpointError(f"{str(found)!r} is of another run: {other}")

@@ -21,6 +21,7 @@ from dpeer.privacy.ledger_file import Run, flush, header, mend, now, read, read_
 FOLDER = "privacy"
 LEDGER = "ledger.jsonl"
 _BYTES = "released-"
+_NUMBER = 8 * "[0-9]"
 
 
 def payload_path(folder: Path, number: int) -> Path:
@@ -34,8 +35,9 @@ def draft_of(path: Path) -> Path:
 
 
 def payload_paths(folder: Path, *, drafts: bool = False) -> list[Path]:
-    """The files with bytes of releases, in order of their rounds; with `drafts` also those not charged yet."""
-    return sorted(folder.glob(f"{_BYTES}*" if drafts else f"{_BYTES}*.bin"))
+    """The files with bytes of releases, in order of their rounds; with `drafts` also those without their name yet."""
+    endings = (".bin", ".part") if drafts else (".bin",)
+    return sorted(path for ending in endings for path in folder.glob(f"{_BYTES}{_NUMBER}{ending}"))
 
 
 def current(folder: Path) -> Run:

@@ -1,9 +1,9 @@
 """Write-ahead ledger of one private run of a peer: releases at client level, local steps at sample level.
 
     rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release (round, time, SHA-256 of its bytes
-                                          and the ranks it may go to) or charge, flushed to disk first of all
-    rank-R/privacy/released-00000007.part a release's bytes, on disk before its line, as a draft that is never sent
-    rank-R/privacy/released-00000007.bin  the same bytes, renamed once they are charged and before anybody gets them
+                                          and the ranks it may go to) or charge, on disk before anybody gets them
+    rank-R/privacy/released-00000007.part a release's bytes, on disk before its line
+    rank-R/privacy/released-00000007.bin  the same bytes, renamed once they are charged
 
 So everything that was sent is charged, however the process ends; and a charged round is only ever sent as the bytes
 that are on disk. They are there before the charge, or a peer that is killed between the two would send nothing in the
@@ -103,9 +103,14 @@ class Ledger:
         if not self.charged(number):
             return None
         final = history.payload_path(self._folder, number)
-        payloads = (path.read_bytes() for path in (final, history.draft_of(final)) if path.exists())
+        draft = history.draft_of(final)
         # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
-        return next((payload for payload in payloads if self._hashes.get(number) == _hash(payload)), None)
+        for path in (final, draft):
+            if path.exists() and self._hashes.get(number) == _hash(payload := path.read_bytes()):
+                if path == draft:
+                    draft.rename(final)  # its process was killed in between; a backup leaves drafts out
+                return payload
+        return None
 
     def last(self) -> bytes | None:
         """The bytes of the latest release of which they are there."""
@@ -115,7 +120,7 @@ class Ledger:
     def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
         """Make a round's release, charge it and keep it; the returned bytes may be sent.
 
-        Until the charge is on disk the release is a draft, in whose place another process makes another release.
+        Until the charge is on disk the release is a draft. If this process ends before, the next one makes another.
 
         Args:
             number: The round.

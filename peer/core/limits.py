@@ -44,10 +44,11 @@ CHUNK = 2**23
 bodies of 5 MB, which are one message so), longer ones show less often that a neighbor is alive."""
 
 LEAD = 4
-"""Chunks by which a link's body may be further than another link's while rounds overlap: 0.3 seconds of its line."""
+"""Chunks by which a link's body may be further than another link's while rounds overlap: with the usual
+`--dead-after` 0.3 seconds of its line, if that is faster than 1 MB/s."""
 
 IN_STEP = 16
-"""Links whose bodies are kept that near to each other, at most: each chunk compares all of them."""
+"""Neighbors' links whose bodies are kept that near to each other, at most: each chunk compares all of them."""
 
 HELD_ENTRY = 24
 """Bytes that a hello has for each body that its sender holds, whole or in part: a name and a length."""

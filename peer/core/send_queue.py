@@ -109,10 +109,11 @@ class SendQueue:
     def leads(self, other: SendQueue) -> bool:
         """Whether this link's body is so far that it waits for the other link's body of the round.
 
-        Bytes ahead wait for the round before, too. A released body waits for no other round's.
+        Bytes ahead wait for the round before, too. A released body waits for no other round's. With each heartbeat one
+        chunk is written all the same: the heartbeat comes after the body, and the neighbor has to hear something.
         """
         here, there = self.under_way, other.under_way
-        if here is None or there is None or other.still > 1:
+        if here is None or there is None or self.still or other.still > 1:
             return False
         rounds = here[0] - there[0]
         if not 0 <= rounds <= (0 if self.bodies else 1):
@@ -142,9 +143,10 @@ class SendQueue:
 class SendQueues:
     """The send queues of all links.
 
-    Where rounds overlap, bodies keep in step: one that is `LEAD` chunks further than another waits for it. Connections
-    that share a slow line get unequal parts of it. What a neighbor has early then is of no use, and what another lacks
-    holds up the round. A link on which nothing moves, and one with the longest chunks, holds up no other.
+    Where rounds overlap, bodies of a round keep in step: one that is more than `LEAD` chunks further than another waits
+    for it. Connections that share a slow line get unequal parts of it. What a neighbor has early then is of no use, and
+    what another lacks holds up the round. A link with the longest chunks does not wait, and none waits for a link on
+    which nothing moves.
 
     Args:
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
@@ -197,12 +199,12 @@ class SendQueues:
         self[link].ahead, self._in_step = (number, ChunkedBody(frames)), True
 
     def waits(self, link: Link) -> bool:
-        """Whether the link's bodies wait for others; then it is `held` until a message on some link is written."""
-        if not self._in_step or len(self._send_queues) > IN_STEP or (queue := self.get(link)) is None:
+        """Whether the link's bodies wait for others; then it is `held` until a message is written."""
+        queue = self.get(link)
+        if not self._in_step or queue is None or self._most is None or queue.chunk_bytes >= self._most:
             return False
-        if self._most is None or queue.chunk_bytes >= self._most:
-            return False
-        if not any(queue.leads(other) for other in self._send_queues.values()):
+        neighbors = [other for other in self._send_queues.values() if other.known]
+        if len(neighbors) > IN_STEP or not any(map(queue.leads, neighbors)):
             return False
         self.held[link] = None
         return True

@@ -96,6 +96,24 @@ def test_a_disk_without_room_for_the_bytes_charges_nothing_and_another_process_m
     assert len(list(tmp_path.glob("released-*"))) == 2
 
 
+def test_a_draft_that_was_charged_gets_its_name_once_it_is_asked_for(tmp_path):
+    Ledger(tmp_path, M, resume=False).release(4, lambda: b"body")
+    final = tmp_path / "released-00000004.bin"
+    final.rename(final.with_suffix(".part"))
+    assert Ledger(tmp_path, M, resume=True).released(4) == b"body"
+    assert [path.name for path in tmp_path.glob("released-*")] == [final.name]
+
+
+def test_what_a_user_puts_beside_the_bytes_stays(tmp_path):
+    ledger = Ledger(tmp_path, M, resume=False)
+    (tmp_path / "released-old").mkdir()
+    (tmp_path / "released-00000001.bin.bak").write_bytes(b"a copy")
+    for number in range(1, 6):
+        ledger.release(number, lambda: b"body")
+    assert (tmp_path / "released-old").is_dir()
+    assert (tmp_path / "released-00000001.bin.bak").exists()
+
+
 def test_a_release_that_was_charged_and_lost_stays_silent(tmp_path):
     Ledger(tmp_path, M, resume=False).release(4, lambda: b"body")
     (tmp_path / "released-00000004.bin").unlink()

@@ -1,4 +1,4 @@
-"""Killed, or out of disk, at any write of a run that overlaps rounds and saves them inside, it loses nothing."""
+"""Killed, or out of disk, where it opens, renames or removes a file: overlapped rounds go on after it."""
 
 import json
 import signal

@@ -102,15 +102,27 @@ def test_none_waits_for_a_link_on_which_nothing_moves():
     sent = queues()
     both(sent)
     write(sent, FAR, 1)
+    write(sent, NEAR)
     sent.beat()
     write(sent, NEAR)
-    assert offset(sent, NEAR) == LEAD + 1
+    assert offset(sent, NEAR) == LEAD + 2, "with each heartbeat one is written all the same"
     sent.beat()
-    write(sent, NEAR, 3)
-    assert offset(sent, NEAR) == LEAD + 1 + 3
+    write(sent, NEAR, 4)
+    assert offset(sent, NEAR) == LEAD + 2 + 4
     write(sent, FAR, 1)  # it moves again
     assert write(sent, NEAR) == 0
     assert [*sent.held] == [NEAR]
+
+
+def test_a_link_that_waits_for_a_much_slower_one_is_never_silent_for_longer_than_a_heartbeat():
+    """Its heartbeats come after the body, so without chunks its neighbor would take this peer for dead."""
+    sent = queues(most=640 * LEAST_CHUNK)
+    both(sent, chunks=1000)
+    sent.pace(NEAR, 120 * LEAST_CHUNK)
+    for _ in range(5):
+        sent.beat()
+        write(sent, FAR, 5)
+        assert write(sent, NEAR) > 0
 
 
 def test_bytes_ahead_wait_for_the_round_before():
