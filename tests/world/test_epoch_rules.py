@@ -181,13 +181,13 @@ def test_a_document_that_goes_after_the_bodies_shows(monkeypatch):
     """It takes two rounds a hop."""
     choose = SendQueue.choose
 
-    def late(self):
+    def late(self, *, waits):
         held = {kind: frames for kind, frames in self._small.items() if kind.startswith("epoch")}
         if not held or not self.bodies:
-            return choose(self)
+            return choose(self, waits=waits)
         self._small = {kind: frames for kind, frames in self._small.items() if kind not in held}
         try:
-            return choose(self)
+            return choose(self, waits=waits)
         finally:
             self._small |= held
 

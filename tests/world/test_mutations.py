@@ -59,11 +59,11 @@ def _claiming(heard, more):
 def beat_before_the_bodies(patch):
     choose = SendQueue.choose
 
-    def hasty(self):
+    def hasty(self, *, waits):
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
-        return choose(self)
+        return choose(self, waits=waits)
 
     patch.setattr(SendQueue, "choose", hasty)
 
