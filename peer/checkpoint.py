@@ -44,8 +44,8 @@ _LEARNER = "learner"
 _CHECKSUM = "checksum"
 _KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "sha256"}
 _UNFINISHED_KEYS = {"round", "fingerprint", "sha256"}
-_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError)
-"""The errors of reading what is not as it was written."""
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError)
+"""The errors of reading a damaged checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def noted(rank_folder: Path) -> Mapping[str, Any]:
         described = json.loads((found / STATE).read_text())
         _check_state(described, found)
         return dict(described["extra"])
-    except _DAMAGES:
+    except _DAMAGED:
         return {}  # `read` names the damage
 
 
@@ -213,7 +213,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
             else [(checkpoint / f"released-{index}.bin").read_bytes() for index in range(count)],
             extra=described["extra"],
         )
-    except _DAMAGES as error:
+    except _DAMAGED as error:
         raise CheckpointError(
             f"checkpoint {str(checkpoint)!r} is damaged: {_reason(error)}; restore the folder, or start over with "
             "--overwrite"
@@ -231,7 +231,7 @@ def read_unfinished(found: Path) -> tuple[int, Mapping[str, Any], Path]:
     try:
         described = _checked(found)
         return int(described["round"]), dict(described["fingerprint"]), found / _LEARNER
-    except _DAMAGES as error:
+    except _DAMAGED as error:
         raise CheckpointError(f"{str(found)!r} is damaged: {_reason(error)}") from error
 
 

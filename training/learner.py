@@ -189,7 +189,7 @@ class TorchLearner:
     def held(self, number: int) -> Payload | None:
         """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process.
 
-        Then the round's training is over, and what is kept of its progress from here on is of mixing and of its finish.
+        Then the round's training is over, and progress that is kept from here on is of mixing and of its finish.
         """
         payload = self.gossip.held(number)
         if payload is not None and self.unfinished is not None:

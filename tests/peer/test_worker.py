@@ -48,7 +48,8 @@ async def test_the_error_of_a_job_on_the_event_loop_is_raised(threads):
         await Worker(*threads, alike=True).run_at_once(lambda: 1 / 0)
 
 
-async def test_a_job_that_a_cancelled_write_leaves_behind_is_waited_for(threads):
+async def cancelled_write(threads):
+    """A worker, its write that was cancelled while the job runs, and the event after which the job fails."""
     begun, go = threading.Event(), threading.Event()
 
     def save():
@@ -60,24 +61,20 @@ async def test_a_job_that_a_cancelled_write_leaves_behind_is_waited_for(threads)
     writing = asyncio.create_task(worker.write(save))
     assert await asyncio.to_thread(begun.wait, 20)
     writing.cancel()
+    return worker, writing, go
+
+
+async def test_a_job_that_a_cancelled_write_leaves_behind_is_waited_for(threads):
+    worker, _, go = await cancelled_write(threads)
     go.set()
     assert isinstance(await worker.drain(), OSError)
 
 
 async def test_a_cancelled_wait_for_such_a_job_leaves_it_to_the_next_one(threads):
     """Of peers in one process each ends where one fails, also while it ends already."""
-    begun, go, wrong = threading.Event(), threading.Event(), []
+    wrong = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context["message"]))
-
-    def save():
-        begun.set()
-        assert go.wait(20)
-        raise OSError("disk full")
-
-    worker = Worker(*threads)
-    writing = asyncio.create_task(worker.write(save))
-    assert await asyncio.to_thread(begun.wait, 20)
-    writing.cancel()
+    worker, writing, go = await cancelled_write(threads)
     draining = asyncio.create_task(worker.drain())
     await asyncio.sleep(0)
     draining.cancel()

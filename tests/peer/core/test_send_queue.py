@@ -19,7 +19,7 @@ def frames(number=0, chunks=CHUNKS):
 
 
 def queues(*, overlap=True, most=MOST, links=(NEAR, FAR)):
-    """Queues of neighbors; with overlap bytes have gone ahead before."""
+    """Queues of neighbors; with overlap bytes have gone ahead, so that bodies keep in step."""
     made = SendQueues(most)
     for link in links:
         made[link].known = True
