@@ -531,6 +531,10 @@ class ConnectionSetup:
         for link in neighbor.links.all:
             self._hello(link, reply=False)
 
+    def give_up(self, rank: int) -> list[Effect]:
+        """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
+        return [one for link, dialled in self.dialling.all() if dialled.rank == rank for one in self._give_up(link)]
+
     def _give_up(self, link: Link) -> list[Effect]:
         """Give up a link that this peer has dialled."""
         self.part(link)
@@ -539,18 +543,15 @@ class ConnectionSetup:
 
     def hang_up(self, rank: int) -> list[Effect]:
         """Give up the links to a rank that is no neighbor any more."""
-        found = [link for link, one in self.dialling.all() if one.rank == rank]
-        for link in found:
-            self.part(link)
-            self.dialling.forget(link)
+        effects = self.give_up(rank)
         for link in self._members.remove(rank) if rank in self._members else ():
             self._reassembly.forget(link)
             self._send_queues.forget(link)
-            found.append(link)
+            effects.append(Close(link))
         self._reassembly.forget_rank(rank)
         self._exchange.outbox.drop(rank)
         self._exchange.inbox.drop(rank)
-        return [Close(link) for link in found]
+        return effects
 
     def unanswered(self) -> list[Link]:
         """The links that are established, on which this peer's hello has no answer yet."""
@@ -563,13 +564,16 @@ class ConnectionSetup:
             if one.rank not in self._members:
                 effects += self.hang_up(one.rank)
                 continue
+            if self._members.is_done(one.rank):  # its goodbye came while it was dialled
+                effects += self._give_up(link)
+                continue
             neighbor = self._members[one.rank]
             if link in neighbor.links.all and neighbor.link not in (None, link):
                 if neighbor.links.heard == neighbor.link:  # both write on the other one
                     effects += self._give_up(link)
             elif self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
-            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
+            elif self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 still = self._epochs is None or one.rank in self._epochs.admitted  # an epoch may have taken it out
                 effects += [Close(link), *self.dialling.begin([one.rank] if still else [])]

@@ -738,6 +738,7 @@ class Core:
             queue.ahead = None
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
+            self._effects += self.connection_setup.give_up(neighbor.rank)  # another run may listen there by now
             return
         if reason == "stopped" and back_within:
             self._log(

@@ -33,11 +33,15 @@ def test_a_neighbor_that_is_dialled_again_gets_what_it_lacks_and_rounds_go_on_wi
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-def test_one_that_is_done_is_not_dialled_again():
+@pytest.mark.parametrize(("reason", "closed"), [("done", True), ("stopped", False), ("failed", False)])
+def test_one_that_is_done_is_dialled_no_more(reason, closed):
+    """Another run may listen at its address by now; one that was stopped or has failed may come back."""
     table = ring()
-    table.hear(table.links[1], table.goodbye(1, "done"))
+    link = table.links[1]
+    table.hear(link, table.goodbye(1, reason))
+    assert table.closed == ([link] if closed else [])
     table.wait(100)
-    assert not table.closed
+    assert (table.links[1] == link) is closed
 
 
 # -- a peer that was left behind ---------------------------------------------------------------------------------------
