@@ -22,7 +22,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.handshake import ABSENT, difference
-from dpeer.peer.core.waiting import Pauses
+from dpeer.peer.core.wait import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.restored import Restored

@@ -19,7 +19,7 @@ from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Statu
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.waiting import Waiting
+from dpeer.peer.core.start_wait import StartWait
 from dpeer.peer.transport import Link
 
 _PROBE = 0.5
@@ -140,7 +140,7 @@ class ConnectionSetup:
         send_queues: SendQueues,
         exchange: Exchange,
         reassembly: Reassembly,
-        waiting: Waiting,
+        start: StartWait,
         handshake: Handshake,
         round_clock: RoundClock,
         note: Callable[[Neighbor, int, bytes, float, bytes], None],
@@ -159,7 +159,7 @@ class ConnectionSetup:
         self._send_queues = send_queues
         self._exchange, self._inbox = exchange, exchange.inbox
         self._reassembly = reassembly
-        self._waiting = waiting
+        self._start = start
         self._handshake = handshake
         self._round_clock = round_clock
         self._note = note
@@ -264,7 +264,7 @@ class ConnectionSetup:
             self._members.add([rank])  # it hears of the federation here, and is no neighbor in any round
         self._early.pop(rank, None)
         if rank in self._members:
-            self._waiting.met.add(rank)
+            self._start.met.add(rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._hello(link, reply=True, to=rank)
@@ -275,10 +275,10 @@ class ConnectionSetup:
         try:
             self._handshake.judge(hello, self._members.current_round, expected)
         except Refused as refusal:
-            if self._waiting.outlasts(hello, expected):
+            if self._start.outlasts(hello, expected):
                 self._await_correction(rank if expected is None else expected, str(refusal))
                 raise ProtocolError("mismatch", str(refusal)) from refusal
-            if not self._waiting.refuse(refusal, now):
+            if not self._start.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
             self._handshake.part(hello, self._members.current_round, expected)
             self._send_parting()
@@ -303,7 +303,7 @@ class ConnectionSetup:
         self._round_clock.remind(hello.recalls)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
-            self._waiting.join(now)
+            self._start.join(now)
         self._welcome(neighbor, hello.next_round, now)
         neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
         self._renewed(neighbor, hello.incarnation)
@@ -457,7 +457,7 @@ class ConnectionSetup:
             since = now
         self._refused[refusal.rank] = since, now
         if self._members.missing() and now - since >= 2 * liveness.suspect_after:
-            self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
+            self._start.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
 
     def contender(self, rank: int | None) -> tuple[Link, wire.Hello] | None:
         """The process that wants this rank, whose link has just broken; None without one."""

@@ -148,7 +148,7 @@ class Core:
             self.epochs,
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
-            config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting,
+            config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
             self.epochs,
         )  # fmt: skip
@@ -639,7 +639,7 @@ class Core:
                 if self.round_clock.epochs != accepted:  # all may wait for it
                     self.exchange.send_heartbeats(one.rank for one in self.members.all())
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
-            if not self.waiting.began and self._beat_at is not None:
+            if not self.waiting.start.began and self._beat_at is not None:
                 self._spread_at = min(self._spread_at, max(now, self._spread_again))
 
     def _spread(self, now: float) -> None:
@@ -648,7 +648,7 @@ class Core:
             return
         ranks = [one.rank for one in self.members.all()]
         self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
-        if not self.waiting.began:
+        if not self.waiting.start.began:
             self.exchange.send_heartbeats(ranks)
 
     def _on_epoch(self, link: Link, neighbor: Neighbor | None, message: wire.EpochMessage, now: float) -> None:
@@ -802,7 +802,11 @@ class Core:
         return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        then = "rounds go on without it" if self.waiting.began else "it has been there, and the start does not need it"
+        then = (
+            "rounds go on without it"
+            if self.waiting.start.began
+            else "it has been there, and the start does not need it"
+        )
         advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
         if removed := self.epochs is not None and self.epochs.chain.removed:  # it has hung up
             then, advice = "it needs nothing of this peer", "this peer is no member any more"

@@ -8,7 +8,7 @@ from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.waiting import Waiting
+from dpeer.peer.core.start_wait import StartWait
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.assemblies import ASSEMBLIES, generate_assembly
@@ -134,11 +134,11 @@ def neighbors_are_waited_for_without_end(patch):
 
 
 def a_mistake_ends_all(patch):
-    patch.setattr(Waiting, "outlasts", lambda self, hello, expected: False)
+    patch.setattr(StartWait, "outlasts", lambda self, hello, expected: False)
 
 
 def a_mistake_ends_none(patch):
-    patch.setattr(Waiting, "outlasts", lambda self, hello, expected: True)
+    patch.setattr(StartWait, "outlasts", lambda self, hello, expected: True)
 
 
 def one_that_comes_late_is_turned_away(patch):

@@ -5,7 +5,7 @@ import pytest
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.waiting import LONG
+from dpeer.peer.core.start_wait import LONG
 from dpeer.topology import build
 from tests.peer.table import Table
 

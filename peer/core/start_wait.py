@@ -1,0 +1,221 @@
+"""StartWait: the wait for the start, from the first hello to the first round; who is missing, and when none is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.effects import Effect, Fail, Wake
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.handshake import Handshake
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.wait import Wait
+from dpeer.peer.core.wire import Hello
+from dpeer.results.units import duration
+
+if TYPE_CHECKING:
+    from dpeer.peer.core.epoch_follower import EpochFollower
+
+LONG = 3600.0
+"""Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
+end it, and no two of its lines are further apart."""
+
+_MET_WITHIN = 60.0
+"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
+
+_MINUTE = 60.0
+
+_LISTED = 20
+"""Ranks that a line of the log names."""
+
+
+class StartWait:
+    """Until enough ranks have been there and all neighbors are, or neighbors have run rounds without this peer.
+
+    Args:
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        epochs: How the membership changes; None where it never does.
+
+    Attributes:
+        met: The neighbors whose hello came, whatever the answer.
+        began: Whether this wait is over, so that rounds have begun.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        members: Membership,
+        exchange: Exchange,
+        handshake: Handshake,
+        round_clock: RoundClock,
+        log: Callable[..., None],
+        epochs: EpochFollower | None = None,
+    ) -> None:
+        self.met: set[int] = set()
+        self.began = False
+        self._config = config
+        self._members = members
+        self._exchange = exchange
+        self._handshake = handshake
+        self._round_clock = round_clock
+        self._log = log
+        self._epochs = epochs
+        self._refusal: Refused | None = None
+        self._leave_at = 0.0
+        self._give_up_at = math.inf
+        self._running = False
+
+    def begin(self, now: float) -> Wait:
+        """Begin to wait; with no round left for neighbors alone, and no longer than silence takes to be death."""
+        if self._members.current_round >= self._exchange.schedule.rounds:
+            self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
+        return Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
+
+    def join(self, now: float) -> None:
+        """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
+
+        When a whole federation is resumed, no peer can complete a round before its neighbors are there.
+        """
+        if not self.began:
+            self._running = True
+            self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
+
+    def outlasts(self, hello: Hello, expected: int | None) -> bool:
+        """Whether this peer goes on waiting for the start although another one has other settings.
+
+        In a wait of days one mistaken site must not end the start of all. The peer that knows fewer ranks with its own
+        settings is the mistaken one, or else the one that came later: its operator has just started it.
+
+        Args:
+            hello: The other side's.
+            expected: Which rank we dialled on this link; None if we were dialled.
+        """
+        if self.began or self._config.wait <= LONG:
+            return False
+        if expected is not None and hello.rank != expected:
+            return True  # an address leads to another rank: not a mistake of all that dial it
+        ours = len(self._round_clock.there), self._handshake.waited
+        return ours > (hello.there, hello.waited)
+
+    def refuse(self, refusal: Refused, now: float) -> bool:
+        """Do not begin, for this reason; returns whether that is still possible and was not decided before."""
+        if self.began or self._refusal is not None:
+            return False
+        self._refusal = refusal
+        self._leave_at = now + self._config.farewell
+        return True
+
+    def next_look(self, wait: Wait, now: float) -> float:
+        """The clock time at which `look` may give something although nothing has happened."""
+        if self._refusal is not None:
+            return self._leave_at
+        times = [self._give_up_at] if now < self._give_up_at else []
+        return min(*times, wait.log_at, wait.since + self._config.wait)
+
+    def look(self, wait: Wait, now: float) -> list[Effect]:
+        """The effect that ends the wait, if it is over."""
+        self._handshake.waited = int(now - wait.since)
+        every = {neighbor.rank for neighbor in self._members.all()}
+        if self._refusal is not None:
+            if self._handshake.apart and not self.met >= every and now < self._leave_at:
+                return []
+            return [Fail(self._refusal)]
+        if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
+                self._members[rank].current_round = self._round_clock[rank]
+        if self._round_clock.assembled:
+            self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
+        if now >= self._give_up_at:
+            for rank in self._members.missing():
+                if not self._comes_back(rank):
+                    self._members.give_up(rank)
+        agreed = self._round_clock.started or not every
+        if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
+            self.began = True
+            self._exchange.send_heartbeats(every)  # neighbors may wait for this news
+            return [Wake()]
+        if self._is_too_late():
+            return [Fail(PeersMissing(
+                f"the federation has ended, and no epoch lists rank {self._config.rank}: an operator lets a peer in "
+                f"while the members train (dpeer join RUN --rank {self._config.rank})"
+            ))]  # fmt: skip
+        if now >= wait.since + self._config.wait:
+            if not self.lacking():
+                return [Fail(PeersMissing(
+                    f"{self._missing(now)} has not come within {self._limit} (--wait): have an operator let this peer "
+                    f"in (dpeer join RUN --rank {self._config.rank}), while the members train"
+                ))]  # fmt: skip
+            advice = "start them, and check the addresses and that all use the same settings"
+            if self._epochs is not None and self._epochs.joins:
+                advice = "see whether they still train, and check the addresses and that all use the same settings"
+            return [Fail(PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}"))]
+        if now >= wait.log_at:
+            self._log_missing(wait, now)
+        return []
+
+    def _is_too_late(self) -> bool:
+        """Whether a joiner that no epoch lists hears of none any more: by the word of members all rounds are over."""
+        if self._epochs is None or self._epochs.let_in:
+            return False
+        ranks = [one.rank for one in self._members.all()]
+        return any(map(self._members.is_done, ranks)) and not any(map(self._members.is_there, ranks))
+
+    def _comes_back(self, rank: int) -> bool:
+        """Whether a neighbor that has left before the first round is waited for all the same.
+
+        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or the
+        federation runs, it is a returner like any other.
+        """
+        clock, neighbor = self._round_clock, self._members[rank]
+        if self._running or self._members.current_round > 0 or clock.needed < clock.size:
+            return False
+        return clock.assembled and bool(neighbor.trouble or neighbor.away)
+
+    @property
+    def _limit(self) -> str:
+        wait = self._config.wait
+        return f"{wait:g} s" if wait < 10 * _MINUTE else duration(wait)
+
+    def _log_missing(self, wait: Wait, now: float) -> None:
+        clock, waited = self._round_clock, now - wait.since
+        some = clock.size - len(clock.absent)
+        lasts = f", for {duration(waited)}" if waited >= _MINUTE else ""
+        count = f"; {some} of {clock.size} have been there" if clock.absent else ""
+        enough = f", {clock.needed} are enough" if count and clock.needed < clock.size else ""
+        self._log(
+            "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
+            neighbors=self._members.missing(), absent=clock.absent,
+        )  # fmt: skip
+        wait.log_at = now + wait.pause
+        wait.pause = min(2 * wait.pause, LONG)
+
+    def lacking(self) -> list[int]:
+        """The ranks without which the first round does not begin: neighbors, and others that have not been there."""
+        absent = () if self._round_clock.started or not self._members.all() else self._round_clock.absent
+        return sorted({*self._members.missing(), *absent})
+
+    def _missing(self, now: float) -> str:
+        """The ranks that are not there yet, with the trouble that they report."""
+        ranks = self.lacking()
+        if not ranks:
+            return f"an epoch that lists rank {self._config.rank}"
+        by_trouble: dict[str, list[str]] = {}
+        for rank in ranks[:_LISTED]:
+            by_trouble.setdefault(self._trouble(rank, now), []).append(str(rank))
+        without = by_trouble.pop("", [])
+        listed = [f"{', '.join(same)} ({trouble})" for trouble, same in by_trouble.items()] + without
+        more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+        return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
+
+    def _trouble(self, rank: int, now: float) -> str:
+        if rank not in self._members:
+            return ""
+        one, since = self._members[rank], ""
+        if one.heard_at and now - one.heard_at >= _MINUTE:
+            since = f"last heard {duration(now - one.heard_at)} ago"
+        return ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))
