@@ -177,7 +177,7 @@ class Driver:
     @property
     def receive_seconds(self) -> float:
         """The seconds in which neighbors' bodies were coming in so far."""
-        return self.core.receive_time.seconds(self.now())
+        return self.core.incoming_bodies.receive_time.seconds(self.now())
 
     def adopted(self) -> None:
         """This peer, which was left behind, has adopted its neighbors' bodies."""

@@ -214,6 +214,11 @@ class _Bucket:
     since: float
 
 
+def who(rank: int) -> Hashable:
+    """The name of a neighbor as a sender: it has its tokens on whatever link it speaks."""
+    return "rank", rank
+
+
 class RateLimiter:
     """Token bucket for each sender: its tokens grow with time, up to a bound.
 

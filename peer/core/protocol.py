@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Hashable
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core import chunking, limits, wire
-from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.chunking import PartialBody, Reassembly
+from dpeer.peer.core import limits, wire
+from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
@@ -31,10 +30,11 @@ from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
-from dpeer.peer.core.limits import RateLimiter
+from dpeer.peer.core.incoming_bodies import IncomingBodies
+from dpeer.peer.core.limits import RateLimiter, who
+from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.mass import ALL, Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
-from dpeer.peer.core.receive_time import ReceiveTime
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.round_clock import RoundClock
@@ -85,7 +85,7 @@ class Core:
         mass: How much this peer's body of a round counts in the federation's mean.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
-        receive_time: For how long neighbors' bodies were coming in.
+        incoming_bodies: The bodies of neighbors on their way to the inbox.
         late_bodies: How many bodies this process has trained after all neighbors had completed their round.
         in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
             this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
@@ -135,11 +135,8 @@ class Core:
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
-        self.receive_time = ReceiveTime(lambda link: self.reassembly.get(link) is not None)
         self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
-        self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
-        self._restarts: dict[int, float] = {}
         self._hearing: float | None = None
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
@@ -153,6 +150,13 @@ class Core:
             self.epochs,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
+        self.incoming_bodies = IncomingBodies(
+            config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
+            self.connection_setup, self.round_budget, self._messages, lambda: self._effects.append(Throttle()),
+        )  # fmt: skip
+        self._link_reports = LinkReports(
+            config, self.members, self.connection_setup.dialling, self.drops, self._log, self.epochs
+        )
         if self.epochs is not None:
             self.exchange.elsewhere = self.epochs.elsewhere
             self.epochs.join_up(
@@ -161,7 +165,6 @@ class Core:
             )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
-        self._relay_trouble: str | None = None
         self.late_bodies = self._late_at_once = 0
         self._training: int | None = None
         self.in_vain = False
@@ -219,19 +222,10 @@ class Core:
             self._drop_unhandled(link, error, identity)
         self._hearing = None
         if unix_socket:
-            self._note_unix_socket(link)
+            self._link_reports.unix_socket(link)
         return self.look(now)
 
-    def _note_unix_socket(self, link: Link) -> None:
-        neighbor = self.members.by_link(link)
-        if neighbor is None or link in neighbor.links.unix_sockets or link not in neighbor.links.all:
-            return
-        neighbor.links.unix_sockets.add(link)
-        if self.connection_setup.dialling.get(link) is not None:
-            self._log(
-                "info", "unix-socket", f"rank {neighbor.rank} is on this host: its link takes a Unix socket",
-                neighbor=neighbor.rank,
-            )  # fmt: skip
+    # -- reports of the transport about links ------------------------------------------------------------------
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
         """Connections were refused, so many times."""
@@ -240,53 +234,22 @@ class Core:
 
     def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
         """A connection was ended on which a message had no end; None if nothing had come on it before."""
-        error = ProtocolError(
-            "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
-        )
-        known = self.members.by_link(link) or self.connection_setup.dialling.get(link)
-        if known is not None:
-            self.drops.count(known.rank, error)
-        else:
-            self.drops.count_stranger(f"from {place}", error)
+        self._link_reports.endless(link, place)
         return self.look(now)
 
     def unreachable(self, link: Link, reason: str, now: float, *, unlisted: bool = False) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
-        if unlisted and self.epochs is not None and not self.epochs.let_in:
-            reason = (
-                "it does not take the key of this peer yet: have an operator let it in, with the key that belongs to "
-                f"this peer's secret (dpeer join RUN --rank {self._config.rank} --key HEX)"
-            )
-        one = self.connection_setup.dialling.get(link)
-        if one is not None and self.members[one.rank].trouble_dialling != reason:
-            self.members[one.rank].trouble_dialling = reason
-            self._log(
-                "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
-                neighbor=one.rank, reason=reason,
-            )  # fmt: skip
+        self._link_reports.unreachable(link, reason, unlisted=unlisted)
         return self.look(now)
 
     def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
         """Bodies take the ordinary way on a dialled link, for this reason."""
-        one = self.connection_setup.dialling.get(link)
-        if one is not None:
-            self._log(
-                "warning", "no-bulk",
-                f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
-                "firewall lets this port through, or leave its `bulk` out of the federation file",
-                neighbor=one.rank, reason=reason,
-            )  # fmt: skip
+        self._link_reports.slower(link, reason)
         return self.look(now)
 
     def relayed(self, trouble: str | None, now: float) -> list[Effect]:
         """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
-        if trouble != self._relay_trouble:
-            self._relay_trouble = trouble
-            if trouble is None:
-                self._log("info", "relay-back", "this peer is connected to its relay again")
-            else:
-                message = f"no neighbor reaches this peer by its relay: {trouble}; trying again"
-                self._log("warning", "relay-unreachable", message, reason=trouble)
+        self._link_reports.relayed(trouble)
         return self.look(now)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
@@ -542,9 +505,11 @@ class Core:
         message = wire.decode(frames, self._limits, version, self._config.protocol)
         match message:
             case wire.Chunk():
-                self._on_chunk(link, neighbor, message, now)
+                if neighbor is None:
+                    raise self.connection_setup.stranger(link, "a chunk of a body", now)
+                self.incoming_bodies.take_chunk(link, neighbor, message, now)
             case wire.Hello():
-                if neighbor is not None and not self._messages.spend(_who(neighbor), limits.HELLO_AGAIN, now):
+                if neighbor is not None and not self._messages.spend(who(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
@@ -569,7 +534,7 @@ class Core:
 
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
-        if not self._messages.spend(link if neighbor is None else _who(neighbor), wire.cost(frames), now):
+        if not self._messages.spend(link if neighbor is None else who(neighbor.rank), wire.cost(frames), now):
             self._effects.append(Throttle())
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)
@@ -583,40 +548,20 @@ class Core:
         self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Ahead | wire.Heartbeat | wire.Goodbye,
         frames: Frames, now: float,
     ) -> None:  # fmt: skip
-        inbox = self.exchange.inbox
         neighbor.links.heard = link
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
             whole = not message.missed and not message.adopted
             self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
-        ahead = self.reassembly.take_ahead(link, message) if isinstance(message, wire.Body) else None
         match message:
-            case wire.Body(buffers=None):
-                self.connection_setup.heard(neighbor, message.round, now)
-                wanted = inbox.wants(neighbor.rank, message.round)
-                earlier = self.reassembly.get(link)
-                if wanted and earlier is not None and not inbox.knows(neighbor.rank, earlier.body.round):
-                    wanted = self._useless.spend(neighbor.rank, 1, now)
-                length = wire.size(frames) + message.payload_bytes
-                if wanted:
-                    self._pay_back(neighbor, ahead)
-                    self.receive_time.begin(link, now)
-                name = wire.body_name(neighbor.links.process, frames[0])
-                self.reassembly.begin(link, message, length, wanted=wanted, name=name, now=now, ahead=ahead)
             case wire.Body():
-                self.connection_setup.heard(neighbor, message.round, now)
-                name = wire.body_name(neighbor.links.process, frames[0])
-                received = Received(frames[1:], wire.size(frames), message.epoch, name)
-                if inbox.put(neighbor.rank, message.round, received):
-                    self._pay_back(neighbor, ahead)
-                    self.round_budget.arrived(neighbor.rank, message.round, now)
-                    self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
+                self.incoming_bodies.take(link, neighbor, message, frames, now)
             case wire.Ahead():
-                self._on_ahead(link, neighbor, message, frames, now)
+                self.incoming_bodies.take_ahead(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
-                    self._messages.earn(_who(neighbor), 1)
+                    self._messages.earn(who(neighbor.rank), 1)
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
@@ -664,69 +609,6 @@ class Core:
             self.members.incarnations[neighbor.rank] = incarnation
             self.forgotten.add(neighbor.rank)
             self.exchange.inbox.forget(neighbor.rank)
-
-    def _on_ahead(self, link: Link, neighbor: Neighbor, message: wire.Ahead, frames: Frames, now: float) -> None:
-        self.connection_setup.heard(neighbor, neighbor.mentioned, now)
-        if not self._config.overlap:
-            raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
-        if len(message.sizes) > self._limits.buffers or sum(message.sizes) > self._limits.payload_bytes:
-            raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
-        earliest = self.exchange.inbox.earliest
-        if neighbor.status is Status.GONE or not earliest <= message.round <= earliest + 1:
-            raise ProtocolError("stray", f"bytes ahead of round {message.round}, whose body is of no use here")
-        if not self._useless.spend(neighbor.rank, 1, now):  # `_pay_back` once the body comes
-            self._effects.append(Throttle())
-        self.reassembly.expect(link, message, wire.tag(frames[0]), now)
-
-    def _pay_back(self, neighbor: Neighbor, ahead: PartialBody | None) -> None:
-        if ahead is not None:
-            self._useless.earn(neighbor.rank, 1)
-
-    def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
-        if neighbor is None:
-            raise self.connection_setup.stranger(link, "a chunk of a body", now)
-        self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        if (since := self.reassembly.add_ahead(link, chunk, now)) is not None:
-            self._messages.earn(_who(neighbor), 1)
-            self.receive_time.add(since, now)
-            return
-        partial, again = self.reassembly.get(link), now >= self._restarts.get(neighbor.rank, now)
-        if self.reassembly.lacks(link, chunk) and again and partial is not None:
-            self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
-            neighbor.asked = partial.body.round
-            self.reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
-            self.connection_setup.introduce(link, now)
-        arriving = self.reassembly.add(link, chunk, now)
-        if (queue := self.send_queues.get(link)) is not None:
-            queue.got = 0 if arriving.complete else arriving.got
-        self._messages.earn(_who(neighbor), 1)
-        if not arriving.wanted and not self._useless.spend(
-            neighbor.rank, chunk.nbytes / self._limits.payload_bytes, now
-        ):
-            self._effects.append(Throttle())
-        if not arriving.complete:
-            return
-        self.receive_time.end(link, now)
-        body, inbox = arriving.body, self.exchange.inbox
-        received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
-        if arriving.fingerprint is not None:
-            if not arriving.skipped:
-                inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
-        elif inbox.put(body.rank, body.round, received):
-            self.round_budget.arrived(body.rank, body.round, now)
-            self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
-        self._measure(link, *arriving.pace)
-
-    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
-        """Tell the sender how long its chunks may be, if that has changed much."""
-        if self._most is None:
-            return
-        found = chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
-        queue = self.send_queues[link]
-        before, queue.measured = queue.measured, found
-        neighbor = self.members.by_link(link)
-        if max(found, before) >= 2 * min(found, before) and neighbor is not None and neighbor.link == link:
-            self.exchange.send_heartbeat(link)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
         if neighbor.status is Status.GONE:
@@ -842,11 +724,6 @@ class Core:
             self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []
         return effects
-
-
-def _who(neighbor: Neighbor) -> Hashable:
-    """A neighbor has its allowance on whatever link it speaks."""
-    return "rank", neighbor.rank
 
 
 def _unreachable(rank: int, graphs: Graphs, rounds: int) -> set[int]:

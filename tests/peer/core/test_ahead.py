@@ -5,8 +5,8 @@ import pytest
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
+from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.limits import USELESS_BODIES
-from dpeer.peer.core.protocol import Core
 from tests.peer.protocol_5 import PROTOCOL_5
 from tests.peer.table import CHUNK, Table, payload
 
@@ -234,7 +234,7 @@ def test_a_second_body_of_a_round_is_compared_with_what_came_ahead_of_it():
 @pytest.mark.parametrize(("place", "found"), [(6, (400, 62.0)), (0, (400, 2.0))])
 def test_a_line_is_measured_by_what_came_ahead_too(place, found, monkeypatch):
     measured = []
-    monkeypatch.setattr(Core, "_measure", lambda self, *values: measured.append(values[1:]))
+    monkeypatch.setattr(IncomingBodies, "_measure", lambda self, *values: measured.append(values[1:]))
     table = met()
     header, *chunks = announced(table, 0)
     table.hear(LINK, header)
@@ -257,11 +257,11 @@ def test_the_time_counts_as_receiving_until_all_that_can_come_has_come():
         table.now += 1
         table.hear(LINK, one)
     table.now += 100
-    assert table.core.receive_time.seconds(table.now) == 6.0
+    assert table.core.incoming_bodies.receive_time.seconds(table.now) == 6.0
     table.hear(LINK, released(table, 0)[0])
     table.now += 2
     table.hear(LINK, released(table, 0)[-1])
-    assert table.core.receive_time.seconds(table.now + 100) == 8.0
+    assert table.core.incoming_bodies.receive_time.seconds(table.now + 100) == 8.0
 
 
 # -- the sender --------------------------------------------------------------------------------------------------------

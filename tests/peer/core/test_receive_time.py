@@ -46,7 +46,7 @@ def test_a_core_counts_from_the_header_to_the_last_chunk() -> None:
         table.hear(f"link {rank}", table.hello(rank))
     table.runs(0)
     table.now += 5
-    assert table.core.receive_time.seconds(table.now) == 0.0
+    assert table.core.incoming_bodies.receive_time.seconds(table.now) == 0.0
     body, messages = ChunkedBody(table.body(1, 0)), []
     while not body.over:
         messages.append(body.next(CHUNK))
@@ -55,4 +55,4 @@ def test_a_core_counts_from_the_header_to_the_last_chunk() -> None:
         table.hear("link 1", message)
         table.now += 2
     table.now += 50
-    assert table.core.receive_time.seconds(table.now) == 2 * (len(messages) - 1)
+    assert table.core.incoming_bodies.receive_time.seconds(table.now) == 2 * (len(messages) - 1)

@@ -1,0 +1,163 @@
+"""IncomingBodies: neighbors' bodies on their way to the inbox: whole, in chunks, or with bytes ahead; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import limits, wire
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.chunking import PartialBody, Reassembly, chunk_length
+from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.limits import Limits, RateLimiter, who
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.receive_time import ReceiveTime
+from dpeer.peer.core.round_budget import RoundBudget
+from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.wire import Frames
+from dpeer.peer.transport import Link
+
+
+class IncomingBodies:
+    """Takes the messages of neighbors that carry bodies.
+
+    A neighbor pays for bytes that are of no use, and earns back what it has paid for a body that is used.
+
+    Args:
+        most: The most bytes of a chunk; None where bodies are not cut.
+        messages: What each sender may still send.
+        throttle: Has the transport read more slowly.
+
+    Attributes:
+        receive_time: For how long bodies were coming in.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        largest: Limits,
+        most: int | None,
+        members: Membership,
+        exchange: Exchange,
+        reassembly: Reassembly,
+        send_queues: SendQueues,
+        connection_setup: ConnectionSetup,
+        round_budget: RoundBudget,
+        messages: RateLimiter,
+        throttle: Callable[[], None],
+    ) -> None:
+        self.receive_time = ReceiveTime(lambda link: reassembly.get(link) is not None)
+        self._config = config
+        self._largest = largest
+        self._most = most
+        self._members = members
+        self._exchange = exchange
+        self._inbox = exchange.inbox
+        self._reassembly = reassembly
+        self._send_queues = send_queues
+        self._connection_setup = connection_setup
+        self._round_budget = round_budget
+        self._messages = messages
+        self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
+        self._throttle = throttle
+        self._restarts: dict[int, float] = {}
+
+    def take(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
+        """A body came whole, or the header of one whose chunks follow."""
+        ahead = self._reassembly.take_ahead(link, message)
+        self._connection_setup.heard(neighbor, message.round, now)
+        name = wire.body_name(neighbor.links.process, frames[0])
+        if message.buffers is None:
+            self._begin(link, neighbor, message, wire.size(frames), name, ahead, now)
+            return
+        received = Received(frames[1:], wire.size(frames), message.epoch, name)
+        if self._put(neighbor, message.round, received, now):
+            self._pay_back(neighbor, ahead)
+
+    def _begin(
+        self, link: Link, neighbor: Neighbor, message: wire.Body, header_bytes: int, name: bytes,
+        ahead: PartialBody | None, now: float,
+    ) -> None:  # fmt: skip
+        wanted = self._inbox.wants(neighbor.rank, message.round)
+        earlier = self._reassembly.get(link)
+        if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
+            wanted = self._useless.spend(neighbor.rank, 1, now)
+        if wanted:
+            self._pay_back(neighbor, ahead)
+            self.receive_time.begin(link, now)
+        length = header_bytes + message.payload_bytes
+        self._reassembly.begin(link, message, length, wanted=wanted, name=name, now=now, ahead=ahead)
+
+    def take_ahead(self, link: Link, neighbor: Neighbor, message: wire.Ahead, frames: Frames, now: float) -> None:
+        """The header of bytes came that are ahead of their body's release.
+
+        Raises:
+            ProtocolError: They are of no use, or more than a body has.
+        """
+        self._connection_setup.heard(neighbor, neighbor.mentioned, now)
+        if not self._config.overlap:
+            raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
+        if len(message.sizes) > self._largest.buffers or sum(message.sizes) > self._largest.payload_bytes:
+            raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
+        earliest = self._inbox.earliest
+        if neighbor.status is Status.GONE or not earliest <= message.round <= earliest + 1:
+            raise ProtocolError("stray", f"bytes ahead of round {message.round}, whose body is of no use here")
+        if not self._useless.spend(neighbor.rank, 1, now):  # `_pay_back` once the body comes
+            self._throttle()
+        self._reassembly.expect(link, message, wire.tag(frames[0]), now)
+
+    def take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
+        """A chunk came, of a body or of the bytes ahead of one."""
+        self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        if (since := self._reassembly.add_ahead(link, chunk, now)) is not None:
+            self._messages.earn(who(neighbor.rank), 1)
+            self.receive_time.add(since, now)
+            return
+        partial, again = self._reassembly.get(link), now >= self._restarts.get(neighbor.rank, now)
+        if self._reassembly.lacks(link, chunk) and again and partial is not None:
+            self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
+            neighbor.asked = partial.body.round
+            self._reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
+            self._connection_setup.introduce(link, now)
+        arriving = self._reassembly.add(link, chunk, now)
+        if (queue := self._send_queues.get(link)) is not None:
+            queue.got = 0 if arriving.complete else arriving.got
+        self._messages.earn(who(neighbor.rank), 1)
+        useless = chunk.nbytes / self._largest.payload_bytes
+        if not arriving.wanted and not self._useless.spend(neighbor.rank, useless, now):
+            self._throttle()
+        if not arriving.complete:
+            return
+        self.receive_time.end(link, now)
+        body = arriving.body
+        if arriving.fingerprint is None:
+            received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
+            self._put(neighbor, body.round, received, now)
+        elif not arriving.skipped:
+            self._inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
+        self._measure(link, *arriving.pace)
+
+    def _put(self, neighbor: Neighbor, number: int, received: Received, now: float) -> bool:
+        """Put a body into the inbox; whether it is used."""
+        used = self._inbox.put(neighbor.rank, number, received)
+        if used:
+            self._round_budget.arrived(neighbor.rank, number, now)
+            self._messages.earn(who(neighbor.rank), limits.FOR_A_BODY)
+        return used
+
+    def _pay_back(self, neighbor: Neighbor, ahead: PartialBody | None) -> None:
+        if ahead is not None:
+            self._useless.earn(neighbor.rank, 1)
+
+    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
+        """Tell the sender how long its chunks may be, if that has changed much."""
+        if self._most is None:
+            return
+        found = chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
+        queue = self._send_queues[link]
+        before, queue.measured = queue.measured, found
+        neighbor = self._members.by_link(link)
+        if max(found, before) >= 2 * min(found, before) and neighbor is not None and neighbor.link == link:
+            self._exchange.send_heartbeat(link)

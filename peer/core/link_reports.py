@@ -1,0 +1,98 @@
+"""LinkReports: the transport's reports about links as lines of the log, each reason once; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.connection_setup import Dialling
+from dpeer.peer.core.drop_counter import DropCounter
+from dpeer.peer.core.epoch_follower import EpochFollower
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.transport import Link
+
+
+class LinkReports:
+    """Names the neighbor at the other end, and what its operator or this peer's may do.
+
+    Args:
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        epochs: How the membership changes; None where it never does.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        members: Membership,
+        dialling: Dialling,
+        drops: DropCounter,
+        log: Callable[..., None],
+        epochs: EpochFollower | None,
+    ) -> None:
+        self._config = config
+        self._members = members
+        self._dialling = dialling
+        self._drops = drops
+        self._log = log
+        self._epochs = epochs
+        self._relay_trouble: str | None = None
+
+    def unix_socket(self, link: Link) -> None:
+        """A message came through a Unix socket of this host."""
+        neighbor = self._members.by_link(link)
+        if neighbor is None or link in neighbor.links.unix_sockets or link not in neighbor.links.all:
+            return
+        neighbor.links.unix_sockets.add(link)
+        if self._dialling.get(link) is not None:
+            self._log(
+                "info", "unix-socket", f"rank {neighbor.rank} is on this host: its link takes a Unix socket",
+                neighbor=neighbor.rank,
+            )  # fmt: skip
+
+    def endless(self, link: Link | None, place: str) -> None:
+        """A connection was ended on which a message had no end; None if nothing had come on it before."""
+        error = ProtocolError(
+            "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
+        )
+        known = self._members.by_link(link) or self._dialling.get(link)
+        if known is not None:
+            self._drops.count(known.rank, error)
+        else:
+            self._drops.count_stranger(f"from {place}", error)
+
+    def unreachable(self, link: Link, reason: str, *, unlisted: bool) -> None:
+        """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
+        if unlisted and self._epochs is not None and not self._epochs.let_in:
+            reason = (
+                "it does not take the key of this peer yet: have an operator let it in, with the key that belongs to "
+                f"this peer's secret (dpeer join RUN --rank {self._config.rank} --key HEX)"
+            )
+        one = self._dialling.get(link)
+        if one is not None and self._members[one.rank].trouble_dialling != reason:
+            self._members[one.rank].trouble_dialling = reason
+            self._log(
+                "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+
+    def slower(self, link: Link, reason: str) -> None:
+        """Bodies take the ordinary way on a dialled link, for this reason."""
+        one = self._dialling.get(link)
+        if one is not None:
+            self._log(
+                "warning", "no-bulk",
+                f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
+                "firewall lets this port through, or leave its `bulk` out of the federation file",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+
+    def relayed(self, trouble: str | None) -> None:
+        """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
+        if trouble != self._relay_trouble:
+            self._relay_trouble = trouble
+            if trouble is None:
+                self._log("info", "relay-back", "this peer is connected to its relay again")
+            else:
+                message = f"no neighbor reaches this peer by its relay: {trouble}; trying again"
+                self._log("warning", "relay-unreachable", message, reason=trouble)
