@@ -472,7 +472,7 @@ class Peer:
                 self._watch.ruined,
                 self.core.waiting.left_behind,
                 self.core.waiting.pauses,
-                self.core.late_bodies,
+                self.core.lateness.bodies,
                 self._log.dropped,
                 self.core.entry.incarnation,
                 None if self.core.epochs is None else self._rounds,

@@ -233,7 +233,7 @@ class _RoundLoop:
         trains = train_and_release if one.active else sit_out
         async with self.saver.training(number):
             one.train_loss, one.payload, one.train_seconds = await self.worker.run(
-                trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.in_vain
+                trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.lateness.in_vain
             )
         one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
         self.saver.once_saved(partial(self.driver.send, number, one.payload))

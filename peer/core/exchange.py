@@ -129,19 +129,6 @@ class Exchange:
         self.deliver()
         self.drop_ahead()
 
-    def too_late(self, number: int) -> bool:
-        """Whether all out-neighbors have completed round `number` before its body is released: no peer mixes it."""
-        receivers = self.schedule.at(number).out_neighbors
-        return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
-
-    def reaches_none(self, number: int) -> bool:
-        """Whether a body of round `number` would be sent to no neighbor, because all went on without this peer."""
-        receivers = self.schedule.at(number).out_neighbors
-        there = {rank: self._members[rank].current_round for rank in receivers}
-        return bool(there) and all(
-            past > number and not self.schedule.fits(number, rank, past) for rank, past in there.items()
-        )
-
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
         for number, rank in self.outbox.pending():

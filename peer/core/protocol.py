@@ -31,6 +31,7 @@ from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
+from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.limits import RateLimiter, who
 from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.mass import ALL, Mass, Mix
@@ -51,9 +52,6 @@ from dpeer.topology import Graphs, temporal_diameter
 _BATCH = 0.01
 """Seconds for each neighbor between two messages that pass on arrivals, before the first round: a hundred a second
 in all."""
-
-_LATE = 3
-"""Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
 
 Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 """Why a peer leaves."""
@@ -86,9 +84,7 @@ class Core:
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         incoming_bodies: The bodies of neighbors on their way to the inbox.
-        late_bodies: How many bodies this process has trained after all neighbors had completed their round.
-        in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
-            this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
+        lateness: Whether this peer's bodies come too late to be mixed.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
@@ -165,9 +161,7 @@ class Core:
             )  # fmt: skip
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
-        self.late_bodies = self._late_at_once = 0
-        self._training: int | None = None
-        self.in_vain = False
+        self.lateness = Lateness(self.schedule, self.members, self._log)
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
@@ -274,7 +268,7 @@ class Core:
 
     def train(self, number: int, now: float) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
-        self._training, self.in_vain = number, False
+        self.lateness.train(number)
         return self.round_budget.begin(number, now)
 
     def enter(self, number: int, now: float) -> list[Effect]:
@@ -353,30 +347,11 @@ class Core:
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
-        withheld, self.in_vain, self._training = self.in_vain and payload is None, False, None
         if payload is not None:
             self.round_budget.released(number, now)
-        if (payload is not None or withheld) and number != self.handshake.start:
-            self._note_lateness(number)  # not of a round that an earlier process may have released
+        self.lateness.release(number, released=payload is not None, first=number == self.handshake.start)
         self.exchange.release(number, payload)
         return self.look(now)
-
-    def _note_lateness(self, number: int) -> None:
-        """Count bodies that come too late for all neighbors, and warn when several in a row do."""
-        if not self.exchange.too_late(number):
-            self._late_at_once = 0
-            return
-        self.late_bodies += 1
-        self._late_at_once += 1
-        if self._late_at_once in (_LATE, 10 * _LATE, 100 * _LATE):
-            self._log(
-                "warning", "too-slow",
-                f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
-                "completed the round, so no peer mixes them: its rounds take longer than the neighbors wait (their "
-                "--deadline); let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a "
-                "faster device, or the neighbors wait longer",
-                round=number,
-            )  # fmt: skip
 
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
@@ -709,9 +684,7 @@ class Core:
     def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
-        if self._training is not None:
-            trained = self._training
-            self.in_vain = self.members.passed(trained) and self.exchange.reaches_none(trained)
+        self.lateness.look()
         if (number := self.waiting.collecting) is not None:
             for rank in self.entry.to_ask(number):
                 self.connection_setup.ask(rank, number)

@@ -103,15 +103,15 @@ def test_a_body_that_no_neighbor_can_use_any_more_is_known_while_it_is_trained(t
     table = ring(rounds=9)
     table.do(table.core.begin(1, table.now))
     table.core.train(1, table.now)
-    assert not table.core.in_vain
+    assert not table.core.lateness.in_vain
     for link, rank, number in ((table.links[1], 1, there[0]), ("from 2", 2, there[1])):
         table.hear(link, table.beat(rank, number))
-    assert table.core.in_vain is in_vain
+    assert table.core.lateness.in_vain is in_vain
     table.do(table.core.release(1, None if in_vain else [payload(1, table.learner)], table.now))
-    assert table.core.late_bodies == 1
+    assert table.core.lateness.bodies == 1
     table.do(table.core.begin(2, table.now))
     table.core.train(2, table.now)
-    assert table.core.in_vain is False, "it is found anew for each round"
+    assert table.core.lateness.in_vain is False, "it is found anew for each round"
 
 
 def test_of_two_that_went_on_without_a_quorum_the_body_may_still_be_needed():
@@ -120,7 +120,7 @@ def test_of_two_that_went_on_without_a_quorum_the_body_may_still_be_needed():
     table.core.train(1, table.now)
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
         table.hear(link, table.beat(rank, 6))
-    assert not table.core.in_vain
+    assert not table.core.lateness.in_vain
 
 
 def announced_nothing(table):

@@ -187,7 +187,7 @@ async def test_a_peer_that_was_suspended_does_not_release_a_body_of_a_round_that
     late = ours.learners[1]
     late.hold = 2
     running = asyncio.create_task(ours.run())
-    await until(lambda: ours.peers[1].core.in_vain)
+    await until(lambda: ours.peers[1].core.lateness.in_vain)
     late.go.set()
     await running
     assert sorted(late.released)[:2] == [0, 1]

@@ -240,9 +240,9 @@ def test_a_peer_that_is_too_slow_for_all_its_neighbors_is_warned_with_the_remedy
         assert peer.events("too-slow") == []
         peer.do(peer.core.release(number, [payload(number, peer.learner)], peer.now))
     if late_for == (1,):
-        assert (peer.core.late_bodies, peer.events("too-slow")) == (0, [])
+        assert (peer.core.lateness.bodies, peer.events("too-slow")) == (0, [])
         return
     (line,) = peer.events("too-slow")
     assert "the last 3 bodies" in line.message
     assert "--round-seconds auto" in line.message
-    assert peer.core.late_bodies == 3  # the first may have been sent by an earlier process
+    assert peer.core.lateness.bodies == 3  # the first may have been sent by an earlier process

@@ -1,0 +1,78 @@
+"""Lateness: bodies of this peer that come too late to be mixed: it was suspended, or is too slow; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.schedule import Schedule
+
+_LATE = 3
+"""Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
+
+
+class Lateness:
+    """Sees whether the neighbors have gone past the round that this peer trains.
+
+    Args:
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+
+    Attributes:
+        bodies: How many bodies this process has trained after all neighbors had completed their round.
+        in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
+            this peer. Then it is not released, and nothing is charged for it.
+    """
+
+    def __init__(self, schedule: Schedule, members: Membership, log: Callable[..., None]) -> None:
+        self.bodies = self._in_a_row = 0
+        self.in_vain = False
+        self._schedule, self._members, self._log = schedule, members, log
+        self._training: int | None = None
+
+    def train(self, number: int) -> None:
+        """Round `number`'s local training begins."""
+        self._training, self.in_vain = number, False
+
+    def look(self) -> None:
+        """See whether the body that is trained is of use to a neighbor."""
+        if self._training is not None:
+            self.in_vain = self._members.passed(self._training) and self._reaches_none(self._training)
+
+    def release(self, number: int, *, released: bool, first: bool) -> None:
+        """Count the body of round `number` if it comes too late, and warn when several in a row do.
+
+        Args:
+            number: The round.
+            released: Whether it has a body that is sent.
+            first: Whether an earlier process may have released that round: then its body counts as on time.
+        """
+        withheld, self.in_vain, self._training = self.in_vain and not released, False, None
+        if first or not (released or withheld):
+            return
+        if not self._too_late(number):
+            self._in_a_row = 0
+            return
+        self.bodies += 1
+        self._in_a_row += 1
+        if self._in_a_row in (_LATE, 10 * _LATE, 100 * _LATE):
+            self._log(
+                "warning", "too-slow",
+                f"the last {self._in_a_row} bodies that this peer has trained came after all its neighbors had "
+                "completed the round, so no peer mixes them: its rounds take longer than the neighbors wait (their "
+                "--deadline); let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a "
+                "faster device, or the neighbors wait longer",
+                round=number,
+            )  # fmt: skip
+
+    def _too_late(self, number: int) -> bool:
+        """Whether all out-neighbors have completed round `number` before its body is released: no peer mixes it."""
+        receivers = self._schedule.at(number).out_neighbors
+        return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
+
+    def _reaches_none(self, number: int) -> bool:
+        """Whether a body of round `number` would be sent to no neighbor, because all went on without this peer."""
+        receivers = self._schedule.at(number).out_neighbors
+        there = {rank: self._members[rank].current_round for rank in receivers}
+        return bool(there) and all(
+            past > number and not self._schedule.fits(number, rank, past) for rank, past in there.items()
+        )
