@@ -94,35 +94,6 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     assert announced_nothing(table)
 
 
-@pytest.mark.parametrize(
-    ("there", "in_vain"),
-    [((2, 2), False), ((6, 2), False), ((6, 6), True)],
-    ids=["all may still use it", "one may", "all have gone past it"],
-)
-def test_a_body_that_no_neighbor_can_use_any_more_is_known_while_it_is_trained(there, in_vain):
-    table = ring(rounds=9)
-    table.do(table.core.begin(1, table.now))
-    table.core.train(1, table.now)
-    assert not table.core.lateness.in_vain
-    for link, rank, number in ((table.links[1], 1, there[0]), ("from 2", 2, there[1])):
-        table.hear(link, table.beat(rank, number))
-    assert table.core.lateness.in_vain is in_vain
-    table.do(table.core.release(1, None if in_vain else [payload(1, table.learner)], table.now))
-    assert table.core.lateness.bodies == 1
-    table.do(table.core.begin(2, table.now))
-    table.core.train(2, table.now)
-    assert table.core.lateness.in_vain is False, "it is found anew for each round"
-
-
-def test_of_two_that_went_on_without_a_quorum_the_body_may_still_be_needed():
-    table = ring(rounds=9, quorum=3)
-    table.do(table.core.begin(1, table.now))
-    table.core.train(1, table.now)
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 6))
-    assert not table.core.lateness.in_vain
-
-
 def announced_nothing(table):
     table.do(table.core.tick(table.now + 1))
     return announced(table, "from 2") == 0
@@ -341,46 +312,6 @@ def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bo
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
 
 
-def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_it_does_not_begin():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[0, 6, 6]))
-    assert table.ended == [], "a new peer"
-    table.hear("from 2", table.hello(2, 6, presence=[4, 6, 6]))
-    assert str(table.ended[0].error) == (
-        "the others know 4 rounds of rank 0, and its folder has no ledger of them: put its folder 'privacy' back as it "
-        "was last, or give --new-data if it trains on other data now"
-    )
-    assert table.ended[0].error.exit_code == 2
-
-
-def test_so_does_a_neighbor_that_holds_a_body_of_a_round_that_the_rank_has_not_completed():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 0, reply=True, holds=wire.holding({b"a" * 16: 40})))
-    assert str(table.ended[0].error) == (
-        "rank 1 holds a body of rank 0, and its folder has no ledger of that: put its folder 'privacy' back as it was "
-        "last, or give --new-data if it trains on other data now"
-    )
-
-
-def test_a_private_peer_without_an_earlier_ledger_goes_on_where_neighbors_hold_what_it_has_released():
-    table = ring(rounds=9, unrecorded=True)
-    table.runs(0)
-    table.hear("from 2", table.hello(2, 0, holds=wire.holding({b"a" * 16: 40})))
-    assert table.ended == []
-
-
-def test_so_do_neighbors_that_have_begun_again_and_recall_it_from_their_disks():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[-1, 6, -1], recalls=4))
-    assert "the others know 4 rounds of rank 0" in str(table.ended[0].error)
-
-
 def test_a_peer_that_has_begun_again_tells_each_rank_what_it_recalls_of_it():
     table = Table(dialled=[1], rounds=9)
     table.core.round_clock.recalled = {1: 6, 2: 4}
@@ -394,55 +325,6 @@ def test_a_peer_that_has_begun_again_tells_each_rank_what_it_recalls_of_it():
     ] == [(6, 0), (4, 0)], "and counts it in no quorum"
     table.hear("from 2", table.beat(2, 5))
     assert table.core.round_clock.to_recall == {1: 6, 2: 5}
-
-
-def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
-    """Any member may write it into its tables: it would end a peer that trains."""
-    table = ring(rounds=9, unrecorded=True)
-    table.runs(0)
-    table.runs(1)
-    table.do(table.core.begin(2, table.now))
-    table.do(table.core.collect(2, table.now))
-    table.hear("from 2", table.beat(2, 2, presence=[2, 2, 2]))
-    assert table.events("ledger") == []
-    for rounds in (3, 4):
-        table.hear("from 2", table.beat(2, 2, presence=[rounds, 2, 2]))
-    assert table.ended == []
-    (warning,) = table.events("ledger")
-    assert "the others know 3 rounds of rank 0" in warning.message
-
-
-def test_a_lost_ledger_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
-    table = ring(rounds=9, unrecorded=True)
-    table.do(table.core.begin(0, table.now))
-    table.do(table.core.collect(0, table.now))
-    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
-    assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
-
-
-def test_an_older_folder_of_a_rank_that_was_put_back_from_a_backup_does_not_begin():
-    """Its disk was thought to be lost, and turns up again; each return is on disk before a neighbor hears of it."""
-    table = Table(dialled=[1], rounds=9, start=4, resume=True, protects=True)
-    table.core.entry.incarnation = 1
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=1))
-    assert table.ended == []
-    table.hear("from 2", table.hello(2, 6, remembers=2))
-    assert str(table.ended[0].error) == (
-        "another folder of rank 0 has taken part since (a backup that was put back?): the others know its return "
-        "number 2, and this folder 1; go on with that one, for what it released is not in this one's ledger"
-    )
-
-
-@pytest.mark.parametrize("other", [{"restored": True}, {"protects": False}, {"resume": False}, {"start": 0}])
-def test_one_that_was_put_back_protects_nothing_or_begins_a_new_run_does(other):
-    table = Table(**{"dialled": [1], "rounds": 9, "start": 4, "resume": True, "protects": True, **other})
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=2))
-    table.hear("from 2", table.hello(2, 6, remembers=2))
-    assert not any(isinstance(one, Fail) for one in table.ended)
 
 
 @pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])
@@ -566,15 +448,6 @@ def test_a_neighbor_that_cannot_train_with_another_is_named_with_the_reason_unti
 
 
 # -- a relay -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_relay_that_is_away_is_named_once_for_each_reason_and_once_when_it_is_back():
-    table = ring()
-    for trouble in ("it is silent", "it is silent", "it does not answer", None, None, "it is silent"):
-        table.do(table.core.relayed(trouble, table.now))
-    reasons = [one.fields["reason"] for one in table.events("relay-unreachable")]
-    assert reasons == ["it is silent", "it does not answer", "it is silent"]
-    assert len(table.events("relay-back")) == 1
 
 
 TCP, RELAY = "tcp://host:1", "relay://host:1"

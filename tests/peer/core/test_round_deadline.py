@@ -1,4 +1,4 @@
-"""How long a round waits: deadlines, bodies on their way, and a peer whose bodies come too late for all others."""
+"""How long a round waits: deadlines, and bodies on their way."""
 
 import math
 
@@ -225,24 +225,3 @@ def test_a_peer_acknowledges_how_much_of_a_body_has_come():
     assert found[-1] == 0, "it is there"
     assert set(found) <= {*range(0, len(payload(0, peer.learner)), CHUNK)}
     assert max(found) > 200
-
-
-# -- a peer that is too slow for all others ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("late_for", [(1, 2), (1,)], ids=["both", "one"])
-def test_a_peer_that_is_too_slow_for_all_its_neighbors_is_warned_with_the_remedy(late_for):
-    peer = ring(rounds=20)
-    for number in range(4):
-        peer.do(peer.core.begin(number, peer.now))
-        for link, rank in ((peer.links[1], 1), ("from 2", 2)):
-            peer.hear(link, peer.beat(rank, number + (rank in late_for)))
-        assert peer.events("too-slow") == []
-        peer.do(peer.core.release(number, [payload(number, peer.learner)], peer.now))
-    if late_for == (1,):
-        assert (peer.core.lateness.bodies, peer.events("too-slow")) == (0, [])
-        return
-    (line,) = peer.events("too-slow")
-    assert "the last 3 bodies" in line.message
-    assert "--round-seconds auto" in line.message
-    assert peer.core.lateness.bodies == 3  # the first may have been sent by an earlier process

@@ -1,4 +1,4 @@
-"""What a peer says of connections that were ended because a message on them had no end."""
+"""What a peer logs about links: messages without end, and a relay that is away."""
 
 from tests.peer.table import Table, ring
 
@@ -27,3 +27,12 @@ def test_those_of_strangers_are_logged_once_for_each_host():
     (said,) = table.events("message-dropped")
     assert said.fields == {"reason": "endless"}
     assert "10.0.0.9" in said.message
+
+
+def test_a_relay_that_is_away_is_named_once_for_each_reason_and_once_when_it_is_back():
+    table = ring()
+    for trouble in ("it is silent", "it is silent", "it does not answer", None, None, "it is silent"):
+        table.do(table.core.relayed(trouble, table.now))
+    reasons = [one.fields["reason"] for one in table.events("relay-unreachable")]
+    assert reasons == ["it is silent", "it does not answer", "it is silent"]
+    assert len(table.events("relay-back")) == 1
