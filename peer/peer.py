@@ -30,9 +30,10 @@ from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.rank_folder import RankFolder, RunCounts
+from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.restored import Restored
 from dpeer.peer.rounds import run_rounds
+from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport

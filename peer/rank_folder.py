@@ -10,7 +10,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.handshake import ABSENT, difference
-from dpeer.peer.core.wait import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.restored import Restored
+from dpeer.peer.run_results import RunCounts, results_of_rounds
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
@@ -45,7 +45,6 @@ from dpeer.results.json_fields import number as json_number
 from dpeer.results.json_fields import table_or_empty, whole, wholes
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
-from dpeer.results.records import gap
 
 _RECENT = 10
 """Rounds over which their length is averaged."""
@@ -65,47 +64,6 @@ class _Completed:
     """Whether its model is the best so far, where the best is kept."""
     noted: bool = False
     """Whether its line is in metrics.jsonl."""
-
-
-@dataclass(frozen=True)
-class RunCounts:
-    """Counts of a peer's process for its summary.
-
-    Attributes:
-        dropped: Messages that were not used, by reason.
-        warnings: The kinds of warnings that were given.
-        ruined: Whether training went beyond use.
-        left_behind: Rounds that were sat out because the others had gone past them.
-        pauses: The pauses without a quorum.
-        late_bodies: Bodies that came too late to be mixed.
-        log_dropped: Lines that the log did not write.
-        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
-        rounds: The rounds of the run, by its newest epoch; None where none is known beyond the settings.
-    """
-
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
-    ruined: bool = False
-    left_behind: int = 0
-    pauses: Pauses = field(default_factory=Pauses)
-    late_bodies: int = 0
-    log_dropped: int = 0
-    returns: int = 0
-    rounds: int | None = None
-
-    def as_results(self) -> dict[str, Any]:
-        """The entries of summary.json."""
-        return {
-            "dropped": dict(self.dropped),
-            "warnings": list(self.warnings),
-            "left_behind": self.left_behind,
-            "returns": self.returns,
-            "pauses": self.pauses.count,
-            "paused_seconds": round(self.pauses.seconds, 1),
-            "late_bodies": self.late_bodies,
-            "log_dropped": self.log_dropped,
-            **({} if self.rounds is None else {"rounds": self.rounds}),
-        }
 
 
 class RankFolder:
@@ -548,39 +506,16 @@ class RankFolder:
             })  # fmt: skip
 
     def _results(self, status: str) -> dict[str, Any]:
-        best, totals = self._learner.best_round, self._metrics.totals
-        last = self.last or {}
-        kept = last if best is None or best == last.get("round") else totals.best or last
         missing = self._metrics.missing(self.completed)
         if missing:
             self._warn_of_change("deleted or cut short")
-        point = self._learner.kept_point
-        ending = "" if point == "mixed" else f"_{point}"
-
-        others = {
-            f"{name}_{other}": kept.get(name if other == "mixed" else f"{name}_{other}")
-            for name in ("accuracy", "training_accuracy")
-            for other in ("trained", "mixed", "finished")
-        }
-        training = kept.get(f"training_accuracy{ending}")
+        found = results_of_rounds(self.last or {}, self._metrics.totals, self._learner)
         return {
             "rank": self._config.rank,
             "status": status,
             "completed_rounds": self.completed,
-            "kept_round": kept.get("round"),
-            "kept_point": point,
             "diverged": self.diverged,
-            **{name: kept.get(f"{name}{ending}") for name in ("accuracy", "test_loss", "metrics")},
-            "training_accuracy": training,
-            "generalization_gap": gap(training, kept.get(f"accuracy{ending}")),
-            **others,
-            "test_loss_mixed": kept.get("test_loss"),
-            "metrics_mixed": kept.get("metrics"),
-            "train_loss": kept.get("train_loss"),
-            "rounds_mixed": totals.mixed,
-            "mean_weight": totals.mean_weight,
-            "bytes_sent": totals.bytes_sent,
-            "bytes_received": totals.bytes_received,
+            **found,
             "metrics_missing": missing,
             "wall_seconds": round(self._seconds(), 3),
         }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import Reassembly
-from dpeer.peer.core.effects import Close, Dial, Effect
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.effects import Close, Effect
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
@@ -25,93 +25,8 @@ from dpeer.peer.transport import Link
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
-
-_LONGEST = 60.0
-"""Seconds between two attempts to dial a rank that stays silent, at most."""
-
-
 _KNOCK = 5
 """Beats between two hellos of a peer that no epoch lists yet."""
-
-
-@dataclass
-class Dialled:
-    """A link that this peer has dialled.
-
-    Attributes:
-        rank: The rank that should answer.
-        since: Clock time at which it was dialled.
-        patience: Seconds of silence after which the rank is dialled again.
-        unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
-            established; infinity while it is not established; None once it was answered.
-    """
-
-    rank: int
-    since: float
-    patience: float
-    unanswered: float | None = math.inf
-
-
-class Dialling:
-    """All dialled links.
-
-    A connection can die without a word, for example because a box on the way that translates addresses has forgotten
-    it, and the operating system may take a quarter of an hour to notice. And a rank's name may stand for another
-    address by now. So a rank that has been silent for long is dialled anew.
-
-    Args:
-        patience: Seconds of silence after which a rank is dialled again, the first time.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._links: dict[Link, Dialled] = {}
-        self._waits: dict[int, float] = {}
-        self._begun: set[int] = set()
-
-    def begin(self, ranks: Iterable[int]) -> list[Effect]:
-        """Dial these ranks, but those that are dialled already.
-
-        Of two links to one rank each new connection would end the other's, where keys show whose they are.
-        """
-        found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
-        self._begun.update(found)
-        return [Dial(rank) for rank in found]
-
-    def add(self, rank: int, link: Link, now: float) -> None:
-        """Note that the rank is dialled on this link."""
-        self._begun.discard(rank)
-        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
-
-    def get(self, link: Link) -> Dialled | None:
-        """The link, if this peer has dialled it."""
-        return self._links.get(link)
-
-    def all(self) -> list[tuple[Link, Dialled]]:
-        """All links."""
-        return list(self._links.items())
-
-    def answered(self, link: Link, again: float | None = None) -> None:
-        """Note the hello of the other side; `again`: clock time at which this peer says hello all the same, if ever."""
-        if link in self._links:
-            self._links[link].unanswered = again
-
-    def forget(self, link: Link) -> None:
-        """Forget a link that is given up for good."""
-        self._links.pop(link, None)
-
-    def welcome(self, rank: int) -> None:
-        """Note that the rank takes part: the next silence is judged like the first one."""
-        self._waits.pop(rank, None)
-
-    def overdue(self, link: Link, heard_at: float, now: float) -> bool:
-        """Whether the rank of this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
-        one = self._links[link]
-        if now - max(one.since, heard_at) < one.patience:
-            return False
-        self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))
-        del self._links[link]
-        return True
 
 
 class ConnectionSetup:

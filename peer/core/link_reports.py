@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.connection_setup import Dialling
+from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.membership import Membership

@@ -6,7 +6,8 @@ import pytest
 
 from dpeer.peer import driver
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.connection_setup import ConnectionSetup, Dialling
+from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.mass import ALL, Mass
 from dpeer.peer.core.membership import Membership, Status

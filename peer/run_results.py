@@ -1,0 +1,87 @@
+"""The results in a run's summary: of the round whose model is kept, of all rounds, and counts of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpeer.peer.core.wait import Pauses
+from dpeer.peer.learner import Learner
+from dpeer.results.metrics import Totals
+from dpeer.results.records import gap
+
+
+@dataclass(frozen=True)
+class RunCounts:
+    """Counts of a peer's process for its summary.
+
+    Attributes:
+        dropped: Messages that were not used, by reason.
+        warnings: The kinds of warnings that were given.
+        ruined: Whether training went beyond use.
+        left_behind: Rounds that were sat out because the others had gone past them.
+        pauses: The pauses without a quorum.
+        late_bodies: Bodies that came too late to be mixed.
+        log_dropped: Lines that the log did not write.
+        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
+        rounds: The rounds of the run, by its newest epoch; None where none is known beyond the settings.
+    """
+
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    ruined: bool = False
+    left_behind: int = 0
+    pauses: Pauses = field(default_factory=Pauses)
+    late_bodies: int = 0
+    log_dropped: int = 0
+    returns: int = 0
+    rounds: int | None = None
+
+    def as_results(self) -> dict[str, Any]:
+        """The entries of summary.json."""
+        return {
+            "dropped": dict(self.dropped),
+            "warnings": list(self.warnings),
+            "left_behind": self.left_behind,
+            "returns": self.returns,
+            "pauses": self.pauses.count,
+            "paused_seconds": round(self.pauses.seconds, 1),
+            "late_bodies": self.late_bodies,
+            "log_dropped": self.log_dropped,
+            **({} if self.rounds is None else {"rounds": self.rounds}),
+        }
+
+
+def results_of_rounds(last: Mapping[str, Any], totals: Totals, learner: Learner) -> dict[str, Any]:
+    """The entries of summary.json about the rounds.
+
+    Args:
+        last: The last line of metrics.jsonl; empty without one.
+        totals: Of all its lines.
+        learner: Knows which round's model is kept, and at which point of that round.
+    """
+    best, point = learner.best_round, learner.kept_point
+    kept = last if best is None or best == last.get("round") else totals.best or last
+    ending = "" if point == "mixed" else f"_{point}"
+    others = {
+        f"{name}_{other}": kept.get(name if other == "mixed" else f"{name}_{other}")
+        for name in ("accuracy", "training_accuracy")
+        for other in ("trained", "mixed", "finished")
+    }
+    training = kept.get(f"training_accuracy{ending}")
+    return {
+        "kept_round": kept.get("round"),
+        "kept_point": point,
+        **{name: kept.get(f"{name}{ending}") for name in ("accuracy", "test_loss", "metrics")},
+        "training_accuracy": training,
+        "generalization_gap": gap(training, kept.get(f"accuracy{ending}")),
+        **others,
+        "test_loss_mixed": kept.get("test_loss"),
+        "metrics_mixed": kept.get("metrics"),
+        "train_loss": kept.get("train_loss"),
+        "rounds_mixed": totals.mixed,
+        "mean_weight": totals.mean_weight,
+        "bytes_sent": totals.bytes_sent,
+        "bytes_received": totals.bytes_received,
+    }
