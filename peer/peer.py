@@ -473,7 +473,7 @@ class Peer:
                 self._watch.ruined,
                 self.core.waiting.left_behind,
                 self.core.waiting.pauses,
-                self.core.lateness.bodies,
+                self.core.lateness.late_bodies,
                 self._log.dropped,
                 self.core.entry.incarnation,
                 None if self.core.epochs is None else self._rounds,

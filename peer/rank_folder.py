@@ -25,7 +25,7 @@ from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.restored import Restored
-from dpeer.peer.run_results import RunCounts, results_of_rounds
+from dpeer.peer.run_results import RunCounts, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
@@ -465,7 +465,7 @@ class RankFolder:
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
-        results |= {"lost": _by_name(self._lost)} | counts.as_results()
+        results |= {"lost": _by_name(self._lost)} | counts.as_entries()
         if card:
             write_json(card_of(model), make_card(self._facts, card, results))
         elif failure is not None:
@@ -509,7 +509,7 @@ class RankFolder:
         missing = self._metrics.missing(self.completed)
         if missing:
             self._warn_of_change("deleted or cut short")
-        found = results_of_rounds(self.last or {}, self._metrics.totals, self._learner)
+        found = round_entries(self.last or {}, self._metrics.totals, self._learner)
         return {
             "rank": self._config.rank,
             "status": status,

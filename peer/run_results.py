@@ -1,4 +1,4 @@
-"""The results in a run's summary: of the round whose model is kept, of all rounds, and counts of the process."""
+"""Entries of a peer's summary.json: results of the kept model's round, totals of all rounds, and counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunCounts:
     returns: int = 0
     rounds: int | None = None
 
-    def as_results(self) -> dict[str, Any]:
+    def as_entries(self) -> dict[str, Any]:
         """The entries of summary.json."""
         return {
             "dropped": dict(self.dropped),
@@ -53,7 +53,7 @@ class RunCounts:
         }
 
 
-def results_of_rounds(last: Mapping[str, Any], totals: Totals, learner: Learner) -> dict[str, Any]:
+def round_entries(last: Mapping[str, Any], totals: Totals, learner: Learner) -> dict[str, Any]:
     """The entries of summary.json about the rounds.
 
     Args:

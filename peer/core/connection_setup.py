@@ -218,7 +218,7 @@ class ConnectionSetup:
         self._round_clock.remind(hello.recalls)
         self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
         if hello.running:
-            self._start.join(now)
+            self._start.shorten(now)
         self._welcome(neighbor, hello.next_round, now)
         neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
         self._renewed(neighbor, hello.incarnation)
@@ -479,16 +479,13 @@ class ConnectionSetup:
             if one.rank not in self._members:
                 effects += self.hang_up(one.rank)
                 continue
-            if self._members.is_done(one.rank):  # its goodbye came while it was dialled
-                effects += self._give_up(link)
-                continue
             neighbor = self._members[one.rank]
             if link in neighbor.links.all and neighbor.link not in (None, link):
                 if neighbor.links.heard == neighbor.link:  # both write on the other one
                     effects += self._give_up(link)
             elif self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
                 effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
-            elif self.dialling.overdue(link, neighbor.heard_at, now):
+            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 still = self._epochs is None or one.rank in self._epochs.admitted  # an epoch may have taken it out
                 effects += [Close(link), *self.dialling.begin([one.rank] if still else [])]

@@ -49,7 +49,7 @@ class Dialling:
         self._begun: set[int] = set()
 
     def begin(self, ranks: Iterable[int]) -> list[Effect]:
-        """Dial these ranks, but those that are dialled already.
+        """Dial these ranks, except those that are dialled already.
 
         Of two links to one rank each new connection would end the other's, where keys show whose they are.
         """

@@ -1,4 +1,4 @@
-"""IncomingBodies: neighbors' bodies on their way to the inbox: whole, in chunks, or with bytes ahead; no I/O."""
+"""IncomingBodies: takes neighbors' bodies: in one message, in chunks, or with bytes before their release; no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.chunking import PartialBody, Reassembly, chunk_length
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.limits import Limits, RateLimiter, who
+from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.receive_time import ReceiveTime
 from dpeer.peer.core.round_budget import RoundBudget
@@ -21,13 +21,15 @@ from dpeer.peer.transport import Link
 
 
 class IncomingBodies:
-    """Takes the messages of neighbors that carry bodies.
+    """Checks the messages that carry bodies, has chunks put together, and puts what is whole into the inbox.
 
-    A neighbor pays for bytes that are of no use, and earns back what it has paid for a body that is used.
+    A neighbor pays in tokens of a rate limiter for bytes that are of no use, and gets them back for a body that is
+    used.
 
     Args:
+        largest: What a message may have at most.
         most: The most bytes of a chunk; None where bodies are not cut.
-        messages: What each sender may still send.
+        messages: The tokens for messages of each sender.
         throttle: Has the transport read more slowly.
 
     Attributes:
@@ -62,9 +64,9 @@ class IncomingBodies:
         self._messages = messages
         self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._throttle = throttle
-        self._restarts: dict[int, float] = {}
+        self._ask_anew_at: dict[int, float] = {}
 
-    def take(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
+    def take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
         ahead = self._reassembly.take_ahead(link, message)
         self._connection_setup.heard(neighbor, message.round, now)
@@ -73,7 +75,7 @@ class IncomingBodies:
             self._begin(link, neighbor, message, wire.size(frames), name, ahead, now)
             return
         received = Received(frames[1:], wire.size(frames), message.epoch, name)
-        if self._put(neighbor, message.round, received, now):
+        if self._put(neighbor.rank, message.round, received, now):
             self._pay_back(neighbor, ahead)
 
     def _begin(
@@ -112,19 +114,19 @@ class IncomingBodies:
         """A chunk came, of a body or of the bytes ahead of one."""
         self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         if (since := self._reassembly.add_ahead(link, chunk, now)) is not None:
-            self._messages.earn(who(neighbor.rank), 1)
+            self._messages.earn(sender_of(neighbor.rank), 1)
             self.receive_time.add(since, now)
             return
-        partial, again = self._reassembly.get(link), now >= self._restarts.get(neighbor.rank, now)
+        partial, again = self._reassembly.get(link), now >= self._ask_anew_at.get(neighbor.rank, now)
         if self._reassembly.lacks(link, chunk) and again and partial is not None:
-            self._restarts[neighbor.rank] = now + self._config.liveness.suspect_after
+            self._ask_anew_at[neighbor.rank] = now + self._config.liveness.suspect_after
             neighbor.asked = partial.body.round
             self._reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
             self._connection_setup.introduce(link, now)
         arriving = self._reassembly.add(link, chunk, now)
         if (queue := self._send_queues.get(link)) is not None:
             queue.got = 0 if arriving.complete else arriving.got
-        self._messages.earn(who(neighbor.rank), 1)
+        self._messages.earn(sender_of(neighbor.rank), 1)
         useless = chunk.nbytes / self._largest.payload_bytes
         if not arriving.wanted and not self._useless.spend(neighbor.rank, useless, now):
             self._throttle()
@@ -134,17 +136,17 @@ class IncomingBodies:
         body = arriving.body
         if arriving.fingerprint is None:
             received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
-            self._put(neighbor, body.round, received, now)
+            self._put(body.rank, body.round, received, now)
         elif not arriving.skipped:
             self._inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
         self._measure(link, *arriving.pace)
 
-    def _put(self, neighbor: Neighbor, number: int, received: Received, now: float) -> bool:
+    def _put(self, rank: int, number: int, received: Received, now: float) -> bool:
         """Put a body into the inbox; whether it is used."""
-        used = self._inbox.put(neighbor.rank, number, received)
+        used = self._inbox.put(rank, number, received)
         if used:
-            self._round_budget.arrived(neighbor.rank, number, now)
-            self._messages.earn(who(neighbor.rank), limits.FOR_A_BODY)
+            self._round_budget.arrived(rank, number, now)
+            self._messages.earn(sender_of(rank), limits.FOR_A_BODY)
         return used
 
     def _pay_back(self, neighbor: Neighbor, ahead: PartialBody | None) -> None:

@@ -1,4 +1,4 @@
-"""Lateness: bodies of this peer that come too late to be mixed: it was suspended, or is too slow; no I/O."""
+"""Lateness: whether this peer's bodies come too late for its neighbors to mix, and how many did; no I/O."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Lateness:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
-        bodies: How many bodies this process has trained after all neighbors had completed their round.
+        late_bodies: How many bodies this process has trained after all neighbors had completed their round.
         in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
-            this peer. Then it is not released, and nothing is charged for it.
+            this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
     """
 
     def __init__(self, schedule: Schedule, members: Membership, log: Callable[..., None]) -> None:
-        self.bodies = self._in_a_row = 0
+        self.late_bodies = self._in_a_row = 0
         self.in_vain = False
         self._schedule, self._members, self._log = schedule, members, log
         self._training: int | None = None
 
-    def train(self, number: int) -> None:
+    def begin_training(self, number: int) -> None:
         """Round `number`'s local training begins."""
         self._training, self.in_vain = number, False
 
@@ -38,21 +38,21 @@ class Lateness:
         if self._training is not None:
             self.in_vain = self._members.passed(self._training) and self._reaches_none(self._training)
 
-    def release(self, number: int, *, released: bool, first: bool) -> None:
+    def note_release(self, number: int, *, released: bool, perhaps_released_before: bool) -> None:
         """Count the body of round `number` if it comes too late, and warn when several in a row do.
 
         Args:
             number: The round.
             released: Whether it has a body that is sent.
-            first: Whether an earlier process may have released that round: then its body counts as on time.
+            perhaps_released_before: Whether an earlier process may have released it: then it counts as on time.
         """
         withheld, self.in_vain, self._training = self.in_vain and not released, False, None
-        if first or not (released or withheld):
+        if perhaps_released_before or not (released or withheld):
             return
         if not self._too_late(number):
             self._in_a_row = 0
             return
-        self.bodies += 1
+        self.late_bodies += 1
         self._in_a_row += 1
         if self._in_a_row in (_LATE, 10 * _LATE, 100 * _LATE):
             self._log(

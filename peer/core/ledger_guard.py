@@ -1,4 +1,4 @@
-"""LedgerGuard: no private peer releases anything where others know of releases that its folder's ledger lacks."""
+"""LedgerGuard: ends a private peer if neighbors know of releases that its folder's ledger lacks; no I/O."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class LedgerGuard:
         self._epochs = epochs
         self._warned = False
 
-    def refusal(self) -> str | None:
+    def why_no_release(self) -> str | None:
         """The reason why no release may be made; None if one may."""
-        return self._lost_ledger() or self._is_older()
+        return self._lost_ledger() or self._older_folder()
 
     def _lost_ledger(self) -> str | None:
         """Why no release may be made: neighbors know of releases of this peer, and its disk has no ledger of them.
@@ -75,7 +75,7 @@ class LedgerGuard:
             self._log("warning", "ledger", f"{found}; until then epsilon counts what this folder's ledger has alone")
         return None
 
-    def _is_older(self) -> str | None:
+    def _older_folder(self) -> str | None:
         """Why no release may be made: neighbors remember a later incarnation of this peer than its disk has.
 
         Each is on disk before a neighbor hears of it, so another disk has taken part since: a backup was put back, and

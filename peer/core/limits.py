@@ -214,7 +214,7 @@ class _Bucket:
     since: float
 
 
-def who(rank: int) -> Hashable:
+def sender_of(rank: int) -> Hashable:
     """The name of a neighbor as a sender: it has its tokens on whatever link it speaks."""
     return "rank", rank
 

@@ -1,20 +1,23 @@
-"""LinkReports: the transport's reports about links as lines of the log, each reason once; no I/O."""
+"""LinkReports: what the transport reports about links: noted for the neighbor, counted, and logged; no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
-from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.transport import Link
 
+if TYPE_CHECKING:
+    from dpeer.peer.core.epoch_follower import EpochFollower
+
 
 class LinkReports:
-    """Names the neighbor at the other end, and what its operator or this peer's may do.
+    """Logs each report with the neighbor's rank, and what an operator can do.
 
     Args:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.

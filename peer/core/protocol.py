@@ -32,7 +32,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
-from dpeer.peer.core.limits import RateLimiter, who
+from dpeer.peer.core.limits import RateLimiter, sender_of
 from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.mass import ALL, Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
@@ -73,8 +73,6 @@ class Core:
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
         entry: This peer's way back to the others, if it was left behind.
-        forgotten: The neighbors that have come back, so that what the learner keeps of them is worthless; to be emptied
-            by its reader.
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
@@ -268,7 +266,7 @@ class Core:
 
     def train(self, number: int, now: float) -> float | None:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
-        self.lateness.train(number)
+        self.lateness.begin_training(number)
         return self.round_budget.begin(number, now)
 
     def enter(self, number: int, now: float) -> list[Effect]:
@@ -349,7 +347,8 @@ class Core:
         """Send round `number`'s body; None without one."""
         if payload is not None:
             self.round_budget.released(number, now)
-        self.lateness.release(number, released=payload is not None, first=number == self.handshake.start)
+        first = number == self.handshake.start
+        self.lateness.note_release(number, released=payload is not None, perhaps_released_before=first)
         self.exchange.release(number, payload)
         return self.look(now)
 
@@ -376,6 +375,7 @@ class Core:
         self.members.current_round = self.schedule.rounds
         self.round_clock.reached(self._config.rank, self.schedule.rounds)
         self.exchange.outbox.reach(self.schedule.rounds)
+        self._give_up_done()
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self.waiting.linger(now)
         return self.look(now)
@@ -484,7 +484,7 @@ class Core:
                     raise self.connection_setup.stranger(link, "a chunk of a body", now)
                 self.incoming_bodies.take_chunk(link, neighbor, message, now)
             case wire.Hello():
-                if neighbor is not None and not self._messages.spend(who(neighbor.rank), limits.HELLO_AGAIN, now):
+                if neighbor is not None and not self._messages.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
@@ -509,7 +509,7 @@ class Core:
 
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
-        if not self._messages.spend(link if neighbor is None else who(neighbor.rank), wire.cost(frames), now):
+        if not self._messages.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
             self._effects.append(Throttle())
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)
@@ -531,12 +531,12 @@ class Core:
             self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
         match message:
             case wire.Body():
-                self.incoming_bodies.take(link, neighbor, message, frames, now)
+                self.incoming_bodies.take_body(link, neighbor, message, frames, now)
             case wire.Ahead():
                 self.incoming_bodies.take_ahead(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
-                    self._messages.earn(who(neighbor.rank), 1)
+                    self._messages.earn(sender_of(neighbor.rank), 1)
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
@@ -595,7 +595,7 @@ class Core:
             queue.ahead = None
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
-            self._effects += self.connection_setup.give_up(neighbor.rank)  # another run may listen there by now
+            self._give_up_done()
             return
         if reason == "stopped" and back_within:
             self._log(
@@ -612,6 +612,13 @@ class Core:
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]
         self._log("warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason)
+
+    def _give_up_done(self) -> None:
+        """Once this peer has completed all rounds, dial none any more that is done: another run may listen there."""
+        if self.members.current_round >= self.schedule.rounds:
+            for one in self.members.all():
+                if self.members.is_done(one.rank):
+                    self._effects += self.connection_setup.give_up(one.rank)
 
     def _drop_unhandled(self, link: Link, error: Exception, identity: int | None = None) -> None:
         """Drop and count a message that cannot be handled, for this reason."""

@@ -1,4 +1,4 @@
-"""StartWait: the wait for the start, from the first hello to the first round; who is missing, and when none is."""
+"""StartWait: the wait before the first round: who is missing, when it ends, and when other settings end it; no I/O."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dpeer.results.units import duration
 if TYPE_CHECKING:
     from dpeer.peer.core.epoch_follower import EpochFollower
 
-LONG = 3600.0
+LONG_WAIT = 3600.0
 """Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
-end it, and no two of its lines are further apart."""
+end it, and no two of its lines in the log, nor of a joiner's wait, are further apart."""
 
 _MET_WITHIN = 60.0
 """Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
@@ -34,7 +34,7 @@ _LISTED = 20
 
 
 class StartWait:
-    """Until enough ranks have been there and all neighbors are, or neighbors have run rounds without this peer.
+    """Waits until enough ranks have been there and all neighbors have shaken hands.
 
     Args:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
@@ -70,13 +70,13 @@ class StartWait:
         self._running = False
 
     def begin(self, now: float) -> Wait:
-        """Begin to wait; with no round left for neighbors alone, and no longer than silence takes to be death."""
+        """Begin to wait. With no round left, this peer waits for neighbors only, and for `dead_after` at most."""
         if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         return Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
 
-    def join(self, now: float) -> None:
-        """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
+    def shorten(self, now: float) -> None:
+        """Wait for `dead_after` at most from now on: a neighbor has run rounds without this peer.
 
         When a whole federation is resumed, no peer can complete a round before its neighbors are there.
         """
@@ -94,7 +94,7 @@ class StartWait:
             hello: The other side's.
             expected: Which rank we dialled on this link; None if we were dialled.
         """
-        if self.began or self._config.wait <= LONG:
+        if self.began or self._config.wait <= LONG_WAIT:
             return False
         if expected is not None and hello.rank != expected:
             return True  # an address leads to another rank: not a mistake of all that dial it
@@ -132,7 +132,7 @@ class StartWait:
             self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
         if now >= self._give_up_at:
             for rank in self._members.missing():
-                if not self._comes_back(rank):
+                if not self._is_kept_waiting_for(rank):
                     self._members.give_up(rank)
         agreed = self._round_clock.started or not every
         if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
@@ -165,7 +165,7 @@ class StartWait:
         ranks = [one.rank for one in self._members.all()]
         return any(map(self._members.is_done, ranks)) and not any(map(self._members.is_there, ranks))
 
-    def _comes_back(self, rank: int) -> bool:
+    def _is_kept_waiting_for(self, rank: int) -> bool:
         """Whether a neighbor that has left before the first round is waited for all the same.
 
         It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or the
@@ -191,8 +191,8 @@ class StartWait:
             "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
             neighbors=self._members.missing(), absent=clock.absent,
         )  # fmt: skip
-        wait.log_at = now + wait.pause
-        wait.pause = min(2 * wait.pause, LONG)
+        wait.log_at = now + wait.log_every
+        wait.log_every = min(2 * wait.log_every, LONG_WAIT)
 
     def lacking(self) -> list[int]:
         """The ranks without which the first round does not begin: neighbors, and others that have not been there."""

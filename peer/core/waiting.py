@@ -16,7 +16,7 @@ from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
-from dpeer.peer.core.start_wait import LONG, StartWait
+from dpeer.peer.core.start_wait import LONG_WAIT, StartWait
 from dpeer.peer.core.wait import Pauses, Wait, WaitingNow
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
-        if (refusal := self._ledger_guard.refusal()) is not None:
+        if (reason := self._ledger_guard.why_no_release()) is not None:
             self._wait = None
-            return [Fail(CheckpointError(refusal))]
+            return [Fail(CheckpointError(reason))]
         if wait.kind == "meet":
             effects = self.start.look(wait, now)
             if effects:
@@ -364,7 +364,7 @@ class Waiting:
         if ranks and self._members.passed(wait.number):
             self._log_for_whom(wait, ranks, now)
         else:
-            wait.log_at = max(wait.log_at, now + wait.pause)  # one in the past would be due for ever
+            wait.log_at = max(wait.log_at, now + wait.log_every)  # one in the past would be due for ever
         return []
 
     def _look_for_a_quorum(self, wait: Wait, now: float) -> list[Effect]:
@@ -376,7 +376,7 @@ class Waiting:
             return []
         self._wait, self._exchange.paused = None, False
         if not wait.early:
-            self.pauses.add(wait.number, now - wait.since)
+            self.pauses.add(now - wait.since)
         if over:
             return [Fail(LeftBehind(_WITHOUT_IT))]
         if why is not None:
@@ -396,7 +396,7 @@ class Waiting:
     def _log_pause(self, wait: Wait, why: str, now: float) -> None:
         if self._comes_early(wait):
             self._log("info", "paused", f"waits before round {wait.number + 1}: {why}", reason=why)
-            wait.log_at, wait.pause = now + wait.pause, min(2 * wait.pause, LONG)
+            wait.log_at, wait.log_every = now + wait.log_every, min(2 * wait.log_every, LONG_WAIT)
             return
         left = self._news_at + self._config.wait - now
         self._log(
@@ -406,14 +406,14 @@ class Waiting:
             round=wait.number, reason=why, neighbors=self.ranks(now),
         )  # fmt: skip
         wait.logged = True
-        wait.log_at = now + wait.pause
-        wait.pause *= 2
+        wait.log_at = now + wait.log_every
+        wait.log_every *= 2
 
     def _log_for_whom(self, wait: Wait, ranks: list[int], now: float) -> None:
         if now < wait.log_at:
             return
-        wait.pause *= 2
-        wait.log_at = now + wait.pause
+        wait.log_every *= 2
+        wait.log_at = now + wait.log_every
         where = [self._where(wait, rank, now) for rank in ranks]
         quiet = now - self._config.say_waiting
         still = [

@@ -33,15 +33,20 @@ def test_a_neighbor_that_is_dialled_again_gets_what_it_lacks_and_rounds_go_on_wi
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-@pytest.mark.parametrize(("reason", "closed"), [("done", True), ("stopped", False), ("failed", False)])
-def test_one_that_is_done_is_dialled_no_more(reason, closed):
-    """Another run may listen at its address by now; one that was stopped or has failed may come back."""
-    table = ring()
+@pytest.mark.parametrize("over", ["before its goodbye", "after its goodbye", "not yet"])
+@pytest.mark.parametrize("reason", ["done", "stopped", "failed"])
+def test_one_that_is_done_is_dialled_no_more_once_this_peer_is_done_too(reason, over):
+    """Another run may listen at its address by then; before, an operator may let it in again."""
+    table = ring(rounds=1)
     link = table.links[1]
+    if over == "before its goodbye":
+        table.do(table.core.linger(table.now))
     table.hear(link, table.goodbye(1, reason))
-    assert table.closed == ([link] if closed else [])
+    if over == "after its goodbye":
+        table.do(table.core.linger(table.now))
+    assert table.closed == ([link] if reason == "done" and over != "not yet" else [])
     table.wait(100)
-    assert (table.links[1] == link) is closed
+    assert (table.links[1] == link) is (reason == "done"), "one that was stopped or has failed may come back"
 
 
 # -- a peer that was left behind ---------------------------------------------------------------------------------------

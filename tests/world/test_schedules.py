@@ -117,5 +117,5 @@ def test_a_peer_that_trains_twenty_times_slower_logs_that_no_peer_mixes_its_bodi
         "let it train less in a round (--round-seconds auto, or a smaller --body-epochs) or on a faster device, or"
         in warned[0]
     )
-    assert world.present[3].peer.core.lateness.bodies >= 3
+    assert world.present[3].peer.core.lateness.late_bodies >= 3
     assert {life.outcome.status for life in world.present if life.rank != 3} == {"done"}

@@ -19,13 +19,13 @@ def test_a_body_that_no_neighbor_can_use_any_more_is_known_while_it_is_trained(t
         table.hear(link, table.beat(rank, number))
     assert table.core.lateness.in_vain is in_vain
     table.do(table.core.release(1, None if in_vain else [payload(1, table.learner)], table.now))
-    assert table.core.lateness.bodies == 1
+    assert table.core.lateness.late_bodies == 1
     table.do(table.core.begin(2, table.now))
     table.core.train(2, table.now)
     assert table.core.lateness.in_vain is False, "it is found anew for each round"
 
 
-def test_of_two_that_went_on_without_a_quorum_the_body_may_still_be_needed():
+def test_a_body_is_not_in_vain_while_no_quorum_has_passed_its_round():
     table = ring(rounds=9, quorum=3)
     table.do(table.core.begin(1, table.now))
     table.core.train(1, table.now)
@@ -44,9 +44,9 @@ def test_a_peer_that_is_too_slow_for_all_its_neighbors_is_warned_with_the_remedy
         assert peer.events("too-slow") == []
         peer.do(peer.core.release(number, [payload(number, peer.learner)], peer.now))
     if late_for == (1,):
-        assert (peer.core.lateness.bodies, peer.events("too-slow")) == (0, [])
+        assert (peer.core.lateness.late_bodies, peer.events("too-slow")) == (0, [])
         return
     (line,) = peer.events("too-slow")
     assert "the last 3 bodies" in line.message
     assert "--round-seconds auto" in line.message
-    assert peer.core.lateness.bodies == 3  # the first may have been sent by an earlier process
+    assert peer.core.lateness.late_bodies == 3  # the first may have been sent by an earlier process

@@ -1,4 +1,4 @@
-"""When a private peer begins no round: others know of releases that its folder's ledger lacks."""
+"""When a lost ledger or an older folder ends a private peer, when it warns only, and when neither."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_i
     assert table.ended[0].error.exit_code == 2
 
 
-def test_so_does_a_neighbor_that_holds_a_body_of_a_round_that_the_rank_has_not_completed():
+def test_a_neighbor_that_holds_a_body_of_a_rank_without_a_ledger_ends_that_rank():
     table = Table(dialled=[1], rounds=9, unrecorded=True)
     table.established(1)
     table.do(table.core.meet(table.now))
@@ -32,7 +32,7 @@ def test_so_does_a_neighbor_that_holds_a_body_of_a_round_that_the_rank_has_not_c
     )
 
 
-def test_so_do_neighbors_that_have_begun_again_and_recall_it_from_their_disks():
+def test_neighbors_that_recall_rounds_of_a_rank_from_their_disks_end_it_where_it_has_no_ledger():
     table = Table(dialled=[1], rounds=9, unrecorded=True)
     table.established(1)
     table.do(table.core.meet(table.now))
@@ -87,7 +87,7 @@ def test_an_older_folder_of_a_rank_that_was_put_back_from_a_backup_does_not_begi
 
 
 @pytest.mark.parametrize("other", [{"restored": True}, {"protects": False}, {"resume": False}, {"start": 0}])
-def test_one_that_was_put_back_protects_nothing_or_begins_a_new_run_does(other):
+def test_an_older_folder_begins_if_it_is_restored_not_private_or_of_a_new_run(other):
     table = Table(**{"dialled": [1], "rounds": 9, "start": 4, "resume": True, "protects": True, **other})
     table.established(1)
     table.do(table.core.meet(table.now))

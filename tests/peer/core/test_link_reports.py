@@ -13,13 +13,13 @@ def test_an_endless_message_of_a_neighbor_is_counted_and_logged_once():
     assert "had no end" in said[0].message
 
 
-def test_one_of_a_listener_that_was_dialled_and_sent_no_hello_is_the_neighbors():
+def test_an_endless_message_on_a_dialled_link_counts_for_the_dialled_rank():
     table = Table(dialled=[1])
     table.do(table.core.endless(table.links[1], "10.0.0.1", table.now))
     assert [one.fields for one in table.events("message-dropped")] == [{"reason": "endless", "neighbor": 1}]
 
 
-def test_those_of_strangers_are_logged_once_for_each_host():
+def test_endless_messages_of_strangers_are_logged_once_for_each_host():
     table = ring()
     for link in (None, b"one", None, b"another"):
         table.do(table.core.endless(link, "10.0.0.9", table.now))

@@ -5,7 +5,7 @@ import pytest
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.start_wait import LONG
+from dpeer.peer.core.start_wait import LONG_WAIT
 from dpeer.topology import build
 from tests.peer.table import Table
 
@@ -118,7 +118,7 @@ def test_lines_about_a_long_wait_get_rarer_up_to_an_hour_apart():
         times += [table.now - 1000.0] * (len(table.events("waiting")) - before)
     assert [round(at) for at in times[:5]] == [10, 20, 40, 80, 160]
     gaps = np.diff(times)
-    assert max(gaps) == pytest.approx(LONG, abs=0.1)
+    assert max(gaps) == pytest.approx(LONG_WAIT, abs=0.1)
     assert len(times) < 35
     assert table.events("waiting")[0].message == "waiting for ranks 1, 2, 3; 1 of 4 have been there"
     assert table.events("waiting")[-1].message.startswith("waiting for ranks 1, 2, 3, for 24.")
