@@ -31,7 +31,7 @@ def hello(table, rank, *ranks, reply=False, **fields):
     return table.hello(rank, reply=reply).model_copy(update={"presence": there(*ranks), "there": len(ranks), **fields})
 
 
-def both(table):
+def both_neighbors_come(table):
     """Both neighbors come, and know themselves alone."""
     table.hear(table.links[1], hello(table, 1, 1, reply=True))
     table.hear("from 3", hello(table, 3, 3))
@@ -42,7 +42,7 @@ def both(table):
 
 def test_a_peer_whose_neighbors_are_there_waits_for_word_of_the_others():
     table = assembling()
-    both(table)
+    both_neighbors_come(table)
     table.wait(100, lambda: table.hear("from 3", table.beat(3, 0, presence=[-1, 0, -1, 0])))
     assert table.ended == []
     assert table.core.round_clock.absent == [2]
@@ -53,7 +53,7 @@ def test_a_peer_whose_neighbors_are_there_waits_for_word_of_the_others():
 
 def test_word_of_one_that_has_come_is_passed_on_before_the_next_heartbeat():
     table = assembling()
-    both(table)
+    both_neighbors_come(table)
     table.now += 0.5
     table.do(table.core.tick(table.now))
     table.written(table.links[1])
@@ -84,7 +84,7 @@ def test_where_three_are_enough_a_neighbor_that_has_not_come_is_given_up_after_a
 
 def test_where_all_are_needed_one_that_has_stopped_before_the_start_is_waited_for():
     table = assembling(wait=1000.0)
-    both(table)
+    both_neighbors_come(table)
     table.hear("from 3", table.goodbye(3, "failed"))
     table.wait(500, lambda: table.hear(table.links[1], table.beat(1, 0, presence=[0, 0, 0, 0])))
     assert table.ended == []
@@ -142,7 +142,7 @@ def test_a_line_follows_soon_when_another_rank_has_come_and_says_since_when_one_
 # -- a neighbor with other settings ------------------------------------------------------------------------------------
 
 
-def differs(table, rank, count, waited):
+def hello_with_other_settings(table, rank, count, waited):
     """The hello of a rank with other settings that knows so many ranks of its own, and has waited for so long."""
     return table.hello(rank, fingerprint=OTHER).model_copy(update={"there": count, "waited": waited})
 
@@ -156,21 +156,21 @@ def differs(table, rank, count, waited):
         (True, 3, 0, True),  # the other one has met more
     ],
 )
-def test_of_two_that_differ_the_one_that_knows_fewer_or_came_later_ends(known, count, waited, ends):
+def test_of_two_with_other_settings_the_one_that_knows_fewer_or_came_later_ends(known, count, waited, ends):
     table = assembling(wait=WEEK, farewell=2.0)
     table.wait(100)
     if known:
         table.hear(table.links[1], hello(table, 1, 1, reply=True))
-    table.hear("from 3", differs(table, 3, count, waited))
+    table.hear("from 3", hello_with_other_settings(table, 3, count, waited))
     table.wait(3)
     assert [isinstance(end.error, Refused) for end in table.ended] == [True] * ends
     assert len(table.events("other-settings")) == (not ends)
 
 
-def test_one_that_differs_is_named_to_the_end_and_taken_in_once_it_is_corrected():
+def test_a_rank_with_other_settings_is_named_to_the_end_and_taken_in_once_it_is_corrected():
     table = assembling(wait=WEEK)
     table.wait(100)
-    table.hear("from 3", differs(table, 3, 1, 0), differs(table, 3, 1, 0))
+    table.hear("from 3", hello_with_other_settings(table, 3, 1, 0), hello_with_other_settings(table, 3, 1, 0))
     (line,) = table.events("other-settings")
     assert line.message == (
         "rank 3 cannot take part: rounds: 5 here, 6 at rank 3: use the same settings on both; the start waits for it "
@@ -191,10 +191,10 @@ def test_an_address_that_leads_to_another_rank_ends_no_long_wait():
     assert "rank: expected 1 at its address, found 2" in table.events("other-settings")[0].message
 
 
-def test_in_a_short_wait_both_end():
+def test_other_settings_end_both_peers_in_a_short_wait():
     table = assembling(wait=300.0, farewell=2.0)
     table.wait(100)
-    table.hear("from 3", differs(table, 3, 1, 0))
+    table.hear("from 3", hello_with_other_settings(table, 3, 1, 0))
     table.wait(3)
     assert isinstance(table.ended[0].error, Refused)
 
