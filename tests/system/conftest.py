@@ -437,12 +437,15 @@ def results(tmp_path):
 def free_ports():
     """The first of some consecutive ports that are free.
 
-    Below the range from which systems take ports for outgoing connections, lest one of those gets there first.
+    Below the range from which systems take ports for outgoing connections, lest one of those gets there first; and
+    of the part that this process of pytest has to itself, lest another one binds them before the test does.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    part = range(20000, 32000)[worker % 8 * 1500 :][:1400]  # the ports from its last one on are its own, too
 
     def find(count: int) -> int:
         for _ in range(200):
-            base = random.randrange(20000, 32000)
+            base = random.choice(part)
             with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
                 for port in range(base, base + count):
                     stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
