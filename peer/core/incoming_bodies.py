@@ -21,7 +21,7 @@ from dpeer.peer.transport import Link
 
 
 class IncomingBodies:
-    """Checks the messages that carry bodies, has chunks put together, and puts what is whole into the inbox.
+    """Checks the messages that carry bodies, has chunks put together, and puts whole bodies into the inbox.
 
     A neighbor pays in tokens of a rate limiter for bytes that are of no use, and gets them back for a body that is
     used.
