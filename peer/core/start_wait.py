@@ -37,6 +37,7 @@ class StartWait:
     """Waits until enough ranks have been there and all neighbors have shaken hands.
 
     Args:
+        handshake: Tells others how long this peer has waited, and names the one that it cannot train with.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         epochs: How the membership changes; None where it never does.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["meet", "pause", "collect", "settle", "linger", "part"]
-"""What is waited for: the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after
+"""The aim of a wait: the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after
 it: after the last round ("linger"), or the one after which it leaves ("part")."""
 
 
@@ -16,7 +16,7 @@ class Wait:
     """The present wait.
 
     Attributes:
-        kind: What it is for.
+        kind: Its aim.
         number: The round.
         since: Clock time at which it began.
         log_at: Clock time of the next line of the log about it.
@@ -39,7 +39,7 @@ class WaitingNow:
     """The present wait, for people.
 
     Attributes:
-        kind: What it is for.
+        kind: Its aim.
         seconds: For how long it lasts.
         ranks: The ranks that it is for, and why each is not there yet.
         why: Why the next round may not begin, in a pause.
