@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dpeer.cli.tables import plain_table, print_table
-from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.training.data.duplicate_rows import in_words
 from dpeer.training.data.tables import check as checking
 from dpeer.training.data.tables.check import Checked, Problem
@@ -55,7 +55,7 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
     try:
         out.write_text(as_toml(proposed), encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+        raise not_written(f"--out {str(out)!r}", error) from error
     _print_proposed(proposed)
     click.echo(f"{out}: proposed from {len(sheet)} rows of {file}. Review it before you share it, then")
     click.echo(f"    dpeer schema check {file} --schema {out}")

@@ -7,8 +7,11 @@
         * :exc:`PartitionError`: the data cannot be divided among the peers as asked
         * :exc:`TaskError`: a task cannot be loaded, or its model or data cannot be used
         * :exc:`AlgorithmError`: a user's own algorithm cannot be loaded, or an option of one cannot be what was given
-        * :exc:`AddressError`: an address cannot be parsed, bound (port in use) or must not be bound
+        * :exc:`AddressError`: an address cannot be parsed, or must not be bound
+            * :exc:`AddressUnavailable` (exit 75): a name, address or port is not there or not free yet
         * :exc:`OutputError`: the output folder holds another run, or cannot be written
+            * :exc:`DiskFull` (exit 75): its disk, or quota, has no space left
+            * :exc:`FolderInUse` (exit 75): another running peer holds it
         * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Isolated` (exit 3): a peer was cut off from a quorum for longer than it waits; handled inside peer/
@@ -28,6 +31,7 @@ A message is one line that names the key, the value, and what would be right.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -85,8 +89,50 @@ class AddressError(ConfigurationError):
     """An address that cannot be parsed, cannot be bound, or must not be bound."""
 
 
+TEMPORARY = 75
+"""EX_TEMPFAIL of sysexits.h: the exit code of a cause that passes by itself, after which a service starts again."""
+
+
+class AddressUnavailable(AddressError):  # noqa: N818 - reads as what happened
+    """A name, address or port of this host that is not there yet, or not free yet."""
+
+    exit_code = TEMPORARY
+
+
+def not_bound(message: str, error: Exception) -> AddressError:
+    """The error for an address that cannot be listened at; the system's error says whether that may pass by itself."""
+    from socket import gaierror  # most commands end without it
+
+    may_pass = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+    return (AddressUnavailable if may_pass or isinstance(error, gaierror) else AddressError)(message)
+
+
 class OutputError(ConfigurationError):
     """An output folder that holds another run or cannot be written."""
+
+
+class DiskFull(OutputError):  # noqa: N818
+    """A file that cannot be written because its disk, or quota, has no space left."""
+
+    exit_code = TEMPORARY
+
+
+class FolderInUse(OutputError):  # noqa: N818
+    """A rank's folder that another running peer holds."""
+
+    exit_code = TEMPORARY
+
+
+def not_written(what: str, error: Exception) -> OutputError:
+    """The error for a file or folder that cannot be written, as the system's error says why.
+
+    Args:
+        what: The option and the path, such as ``--out 'runs'``.
+        error: The system's error.
+    """
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    why = (error.strerror if isinstance(error, OSError) else None) or error
+    return (DiskFull if full else OutputError)(f"{what} cannot be written: {why}")
 
 
 class CheckpointError(ConfigurationError):

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.experiments.variants import Variant
 from dpeer.federation.config import read_toml, with_defaults
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.folders import completed_rounds
 from dpeer.federation.settings import Settings, aside, default_of
-from dpeer.results.files import SUMMARY, write_json
+from dpeer.results.files import SUMMARY, make_folder, write_json
 from dpeer.results.reading import read_run_summary
 from dpeer.simulation.faults import check_faults
 from dpeer.topology import function_source, is_function
@@ -127,10 +127,10 @@ class Cell:
             OutputError: The folder cannot be written.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             write_json(self.folder / ASKED, self._asked())
         except OSError as error:
-            raise OutputError(f"--out: {str(self.folder)!r} cannot be written: {error.strerror}") from error
+            raise not_written(f"--out: {str(self.folder)!r}", error) from error
 
     @property
     def _begun(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpeer.exceptions import OutputError
+from dpeer.exceptions import not_written
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.grid_search import Trial, at_edge, best, trials
@@ -29,6 +29,7 @@ from dpeer.experiments.tables import (
     target_table,
 )
 from dpeer.experiments.variants import Variant
+from dpeer.results.files import make_folder
 from dpeer.results.files import replace as replace_file
 from dpeer.topology.settings import build_graph
 
@@ -97,9 +98,9 @@ class Comparison:
             for variant in self._of.variants:
                 build_graph(self.cell(variant, "", condition, self._of.seeds[0]).settings)
         try:
-            self._out.mkdir(parents=True, exist_ok=True)
+            make_folder(self._out)
         except OSError as error:
-            raise OutputError(f"--out {str(self._out)!r} cannot be written: {error.strerror}") from error
+            raise not_written(f"--out {str(self._out)!r}", error) from error
         tuned = self._tune(tables[0])
         if tuned is None:
             return None

@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from dpeer.exceptions import AddressError
+from dpeer.exceptions import AddressError, AddressUnavailable, not_bound
 from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.transport import RELAY
 
@@ -254,7 +254,7 @@ def _check_free(address: str, key: str) -> None:
         raise AddressError(f"{key} = {address!r}: a file of that name exists; choose another one, or remove it")
     with socket.socket(socket.AF_UNIX) as knock, suppress(OSError):
         knock.connect(str(path))
-        raise AddressError(f"{key} = {address!r} is in use: stop what listens there or choose another path")
+        raise AddressUnavailable(f"{key} = {address!r} is in use: stop what listens there or choose another path")
 
 
 def _parse(address: str, key: str) -> tuple[str, int]:
@@ -298,7 +298,7 @@ def _bindable(host: str, key: str, port: int) -> str:
     try:
         found = [str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError) as error:
-        raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
+        raise not_bound(f"host {host!r} cannot be resolved: {error}; use its IP address", error) from error
     local = _LOCALHOST.fullmatch(host) is not None
     usable = [one for one in found if _is_loopback(one) == local]
     if not usable and local:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
+from dpeer.exceptions import CheckpointError, ConfigurationError, DiskFull, DpeerError, OutputError, not_written
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
@@ -71,8 +71,7 @@ def check(
         for rank in ranks:
             make_folder(rank_folder(out, rank))
     except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
-        why = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
+        raise not_written(f"--out {str(out)!r}", error) from error
 
 
 def refuse_used(
@@ -259,7 +258,8 @@ def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
         typed: How the user has named it; None for the same.
 
     Raises:
-        OutputError: The folder cannot be written: its disk is full, read-only or broken, or the folder was deleted.
+        DiskFull: No space is left.
+        OutputError: The folder cannot be written: its disk is read-only or broken, or the folder was deleted.
         ConfigurationError: The system gives no more memory, or no more threads.
     """
     named = str(typed or folder)
@@ -273,7 +273,8 @@ def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
     except Exception as error:
         why = _of_disk(error, folder)
         if why is not None:
-            raise OutputError(f"{named!r} cannot be written: {why}, {_GOES_ON}") from error
+            kind = DiskFull if why == _FULL else OutputError
+            raise kind(f"{named!r} cannot be written: {why}, {_GOES_ON}") from error
         why = _of_limits(error)
         if why is None:
             raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.encoding import read_text
-from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.federation import operators
 from dpeer.federation.addresses import addresses, all_on_this_host
 from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resolve
@@ -189,5 +189,5 @@ def _undone(folder: Path) -> Iterator[list[Path]]:
             with contextlib.suppress(OSError):
                 one.rmdir()
         if isinstance(error, OSError):
-            raise OutputError(f"{str(folder)!r} cannot be written: {error.strerror}") from error
+            raise not_written(f"{str(folder)!r}", error) from error
         raise

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import OutputError
+from dpeer.exceptions import FolderInUse
 from dpeer.results.files import make_folder
 
 LOCK = ".lock"
@@ -28,14 +28,14 @@ def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
         starts: Whether the peer only begins to start, so that `starts` has it until `started` is called.
 
     Raises:
-        OutputError: another running peer holds it.
+        FolderInUse: another running peer holds it.
     """
     make_folder(folder)
     with (folder / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(
+            raise FolderInUse(
                 f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
             ) from error
         lock.truncate(0)

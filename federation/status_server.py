@@ -20,7 +20,7 @@ from io import BufferedIOBase
 from typing import Any, Protocol, Self
 from urllib.parse import parse_qs
 
-from dpeer.exceptions import AddressError, DpeerError
+from dpeer.exceptions import DpeerError, not_bound
 from dpeer.federation.prometheus_metrics import expose
 from dpeer.federation.readiness import WITHIN
 from dpeer.federation.serve_address import ServeAddress
@@ -164,8 +164,9 @@ def _bound(address: ServeAddress, option: str) -> _Server:
         return _Server(family, place)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise AddressError(
-            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port"
+        raise not_bound(
+            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port",
+            error,
         ) from error
 
 

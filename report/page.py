@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from dpeer.exceptions import OutputError
+from dpeer.exceptions import OutputError, not_written
 from dpeer.federation.settings import aside
 from dpeer.report import by_peer, by_round, classes, faults, graphs, round_time, steps
 from dpeer.report.facets import LINES, Report
@@ -96,7 +96,7 @@ def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: s
             path.write_bytes(png)
         (out / PAGE).write_text(page, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+        raise not_written(f"--out {str(out)!r}", error) from error
     return [out / PAGE, *paths]
 
 

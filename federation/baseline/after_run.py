@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 import dpeer
-from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
+from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError, not_written
 from dpeer.federation.baseline.comparison import compared_with, figures_of, write_comparison
 from dpeer.federation.baseline.training import STOPPED, BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.build import content_of, learner_by_itself, task_of
@@ -142,7 +142,7 @@ def give_away(folder: Path, file: Path) -> None:
     try:
         write_json(file, site.to_json())
     except OSError as error:
-        raise OutputError(f"--give-away {str(file)!r} cannot be written: {error.strerror}") from error
+        raise not_written(f"--give-away {str(file)!r}", error) from error
 
 
 def _summary(folder: Path) -> dict[str, Any]:

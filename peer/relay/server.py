@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpeer.exceptions import AddressError, ProtocolError
+from dpeer.exceptions import ProtocolError, not_bound
 from dpeer.peer.relay import limits, messages
 from dpeer.peer.relay.joint import Joint
 from dpeer.peer.relay.limits import Bucket, Pace, RelayLimits
@@ -137,7 +137,7 @@ class Relay:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             advice = ": stop what listens there or choose another port" if error.errno == errno.EADDRINUSE else ""
-            raise AddressError(f"--listen: port {port} of {host} cannot be used ({why}){advice}") from error
+            raise not_bound(f"--listen: port {port} of {host} cannot be used ({why}){advice}", error) from error
         self._server.setblocking(False)
         return host, self._server.getsockname()[1]
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpeer.exceptions import AddressError, ProtocolError
+from dpeer.exceptions import ProtocolError, not_bound
 from dpeer.peer.core.limits import MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transport import Identity, Link
 from dpeer.peer.transports.aead_records import RECORD, TAG, Decryptor, Encryptor, new_key
@@ -95,9 +95,10 @@ class BulkConnector:
         try:
             self._server = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         except OSError as error:
-            raise AddressError(
+            raise not_bound(
                 f"bulk = {port}: this port of {host} cannot be used ({os.strerror(error.errno or 0)}): stop what "
-                "listens there or choose another port"
+                "listens there or choose another port",
+                error,
             ) from error
         self._server.setblocking(False)
         self.port = self._server.getsockname()[1]

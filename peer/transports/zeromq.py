@@ -17,7 +17,7 @@ from functools import partial
 
 import zmq
 
-from dpeer.exceptions import AddressError
+from dpeer.exceptions import AddressError, not_bound
 from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
@@ -145,7 +145,7 @@ class ZeroMQTransport:
             router.bind(address)  # last: a dialler that is let in over TCP has seen that no Unix socket is there
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
-            raise AddressError(f"address {address!r} {advice}") from error
+            raise not_bound(f"address {address!r} {advice}", error) from error
         self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
         place = split(bound)

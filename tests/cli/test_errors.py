@@ -44,7 +44,7 @@ def test_a_port_in_use_is_named(dpeer: Command, small_task: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = min(server.getsockname()[1], 65534)
         ended = dpeer("start", "--rank", 0, "--base-port", port, *SMALL)
-    assert ended.code == 2
+    assert ended.code == 75
     assert f"'tcp://127.0.0.1:{port}' is in use" in ended.complaints[-1]
 
 

@@ -157,7 +157,7 @@ def test_a_run_whose_disk_fills_up_ends_with_one_line(
 
     monkeypatch.setattr(os, "fsync", fsync)
     ended = dpeer("simulate", "--size", 2, "--rounds", 3, "--task", "mine.py:task")
-    assert ended.code == 2
+    assert ended.code == 75
     assert ended.complaints[-1] == (
         "dpeer: 'dpeer-run' cannot be written: no space is left on its disk, or in its quota; make room, then --resume "
         "goes on from the last completed round"

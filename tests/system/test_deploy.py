@@ -19,6 +19,7 @@ import yaml
 from dpeer.cli.check import check
 from dpeer.cli.start import start
 from dpeer.cli.status import status
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError, Refused
 from dpeer.federation import config
 from dpeer.federation.keys import keyring
 
@@ -186,6 +187,17 @@ def test_the_unit_of_systemd_starts_its_rank_with_the_key_that_it_loads():
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_services_start_again_for_as_long_as_a_cause_lasts_that_passes_by_itself():
+    unit = (DEPLOY / "systemd" / "dpeer@.service").read_text(encoding="utf-8")
+    assert re.search(r"^Restart=on-failure$", unit, re.MULTILINE)
+    assert re.search(r"^StartLimitIntervalSec=0$", unit, re.MULTILINE)
+    never = re.search(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)
+    assert never is not None
+    assert {ConfigurationError.exit_code, Refused.exit_code, BudgetTooSmall.exit_code} == {*map(int, never[1].split())}
+    services = read(COMPOSE / "compose.yml")["services"]
+    assert {one["restart"] for one in services.values() if one["image"] == "dpeer"} == {"on-failure"}
+
+
 def test_systemd_finds_no_mistake_in_the_unit_and_little_exposed(tmp_path):
     path = unit(tmp_path)
     verified = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)

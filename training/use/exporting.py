@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dpeer.atomic import replacing
-from dpeer.exceptions import OutputError, TaskError, describe
+from dpeer.exceptions import TaskError, describe, not_written
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -73,7 +73,7 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
             write(whole, sample, draft, usage)
             _check(whole, shape, lambda inputs: read(draft, inputs), count)
     except OSError as error:
-        raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
+        raise not_written(f"--output {str(path)!r}", error) from error
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise TaskError(f"the model cannot be written as {form}: {describe(error)}") from error
     return usage

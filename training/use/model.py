@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.atomic import replacing
-from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError, TaskError
+from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, TaskError, not_written
 from dpeer.training.batch_loader import Batches
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.evaluation import predictions
@@ -188,13 +188,13 @@ def write_predictions(found: Predictions, path: Path) -> None:
         OutputError: The file cannot be written.
     """
     try:
-        with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        with replacing(path, mode=0o600) as draft, draft.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*_unlike(found), *_headings(found)])
             columns = [*found.keys.values(), *_columns(found)]
             writer.writerows(zip(*columns, strict=True))
     except OSError as error:
-        raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
+        raise not_written(f"--output {str(path)!r}", error) from error
 
 
 def _unlike(found: Predictions) -> Iterator[str]:
