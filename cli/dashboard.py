@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import click
-from pydantic_core import PydanticCustomError
 
 from dpeer.federation.control_client import Place
 from dpeer.federation.serve_address import ServeAddress, read_serve
@@ -27,8 +26,8 @@ class _Address(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             return value
         try:
             return read_serve(value)
-        except PydanticCustomError as error:
-            self.fail(f"{value!r}: {error.message()}; without an address, write the option last", param, ctx)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}; without an address, write the option last", param, ctx)
 
 
 def dashboard_option(name: str, text: str, **more: Any) -> Callable[[F], F]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dpeer.exceptions import AddressError, AddressUnavailable, not_bound
 from dpeer.federation.run_settings import NetworkPart
+from dpeer.ipv4 import check_host
 from dpeer.peer.transport import RELAY
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
@@ -86,6 +87,7 @@ def relay_listen_address(text: str) -> tuple[str, int]:
     match = _TCP.fullmatch(text if "://" in text else f"tcp://{text}")
     if not match or int(match["port"]) > 65535:
         raise AddressError(f"--listen {text!r}: expected tcp://HOST:PORT, for example tcp://*:7790")
+    _check_host(match["host"], text, "--listen")
     return _bindable(_unmapped(match["host"]), "--listen", int(match["port"])).strip("[]"), int(match["port"])
 
 
@@ -206,6 +208,7 @@ def check_address(address: str, key: str) -> None:
         if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
             example = "for example relay://relay.example:7790"
             raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, {example}")
+        _check_host(match["host"], address, key)
     elif not (is_ipc(address, key) or has_own_transport(address)):
         host, port = _parse(address, key)
         if host == "*" or port == 0:
@@ -264,7 +267,16 @@ def _parse(address: str, key: str) -> tuple[str, int]:
             f"{key} = {address!r}: expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where all its "
             "neighbors are on its host, ipc:///PATH"
         )
+    _check_host(match["host"], address, key)
     return match["host"], int(match["port"])
+
+
+def _check_host(host: str, address: str, key: str) -> None:
+    """Refuse an address whose host the system would take for another one."""
+    try:
+        check_host(host)
+    except ValueError as error:
+        raise AddressError(f"{key} = {address!r}: {error}") from error
 
 
 def _is_loopback(host: str) -> bool:

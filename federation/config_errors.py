@@ -66,10 +66,10 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         if location and location[0] in flags:
             source = f"--{key.replace('_', '-')}"
         expected = _EXPECTED.get(location[-1]) if location else None
-        if expected is not None:
-            wrong = f"expected {expected}"
-        elif first["type"] == "value_error":  # of a check of dpeer's own
+        if first["type"] == "value_error":  # of a check of dpeer's own
             wrong = str(first["ctx"]["error"])
+        elif expected is not None:
+            wrong = f"expected {expected}"
         else:
             wrong = first["msg"].lower()
         return ConfigurationError(f"{source} = {first['input']!r}: {wrong}")

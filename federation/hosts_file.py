@@ -74,7 +74,7 @@ def _address(where: str, word: str, port: int, taken: set[str]) -> str | None:
     try:
         check_address(address, where)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{where}: {word!r}: {_EXAMPLE}") from error
+        raise ConfigurationError(f"{where}: {word!r}: {error.__cause__ or _EXAMPLE}") from error
     return address
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pydantic_core import PydanticCustomError
+from dpeer.ipv4 import check_host
 
 LOOPBACK = "127.0.0.1"
 
@@ -44,11 +44,12 @@ def read_serve(text: str) -> ServeAddress:
     """The address that a text such as "7780" or "10.0.0.3:7780" states.
 
     Raises:
-        PydanticCustomError: It states none.
+        ValueError: It states none.
     """
     match = _WRITTEN.fullmatch(text)
     if match is None or int(match["port"]) > 65535:
-        raise PydanticCustomError("serve", "expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780")
+        raise ValueError("expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780")
+    check_host(match["host"] or LOOPBACK)
     return ServeAddress((match["host"] or LOOPBACK).strip("[]"), int(match["port"]))
 
 
@@ -56,7 +57,7 @@ def checked(value: str) -> str:
     """The text itself, for a setting.
 
     Raises:
-        PydanticCustomError: It states no address.
+        ValueError: It states no address.
     """
     read_serve(value)
     return value

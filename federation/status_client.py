@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from dpeer.exceptions import ConfigurationError, DpeerError
+from dpeer.exceptions import AddressError, ConfigurationError, DpeerError
 from dpeer.federation.control_client import TIMEOUT, Place, look, ranks_of
 from dpeer.federation.repeated_look import Look
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.status_document import Document, document, running_peer
+from dpeer.ipv4 import check_host
 from dpeer.results.files import finite
 
 Target: TypeAlias = Path | ServeAddress
@@ -35,10 +36,18 @@ _ADDRESS = re.compile(r"(?:http://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+):(?P<por
 
 
 def read_target(text: str) -> Target:
-    """What an argument such as "dpeer-run" or "10.0.0.3:7780" names; a folder of that name counts first."""
+    """What an argument such as "dpeer-run" or "10.0.0.3:7780" names; a folder of that name counts first.
+
+    Raises:
+        AddressError: It is an address whose host is none.
+    """
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 65536 or Path(text).exists():
         return Path(text)
+    try:
+        check_host(match["host"])
+    except ValueError as error:
+        raise AddressError(f"{text!r}: {error}") from error
     return ServeAddress(match["host"].strip("[]"), int(match["port"]))
 
 

@@ -10,6 +10,7 @@ import socket
 import threading
 
 from dpeer.exceptions import AddressError
+from dpeer.ipv4 import check_host
 
 _PLACE = re.compile(r"(?:tcp|relay)://(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
 
@@ -25,6 +26,10 @@ def split(address: str) -> tuple[str, int] | None:
     found = _PLACE.fullmatch(address)
     if found is None or int(found[2]) > 65535:
         raise AddressError(f"address {address!r} cannot be dialled: expected tcp://HOST:PORT or ipc:///PATH")
+    try:
+        check_host(found[1])
+    except ValueError as error:
+        raise AddressError(f"address {address!r} cannot be dialled: {error}") from error
     return found[1].strip("[]"), int(found[2])
 
 

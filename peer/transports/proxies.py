@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from dpeer.exceptions import AddressError
+from dpeer.ipv4 import check_host
 from dpeer.peer.transports.hosts import is_literal
 
 ENVIRONMENT = "environment"
@@ -105,6 +106,10 @@ def _parsed(url: str, where: str) -> Proxy:
     except ValueError:
         kind, host, port = "", None, None
     if kind in ("http", "socks5", "socks5h") and host and port and parts.path in ("", "/") and not parts.query:
+        try:
+            check_host(f"[{host}]" if ":" in host else host)
+        except ValueError as error:
+            raise AddressError(f"{where}: {error}") from error
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return Proxy("http" if kind == "http" else "socks5", host, port, user, password)
     raise AddressError(f"{where}: expected http://HOST:PORT or socks5://HOST:PORT")
