@@ -42,7 +42,7 @@ def export(run: Path, form: str, output: Path) -> None:
 
     usage = write(model, output, cast(Any, form))
     for line in _lines(output, usage):
-        click.echo(line)
+        click.echo(line, err=not output.is_file())  # else it would stand behind a model in /dev/stdout
 
 
 def _lines(output: Path, usage: dict[str, Any]) -> list[str]:

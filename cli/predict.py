@@ -45,4 +45,5 @@ def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None
     write_predictions(found, output)
     for remark in found.remarks:
         click.echo(f"WARNING: {remark}", err=True)
-    click.echo(f"{output}: {len(found)} {'row' if len(found) == 1 else 'rows'}")
+    lines = f"{output}: {len(found)} {'row' if len(found) == 1 else 'rows'}"
+    click.echo(lines, err=not output.is_file())  # else it would stand among rows that are written to /dev/stdout

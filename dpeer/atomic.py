@@ -3,27 +3,72 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """An empty draft beside `path`, which takes its place when the block ends, and is removed where the block raises.
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
+    """An empty draft, which takes the place of the file when the block ends, and is removed where the block raises.
 
-    The draft is made anew: a planted link under its name is removed and not followed.
+    A link is followed, and an existing file keeps its mode and, where the system allows it, its owner. What is no
+    regular file (a pipe, ``/dev/stdout``) stays what it is: the finished draft is copied into it.
+
+    The draft is made anew beside the file: a planted link under its name is removed and not followed.
+
+    Args:
+        path: The file.
+        mode: Of a file that does not exist yet, less the bits of the umask.
 
     Raises:
         OSError: The draft cannot be made, or cannot take the place.
     """
-    draft = path.with_name(f".{path.name}.tmp")
+    try:
+        before = path.stat()
+    except FileNotFoundError:
+        before = None
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        with _copied_into(path) as draft:
+            yield draft
+        return
+    target = Path(os.path.realpath(path))
+    draft = target.with_name(f".{target.name}.tmp")
     draft.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode if before is None else 0o600))
     try:
         yield draft
-        draft.replace(path)
+        if before is not None:
+            _take_after(draft, before)
+        draft.replace(target)
     except BaseException:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def owner_only(path: str, flags: int) -> int:
+    """An opener for `open`: a file that it makes can be read by its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
+@contextmanager
+def _copied_into(path: Path) -> Iterator[Path]:
+    """A draft in a private folder, whose content is written into a pipe or a device when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="dpeer-") as folder:
+        draft = Path(folder) / "draft"
+        draft.touch(mode=0o600)
+        yield draft
+        with draft.open("rb") as source, path.open("wb") as sink:
+            shutil.copyfileobj(source, sink)
+
+
+def _take_after(draft: Path, before: os.stat_result) -> None:
+    """Give a draft the owner and the mode of the file that it replaces."""
+    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(OSError):  # who is not root gives no file away
+            os.chown(draft, before.st_uid, before.st_gid)
+    draft.chmod(stat.S_IMODE(before.st_mode))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from dpeer.atomic import owner_only
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import history, ledger_file
 from dpeer.privacy.accounting import Charge
@@ -137,7 +138,7 @@ class Ledger:
             self.begin()
         payload = make()
         digest, final = _hash(payload), history.payload_path(self._folder, number)
-        with history.draft_of(final).open("wb") as file:
+        with open(history.draft_of(final), "wb", opener=owner_only) as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())

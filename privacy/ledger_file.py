@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpeer.atomic import owner_only
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.noise import SCHEME
@@ -156,7 +157,7 @@ def damaged(path: Path, why: object, *, what: str = "damaged") -> CheckpointErro
 def write(path: Path, first: Mapping[str, Any], *releases: Mapping[str, Any]) -> None:
     """Begin a ledger; it is on disk, with its name, when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with open(path, "wb", opener=owner_only) as file:
         file.writelines(_line(entry) for entry in (first, *releases))
         file.flush()
         os.fsync(file.fileno())

@@ -79,15 +79,15 @@ def finite(value: Any) -> Any:
     return value
 
 
-def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
-    """Write a JSON file so that readers see the old content or the new, never a part."""
-    replace(path, json.dumps(finite(content), indent=indent) + "\n")
+def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1, mode: int = 0o666) -> None:
+    """Write a JSON file so that readers see the old content or the new, never a part; `mode` is that of a new file."""
+    replace(path, json.dumps(finite(content), indent=indent) + "\n", mode=mode)
 
 
 def write_rows(folder: Path, measure: str, values: Sequence[float]) -> None:
     """Write a figure of each row into a rank's folder: 1 or 0 for right and wrong (accuracy), or losses (test_loss)."""
     plain = [int(value) for value in values] if measure == "accuracy" else list(values)
-    write_json(folder / ROWS, {"measure": measure, "rows": plain}, indent=None)
+    write_json(folder / ROWS, {"measure": measure, "rows": plain}, indent=None, mode=0o600)
 
 
 def read_rows(folder: Path) -> tuple[str, list[float]] | None:
@@ -104,21 +104,23 @@ def read_rows(folder: Path) -> tuple[str, list[float]] | None:
     return content["measure"], [float(value) for value in values]
 
 
-def replace(path: Path, content: str) -> None:
+def replace(path: Path, content: str, *, mode: int = 0o666) -> None:
     """Write a file so that readers see the old content or the new, never a part; after a power loss, too."""
-    with replacing(path) as draft:
+    with replacing(path, mode=mode) as draft:
         draft.write_text(content)
         flush(draft)  # else its name can be on disk before its content is
-    flush(path.parent)
+    flush(Path(os.path.realpath(path)).parent)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing; all their names are on disk when this returns.
+    """Make a folder, and those above it that are missing, for their owner alone; their names are on disk then.
 
     Else a power loss could remove a rank's folder, and with it every record of the rank's releases.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # for its error where it is a file
     for one in missing:
         flush(one.parent)
 

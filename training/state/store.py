@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from dpeer.atomic import replacing
 from dpeer.exceptions import CheckpointError, TaskError, describe
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
@@ -305,7 +306,6 @@ def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = N
         OSError: The file cannot be written.
     """
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    part = path.with_name(path.name + ".part")
     metadata = {"format": "pt"} if origin is None else {"format": "pt", _ORIGIN: origin.value}
-    write_tensors(tensors, part, metadata)
-    part.replace(path)
+    with replacing(path) as draft:
+        write_tensors(tensors, draft, metadata)
