@@ -9,6 +9,7 @@ from __future__ import annotations
 _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
+    "busy_host": "--rounds 2 --repeats 1",
     "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
     "compression": "--side 40 --layers 2 --repeats 1",
     "cuts": "--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1",

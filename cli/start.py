@@ -78,7 +78,7 @@ def start(
     # Mistakes show before anything is written, and before the task reads its data.
     keyring, listen, _, _ = starting.keyring, starting.listen, starting.bulk, starting.through
     everyone, _ = starting.everyone, starting.to_dial
-    own = starting.with_threads()
+    own = starting.own
     trackers.check(own.log_to or ())
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 

@@ -5,6 +5,7 @@ The names of this package are imported when they are used; `import dpeer` alone 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,12 @@ __version__ = "0.1.0"
 # A checkout that lost its links (a zip, some Windows clones) still finds the packages beside this folder.
 if not (Path(__file__).parent / "peer").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
+
+# Threads of torch that wait for each other sleep. By default they spin for milliseconds, and where another program uses
+# one of the cores a round takes ten times as long. libgomp (Linux) spins two thousand times all the same, some 50
+# microseconds, which an idle host thanks. The libraries read this once, when torch is imported.
+if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+    os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 
 from dpeer.lazy import lazily
 

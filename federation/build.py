@@ -30,6 +30,7 @@ from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds
 from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.same_rows import Held, held_rows
+from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import ClientSession, PeerData, SampleSession
@@ -53,6 +54,7 @@ from dpeer.training.algorithms.base import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataPart, DataSettings, TrainingPart
+from dpeer.training.step_pace import StepPace
 from dpeer.training.validation import whole_training_set
 
 
@@ -164,7 +166,7 @@ def build(
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        session=session, options=config.options,
+        session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
     )  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it declares that it shares nothing, and shares something")
@@ -281,6 +283,13 @@ def compute_of(config: RunConfig) -> Compute:
     return Compute(find_device(host.device, config.rank), host.amp, host.channels_last)
 
 
+def pace_of(config: RunConfig, compute: Compute) -> StepPace | None:
+    """What times the steps of a peer in a process of its own, and chooses its threads unless the user has."""
+    if compute.device.type != "cpu":
+        return None
+    return StepPace(share_of_cores(config.network, config.graph.size) if config.host.threads is None else None)
+
+
 def isolated(config: RunConfig) -> tuple[Task, TorchLearner]:
     """The task and the learner of one peer, measured on its validation data; without a graph and without a folder.
 
@@ -306,10 +315,10 @@ def learner_by_itself(
         config: The peer's.
         evaluate_on: The data set that measures it.
     """
-    how = config.training
+    how, compute = config.training, compute_of(config)
     return build_learner(
         task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
-        evaluate_on=evaluate_on, compute=compute_of(config), options=config.options,
+        evaluate_on=evaluate_on, compute=compute, options=config.options, pace=pace_of(config, compute),
     )  # fmt: skip
 
 

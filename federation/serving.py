@@ -34,6 +34,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import tracking as track
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
@@ -165,10 +166,11 @@ async def serve(
     out = rank_folder(settings.out, rank).absolute()
     log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []), most=settings.log_bytes())
     keep_heap()
-    executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
-    if settings.threads == 1:
-        _limit_threads(1)  # here, too, so that the event loop may mix a small body to the same bits
-    disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
+    threads = settings.threads or share_of_cores(settings, settings.size)
+    executor = ThreadPoolExecutor(1, "tensors", initializer=torch.set_num_threads, initargs=(threads,))
+    if threads == 1:
+        torch.set_num_threads(1)  # here, too, so that the event loop may mix a small body to the same bits
+    disk = ThreadPoolExecutor(1, "disk", initializer=torch.set_num_threads, initargs=(1,))
     try:
         with (
             working_folder_kept() as home,
@@ -176,7 +178,7 @@ async def serve(
             hold or held(out),
             ExitStack() as leaving,
         ):
-            worker = Worker(executor, disk, alike=settings.threads == 1)
+            worker = Worker(executor, disk, alike=threads == 1)
 
             def leave(request: Mapping[str, Any]) -> Mapping[str, Any]:
                 """Drain a peer that runs no round: it stops."""
@@ -213,8 +215,8 @@ async def serve(
         log.error("run-failed", message=str(error), reason=type(error).__name__, exc_info=traceback)
         raise
     finally:
-        for threads in (executor, disk):
-            threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (executor, disk):
+            pool.shutdown(wait=False, cancel_futures=True)
         log.close()
 
 
@@ -258,12 +260,15 @@ async def _serve(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
     )
 
+    slow_steps = SlowSteps()
     slow_line = None if all_on_this_host(network, config.graph.size) else SlowLine()  # there the cores are the limit
 
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
         tracking.add(entry)
         report({"kind": "record", "entry": entry})
+        if (line := slow_steps.look(parts.learner.pace)) is not None:
+            log.warning("slow-steps", message=line)
         if slow_line is not None and (slow := slow_line.look(entry)) is not None:
             looking.append(asyncio.create_task(_recommend(config, parts.learner, slow, worker, log)))
 
@@ -388,11 +393,6 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
-
-
-def _limit_threads(threads: int | None) -> None:
-    if threads is not None:
-        torch.set_num_threads(threads)
 
 
 async def _unless_stopped(meeting: Awaitable[Mapping[int, str]], stopper: Stopper) -> Mapping[int, str] | None:

@@ -35,7 +35,7 @@ from dpeer.federation.starting import Starting
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
-from dpeer.results.units import in_short
+from dpeer.results.units import duration, in_short
 from dpeer.topology.transfer_time import LineSpeed
 from dpeer.training import TorchLearner
 from dpeer.training.codecs import compressed_bytes
@@ -43,6 +43,12 @@ from dpeer.training.data.duplicate_rows import count_equal
 from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
 Progress = Callable[[str], None]
+
+_ONE_THREAD_TRAINS = 1.0
+"""Seconds for which one thread trains, to compare."""
+
+_FASTER = 0.9
+"""The share of a step's time that makes one thread the better choice."""
 
 
 @dataclass(frozen=True)
@@ -249,10 +255,10 @@ def _check_training(
 
     from dpeer.federation.build import build, compute_of
     from dpeer.federation.checks import check_plugins
+    from dpeer.federation.threads import share_of_cores
 
-    own, rank = starting.with_threads(), starting.rank
-    if own.threads is not None:
-        torch.set_num_threads(own.threads)
+    own, rank = starting.own, starting.rank
+    torch.set_num_threads(own.threads or share_of_cores(own, own.size))
     found, parts, resolved = None, None, None
     lines: Mapping[int, LineSpeed] = {}
     with findings.of("lines"):
@@ -284,6 +290,8 @@ def _check_training(
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
             found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, lines)
+            if own.privacy != "sample":  # there a round's steps are charged together
+                _check_threads(findings, parts.learner, torch)
     if found is not None:
         check_memory(findings, found.memory_bytes, free_memory)
         check_disk(findings, folder, found.disk_bytes)
@@ -307,8 +315,27 @@ def _check_device(findings: Findings, device: Any, torch: Any) -> None:
     elif torch.cuda.is_available():
         findings.warn("device", "cpu, and this host has a GPU: --device auto takes it")
     else:
-        threads = torch.get_num_threads()
-        findings.passed("device", f"cpu, {threads} thread{'s' * (threads != 1)}")
+        findings.passed("device", "cpu")
+
+
+def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> None:
+    """Whether the threads that a start uses train as fast as one thread, which other programs hold up least."""
+    pace = learner.pace
+    if pace is None:
+        return
+    many, step = pace.threads, pace.seconds / pace.steps
+    if many == 1:
+        findings.passed("threads", f"one: a step takes {duration(step)}")
+        return
+    torch.set_num_threads(1)
+    learner.train(0, seconds=_ONE_THREAD_TRAINS)
+    torch.set_num_threads(many)
+    alone = step if learner.pace is None else learner.pace.seconds / learner.pace.steps
+    words = f"a step takes {duration(step)} with {many}, {duration(alone)} with one"
+    if alone < _FASTER * step:
+        findings.warn("threads", f"{words}: other programs use this host's cores, or the model is small: --threads 1")
+    else:
+        findings.passed("threads", words)
 
 
 def _check_duplicates(findings: Findings, fingerprint: Mapping[str, Any], rank: int, held: Any) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.epoch_graph import built_graph
@@ -129,10 +128,3 @@ class Starting:
             return {}
         found = {rank: addresses.unresolvable(address) for rank, address in self.to_dial.items()}
         return {rank: host for rank, host in found.items() if host is not None}
-
-    def with_threads(self) -> Settings:
-        """Its settings with a share of the cores, where all peers are on this host and none is given."""
-        if self.own.threads is not None or not addresses.all_on_this_host(self.settings, self.settings.size):
-            return self.own
-        # Threads of several peers that fight for the same cores can be a hundred times slower.
-        return self.own.model_copy(update={"threads": max(1, len(own_cores()) // self.settings.size)})

@@ -31,6 +31,7 @@ from dpeer.training.state.kept_model import Keeping
 from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.state.snapshots import Snapshots, Stateful
 from dpeer.training.state.store import Origin
+from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
@@ -87,6 +88,7 @@ def build_learner(
     compute: Compute = HOST,
     session: Session | None = None,
     options: Any = None,
+    pace: StepPace | None = None,
     kind: type[TorchLearner] = TorchLearner,
 ) -> TorchLearner:
     """Build the learner of one peer.
@@ -109,6 +111,7 @@ def build_learner(
         session: Differential privacy, of messages or of each record in local training, or the record of a run without
             noise; None trains and sends without noise and record.
         options: The algorithm's options, by name; its defaults for those that are not given.
+        pace: Times the steps, and chooses the threads that train; None for neither.
         kind: The learner's class.
 
     Raises:
@@ -138,7 +141,7 @@ def build_learner(
                 task.model.to(compute.device)  # parameters stay the same objects
             trainer = _trainer(
                 sampling, task, parts, hyperparameters or Hyperparameters(), rank=rank, seed=seed, compute=compute,
-                generators=generators, extras=extras_of(made, parts),
+                generators=generators, extras=extras_of(made, parts), pace=pace,
             )  # fmt: skip
             selection = ModelSelection(task, keep, evaluate_on, compute, trainer.loss_function)
         digest = began.digest(trainer)

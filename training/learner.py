@@ -32,6 +32,7 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
 from dpeer.training.state.round_progress import UnfinishedRound
+from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
 
 _SMALL = 2.0**-1074
@@ -143,11 +144,15 @@ class TorchLearner:
         if self._patience is not None and self.selection.worse >= self._patience:
             return None
         share = None if seconds is None or self.virtual is None else self.virtual(seconds)
+        if (pace := self.trainer.pace) is not None:
+            pace.begin()
         with self._training(Purpose.TRAIN, number, "train"):
             gradients = 0.0 if seconds is None else self.algorithm.gradients(self.trainer.hyperparameters)
             with self.trainer.budget.limiting(gradients, seconds=seconds, share=share, recorded=recorded):
                 self._fit_head()
                 self.algorithm.train(self.trainer)
+        if pace is not None:
+            pace.end(number)
         return self.trainer.figures.loss
 
     def _fit_head(self) -> None:
@@ -524,6 +529,11 @@ class TorchLearner:
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
         return self.trainer.figures.gradients
+
+    @property
+    def pace(self) -> RoundPace | None:
+        """The steps of the last round that was trained whole; None where they are not timed."""
+        return None if self.trainer.pace is None else self.trainer.pace.last
 
     @property
     def steps(self) -> list[int]:

@@ -28,6 +28,7 @@ from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.state.snapshots import ModuleBuffers
 from dpeer.training.step_budget import StepBudget
+from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Trainer:
         compute: The device and precision; the model is on that device already.
         generators: What the task may draw from; if None, as for any task of which nothing is known.
         extras: How many values travel beside the body, by name.
+        pace: Times the steps, and chooses the threads that train; None for neither.
 
     Attributes:
         body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
@@ -100,6 +102,7 @@ class Trainer:
         compute: Compute = HOST,
         generators: GlobalGenerators | None = None,
         extras: Mapping[str, int] = MappingProxyType({}),
+        pace: StepPace | None = None,
     ) -> None:
         self.hyperparameters = hyperparameters
         self.task, self.module, self.compute = task, task.model, compute
@@ -117,7 +120,7 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
-        self.budget = StepBudget(compute.drain)
+        self.budget, self.pace = StepBudget(compute.drain), pace
         self._looks = 1
         self.adopted = False
         self._gradients, self._paired = 0, False
@@ -223,13 +226,18 @@ class Trainer:
         else:
             made = [(flat, optimizer) for flat, optimizer, _ in stepped]
             batches = unfinished.call(part, phase, epochs, made, gradient, self._minibatches)
+        pace = self.pace
+        timed = None if pace is None else pace.phase()
         for batch in batches:
+            began = 0.0 if pace is None else pace.clock()
             loss = gradient(self, part, batch)
             for flat, optimizer, rate in stepped:
                 if clip is not None:
                     clip_gradient(flat, clip)
                 optimizer.step(rate)
             self.note(loss, batch)
+            if pace is not None and timed is not None:
+                pace.stepped(timed, batch.size, began)
             yield
 
     def planned_steps(self, epochs: int) -> int:

@@ -41,7 +41,7 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
     assert "  line          a round's bodies take 240 ms on this line" in lines
     float32 = next(line for line in lines if line.startswith("float32 "))
     assert float32.split()[1:5] == [str(body), "B", "240", "ms"]
-    assert lines[-1] == "13 PASS, 1 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
+    assert lines[-1] == "14 PASS, 1 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
     assert "training a few minibatches" in ended.err
 
 

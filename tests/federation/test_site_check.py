@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,6 +29,7 @@ from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.topology.transfer_time import LineSpeed
+from dpeer.training.step_pace import RoundPace
 from tests.conftest import SMALL_TASK
 
 TASK = (
@@ -45,7 +47,7 @@ def broken(rank, size, seed):
 """
 )
 
-QUICK = {"body_epochs": 1, "rounds": 4, "alone": "never", "base_port": 1}
+QUICK = {"body_epochs": 1, "rounds": 4, "alone": "never", "base_port": 1, "threads": 1}
 
 
 class Looked(NamedTuple):
@@ -97,7 +99,7 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert tree(in_tmp_path).keys() == before.keys()
     assert [one.check for one in found.findings] == [
         "settings", "key", "members", "output", "proxy", "address", "port", "clock", "shared memory", "device", "task",
-        "duplicates", "memory", "disk",
+        "duplicates", "threads", "memory", "disk",
     ]  # fmt: skip
     forecast = found.forecast
     assert forecast is not None
@@ -406,3 +408,37 @@ def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Pat
     assert forecast is not None
     assert "after 4 releases" in str(forecast.privacy)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("alone", "level", "words"),
+    [
+        (0.04, Level.PASS, "a step takes 30 ms with 8, 40 ms with one"),
+        (0.02, Level.WARN, "a step takes 30 ms with 8, 20 ms with one: other programs use this host's cores, or the "
+         "model is small: --threads 1"),
+    ],
+)  # fmt: skip
+def test_one_thread_is_timed_beside_the_others(alone: float, level: Level, words: str) -> None:
+    """Where another program uses a core, one thread is the faster choice, and the check advises it."""
+    set_to: list[int] = []
+
+    class Learner:
+        pace: RoundPace | None = RoundPace(0, 10, 0.3, 0.3, 8)
+
+        def train(self, number: int, *, seconds: float) -> None:
+            assert set_to == [1]
+            self.pace = RoundPace(0, 10, 10 * alone, 10 * alone, 1)
+
+    findings = Findings()
+    site_check._check_threads(findings, Learner(), SimpleNamespace(set_num_threads=set_to.append))
+    assert [(one.check, one.level, one.text) for one in findings.all] == [("threads", level, words)]
+    assert set_to == [1, 8]
+
+
+def test_one_thread_of_a_start_is_not_timed_again_and_a_gpus_not_at_all() -> None:
+    findings = Findings()
+    site_check._check_threads(findings, SimpleNamespace(pace=None), None)
+    site_check._check_threads(findings, SimpleNamespace(pace=RoundPace(0, 10, 0.012, 0.01, 1)), None)
+    assert [(one.check, one.level, one.text) for one in findings.all] == [
+        ("threads", Level.PASS, "one: a step takes 1.2 ms")
+    ]

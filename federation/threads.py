@@ -1,0 +1,45 @@
+"""Torch threads of a peer: its share of the cores, and advice where other programs use them."""
+
+from __future__ import annotations
+
+from dpeer.cores import own_cores
+from dpeer.federation.addresses import all_on_this_host
+from dpeer.federation.run_settings import NetworkPart
+from dpeer.results.units import duration
+from dpeer.training.step_pace import RoundPace
+
+SLOW = 10.0
+"""Times as long as in a quiet moment that a round's steps take before advice is given."""
+
+
+def share_of_cores(network: NetworkPart, size: int) -> int:
+    """The torch threads of a model whose steps are long: all cores, or their share if all peers are on this host."""
+    cores = len(own_cores())
+    return max(1, cores // size) if all_on_this_host(network, size) else cores
+
+
+class SlowSteps:
+    """Looks at each round's steps; speaks when they have become slow, and again only after a round of quick ones.
+
+    Attributes:
+        slow: Whether those of the last round were.
+    """
+
+    def __init__(self) -> None:
+        self.slow = False
+
+    def look(self, pace: RoundPace | None) -> str | None:
+        """A line for the user; None where the steps are as they were, or not slow."""
+        if pace is None:
+            return None
+        before, self.slow = self.slow, pace.seconds >= SLOW * pace.quiet_seconds
+        if before or not self.slow:
+            return None
+        if pace.threads > 1:
+            advice = f"try --threads 1 (now {pace.threads}), or fewer programs beside dpeer"
+        else:
+            advice = "run fewer programs beside dpeer, or give it a core of its own (taskset)"
+        return (
+            f"round {pace.number}: {pace.steps} steps took {duration(pace.seconds)}, and take "
+            f"{duration(pace.quiet_seconds)} in a quiet moment: other programs use this host's cores; {advice}"
+        )
