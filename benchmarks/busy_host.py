@@ -64,10 +64,10 @@ def main() -> None:
                             seconds = round_seconds(case, threads, arguments.rounds, environment)
                         found.setdefault((case, host, name, waiting), []).append(seconds)
     rows: list[dict[str, Any]] = []
-    for (case, host, name, waiting), seconds in found.items():
+    for (case, host, name, waiting), measured in found.items():
         baseline = median(found[case, host, "all cores", "spinning"])
-        row = {"model": case, "host": host, "threads": name, "waiting": waiting, "seconds": median(seconds)}
-        rows.append(row | {"least": min(seconds), "most": max(seconds), "ratio": median(seconds) / baseline})
+        row = {"model": case, "host": host, "threads": name, "waiting": waiting, "seconds": median(measured)}
+        rows.append(row | {"least": min(measured), "most": max(measured), "ratio": median(measured) / baseline})
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return
@@ -104,7 +104,7 @@ def round_seconds(case: str, threads: int | None, rounds: int, environment: dict
         clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
         subprocess.run([*map(str, command)], env=clean | environment, check=True, capture_output=True)
         lines = (Path(folder) / "run" / "rank-0" / "metrics.jsonl").read_text().splitlines()
-        return median(json.loads(line)["train_seconds"] for line in lines[1:])
+        return median(float(json.loads(line)["train_seconds"]) for line in lines[1:])
 
 
 if __name__ == "__main__":
