@@ -8,7 +8,9 @@ other JSON and csv files, but for seconds, times and versions. Private bits are 
 from the operating system comes from a counter instead, so noise and batches must agree, and the number of reads.
 The old side's results stay in DIR by its commit, and a second call runs only what is missing there.
 
-Exit code 0: nothing differs; 1: something does. A flag that one checkout lacks is printed as "not comparable".
+Exit code 0: nothing differs; 1: something does, or cannot be compared. sameness.toml lists what the new side may lack
+(`gone`) and what need not be comparable (`not_comparable`), each with its reason. A setting may have an old and a new
+form of its commands.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ import threading
 import time
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 HERE = Path(__file__).resolve().parent
 STATED = tomllib.loads((HERE / "sameness.toml").read_text())
@@ -184,6 +186,11 @@ def facts(folder: Path) -> dict[str, str]:
     return found
 
 
+def is_gone(key: str, after: Mapping[str, str]) -> bool:
+    """Whether the new side lacks a key that it may lack."""
+    return key not in after and any(re.search(pattern, key) for pattern in STATED.get("gone", {}))
+
+
 def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]:
     """Whether two folders of one setting are "same", "differs" or "not comparable", and in what."""
     ends = [json.loads((side / "done.json").read_text()) for side in (old, new)]
@@ -203,6 +210,7 @@ def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]
             if "private-reads-0.json.0" not in side:
                 return "not comparable", f"{label}: no private bits are read where this program fixes them"
     keys = sorted(before.keys() | after.keys())
+    keys = [key for key in keys if not is_gone(key, after)]
     wrong = [key for key in keys if before.get(key) != after.get(key) and not (ignored and re.search(ignored, key))]
     if not wrong:
         return "same", f"{len(before)} values"
@@ -239,12 +247,16 @@ def write_data(folder: Path) -> None:
     (folder / "roles.jsonl").write_text("".join(json.dumps(turn) + "\n" for turn in turns))
 
 
-def settings(only: str | None) -> dict[str, list[str]]:
-    return {
-        name: [re.sub(r"\bRUN\b", RUN, one) for one in ([commands] if isinstance(commands, str) else commands)]
-        for name, commands in STATED["settings"].items()
-        if only is None or re.search(only, name)
-    }
+def settings(only: str | None, side: Literal["old", "new"] = "new") -> dict[str, list[str]]:
+    """The commands of each setting, as they are typed on one side."""
+    found: dict[str, list[str]] = {}
+    for name, stated in STATED["settings"].items():
+        if only is None or re.search(only, name):
+            commands = stated[side] if isinstance(stated, dict) else stated
+            found[name] = [
+                re.sub(r"\bRUN\b", RUN, one) for one in ([commands] if isinstance(commands, str) else commands)
+            ]
+    return found
 
 
 def folder_of(name: str) -> str:
@@ -299,17 +311,19 @@ def main() -> int:
     old, new = keep / f"old-{commit(given.old)}", keep / "new"
     shutil.rmtree(new, ignore_errors=True)
     spent = [
-        run_side(given.old, given.old_python, old, wanted),
+        run_side(given.old, given.old_python, old, settings(given.only, "old")),
         run_side(given.new, given.new_python, new, wanted),
     ]
-    counts = {"same": 0, "differs": 0, "not comparable": 0}
+    counts = {"same": 0, "differs": 0, "not comparable": 0, "not comparable, as listed": 0}
     for name in wanted:
         kind, more = compare(old / folder_of(name), new / folder_of(name), given.ignore)
+        if kind == "not comparable" and (why := STATED.get("not_comparable", {}).get(name)) is not None:
+            kind, more = "not comparable, as listed", f"{why} ({more})"
         counts[kind] += 1
         print(f"{name}: {kind}{'' if kind == 'same' and not more else ': ' + more}")
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()), end="; ")
     print(f"old {spent[0]:.0f} s, new {spent[1]:.0f} s; results in {old} and {new}")
-    return int(counts["differs"] > 0)
+    return int(counts["differs"] + counts["not comparable"] > 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from dpeer.training import ALGORITHMS
-from tests.sameness import compare, settings
+from tests.sameness import RUN, STATED, compare, settings
 
 
 @pytest.fixture
@@ -75,3 +75,21 @@ def test_an_option_that_one_side_lacks_is_not_compared(sides: tuple[Path, Path])
 
 def test_every_algorithm_is_among_the_settings() -> None:
     assert set(ALGORITHMS) <= settings(None).keys()
+
+
+def test_what_is_listed_as_gone_may_be_lacking_and_not_be_new_or_another(
+    sides: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STATED, "gone", {r"metrics\.jsonl\.0\.accuracy$": "no longer measured"})
+    old, new = sides
+    changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b'"accuracy": 0.5, ', b""))(new)
+    assert compare(old, new)[0] == "same"
+    assert compare(new, old)[0] == "differs"
+    changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b'"round": 0, ', b'"accuracy": 0.6, '))(new)
+    assert compare(old, new)[0] == "differs"
+
+
+def test_a_command_may_have_an_old_and_a_new_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STATED, "settings", {"a": {"old": "RUN --quantize 8", "new": ["RUN --compress int8", "x"]}})
+    assert settings(None, "old") == {"a": [f"{RUN} --quantize 8"]}
+    assert settings(None) == {"a": [f"{RUN} --compress int8", "x"]}
