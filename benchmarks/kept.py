@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import tempfile
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-
-import dpeer
 
 Cell = dict[str, Any]
 """The values that distinguish one run from the others, in plain JSON."""
@@ -53,32 +48,6 @@ class Kept:
                     file.write(json.dumps(line) + "\n")
                 print(f"{number} of {len(wanted)}: {line}", flush=True)
         return [cell for cell in wanted if cell in self]
-
-
-def simulated(settings: Callable[[Path], dict[str, Any]], accuracy: str = "accuracy") -> Line:
-    """Train one federation in this process, in a folder that is removed.
-
-    Args:
-        settings: Its settings, as keywords of `dpeer.Settings`, for the run's folder.
-        accuracy: Which accuracy of the run's summary.
-
-    Returns:
-        "accuracy" over the peers, each "peers" own, the largest "epsilon" that their ledgers state, how many
-        "parameters" are shared, and "seconds".
-    """
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
-        run = dpeer.run(
-            dpeer.Settings(**{"keep": "last", "alone": "never", **settings(Path(folder) / "run")}), mode="simulate"
-        )
-        after = run.summary[accuracy]
-        return {
-            "accuracy": fmean(after),
-            "peers": [round(one, 4) for one in after],
-            "epsilon": run.summary.get("epsilon"),
-            "parameters": run.summary["body_parameters"],
-            "seconds": round(time.perf_counter() - began, 1),
-        }
 
 
 def _key(cell: Cell) -> str:

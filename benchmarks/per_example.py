@@ -2,8 +2,7 @@
 
     python benchmarks/per_example.py [--batch 64] [--microbatch 64] [--repeats 40] [--models digits,cnn] [--json]
 
-Models are the CNNs digits and cnn, and with `--models transformers` those of small_transformers.py, whole and with
-adapters.
+Models are the CNNs digits and cnn.
 
 A plain step is a gradient of the mean loss and a step of SGD. A private one computes, clips and adds the gradients of
 single examples, draws the noise, divides, and takes the same step of SGD. Both are the product's (`Trainer`), and
@@ -24,7 +23,6 @@ from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
-import small_transformers
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -57,8 +55,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_heap()  # as every peer does
-    names = small_transformers.NAMES if arguments.models == "transformers" else arguments.models.split(",")
-    results = [measure(name, arguments.batch, arguments.microbatch, arguments.repeats) for name in names]
+    results = [
+        measure(name, arguments.batch, arguments.microbatch, arguments.repeats) for name in arguments.models.split(",")
+    ]
     if arguments.json:
         print(json.dumps(results, indent=1))
         return
@@ -101,7 +100,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
         "private, one by one": step(lambda: rules["one-by-one"](peer, peer.model, batch)),
         "of it noise": lambda: mechanism.released(zeros),
         "drawing a batch": sampled._drawn,
-        **(opacus(name, batch, mechanism) if name in MODELS else {}),
+        **opacus(name, batch, mechanism),
     }
     times: dict[str, list[float]] = {what: [] for what in works}
     with peer.training(peer.model):
@@ -130,9 +129,6 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
 
 def trainer(name: str, samples: int) -> Trainer:
     """A model on random inputs of ten classes."""
-    if name not in MODELS:
-        made = small_transformers.task(name, samples)
-        return Trainer(made, split(made.model, made.head, "model"), Hyperparameters(), rank=0, seed=0)
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(samples, *MODELS[name]), torch.randint(10, (samples,)))
     model = build_model(name, MODELS[name], 10)

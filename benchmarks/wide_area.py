@@ -1,8 +1,8 @@
-"""Rounds over wide-area lines: dpeer's exchange plans beside raw sockets, Flower, and pickled objects over ZeroMQ.
+"""Rounds over wide-area lines: dpeer with each codec beside raw sockets and pickled objects over ZeroMQ.
 
     python benchmarks/wide_area.py [--lines a b c] [--parameters 11173962 1200000] [--train 0] [--only dpeer ...]
                                    [--peers 4] [--rounds 3] [--repeats 3] [--emulator netem|packets|proxy]
-                                   [--flower PYTHON] [--out FOLDER] [--json]
+                                   [--out FOLDER] [--json]
 
 Each peer is a host with a line of its own: what it sends to all its neighbors shares the uplink. The lines:
 
@@ -26,8 +26,6 @@ Contestants:
 
     raw           plain TCP sockets, both directions at once (`rings.py`): no framing, no codec, no training meanwhile
     pickle        send_pyobj and recv_pyobj of ZeroMQ
-    flower        SuperLink and SuperNodes with the same bodies and the same sums (`flower_rounds.py`): a star, whose
-                  server has a line without limits; a body comes and goes in a round, so its line's time is that of two
     dpeer         whole peers; with `-CODEC` bodies travel as `--compress CODEC` makes them, and with `-overlap`
                   while the next round trains
 
@@ -55,17 +53,13 @@ from typing import Any
 import rings
 from emulated_lines import Shape, emulators, opened
 from fleet import Case, Worker, ring, run
-from flower_rounds import flower, installed
 from gossip_round import RESNET18, peers
 from kept import Cell, Kept, Line
 
 from dpeer.training import Hyperparameters
 
-UNLIMITED = 1e12
-"""Bytes a second of a line that holds up no one."""
-
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
-NAMES = ["raw", "pickle", "flower", "dpeer", "dpeer-overlap"]
+NAMES = ["raw", "pickle", "dpeer", "dpeer-overlap"]
 NAMES += [f"dpeer-{codec}{late}" for codec in ("int8", "int4", "topk:0.01", "powersgd:4") for late in ("", "-overlap")]
 
 
@@ -76,15 +70,11 @@ class Contestant:
     Attributes:
         worker: Runs a rank's part.
         options: Its own.
-        passes: How often the bytes that a peer sends take up its line, one time after the other.
-        server: Whether another host runs a server, which has a line without limits.
         warm_up: The first rounds, which do not count.
     """
 
     worker: Worker
     options: Mapping[str, Any] = field(default_factory=dict)
-    passes: int = 1
-    server: bool = False
     warm_up: int = 1
 
 
@@ -98,12 +88,10 @@ def contestant(name: str) -> Contestant:
     kind, *ways = name.split("-")
     if kind in ("raw", "pickle") and not ways:
         return Contestant(rings.raw if kind == "raw" else rings.pickle)
-    if name == "flower":
-        return Contestant(flower, passes=2, server=True)
     settings: dict[str, Any] = {"overlap": int("overlap" in ways)}
     codecs = [way for way in ways if way != "overlap"]
     if kind != "dpeer" or len(codecs) > 1:
-        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle, flower or dpeer[-CODEC][-overlap]")
+        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle or dpeer[-CODEC][-overlap]")
     settings |= {"compress": codecs[0]} if codecs else {}
     Hyperparameters(**settings)
     return Contestant(peers, {"settings": settings, "changes": True}, warm_up=3 if settings["overlap"] else 1)
@@ -133,22 +121,19 @@ def shape_of(line: str) -> Shape:
     return Shape.parse(LINES.get(line) or line)
 
 
-def measured(cell: Cell, rounds: int, emulator: str | None, python: Path) -> Line:
+def measured(cell: Cell, rounds: int, emulator: str | None) -> Line:
     """The figures of one cell."""
     shape, one, size = shape_of(cell["line"]), contestant(cell["name"]), cell["peers"]
-    shapes = [shape] * size + [Shape(UNLIMITED, shape.round_trip)] * one.server
-    with opened(shapes, emulator) as (name, lines), tempfile.TemporaryDirectory() as folder:
-        options = {**one.options, "sleeps": cell["train"], "python": str(python), "folder": folder}
-        case = Case(
-            len(shapes), cell["parameters"], rounds, ring(size), options, lines, warm_up=one.warm_up, cool_down=1
-        )
-        found = run(one.worker, case)[:size]
+    with opened([shape] * size, emulator) as (name, lines):
+        options = {**one.options, "sleeps": cell["train"]}
+        case = Case(size, cell["parameters"], rounds, ring(size), options, lines, warm_up=one.warm_up, cool_down=1)
+        found = run(one.worker, case)
     count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {
         "emulator": name,
         "round_seconds": [fmean(times) for times in zip(*(figures.round_seconds for figures in found), strict=True)],
         "bytes_sent": count,
-        "line_seconds": one.passes * count / shape.bytes_per_second,
+        "line_seconds": count / shape.bytes_per_second,
         "cpu_seconds": fmean(figures.cpu_seconds / len(figures.round_seconds) for figures in found),
     }
 
@@ -183,7 +168,7 @@ def table(found: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the rows as a table of Markdown, as docs/results-performance.md has it."""
+    """Print the rows as a table of Markdown, as docs/results.md has it."""
     print("| line | parameters | contestant | seconds a round | waits | MB a peer | line alone | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     for one in rows:
@@ -199,7 +184,7 @@ def _seconds(value: float) -> str:
     return f"{value:.3g}" if value < 10 else f"{value:.1f}"
 
 
-def versions(python: Path) -> dict[str, str]:
+def versions() -> dict[str, str]:
     """What was measured, and on what."""
     import zmq
 
@@ -208,7 +193,6 @@ def versions(python: Path) -> dict[str, str]:
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control")
     return {
         "dpeer": version("dpeer"), "torch": version("torch"), "pyzmq": version("pyzmq"), "libzmq": zmq.zmq_version(),
-        "flwr": installed(python) or "none",
         "python": platform.python_version(), "cores": str(len(own_cores())), "kernel": platform.release().split("-")[0],
         "congestion control": control.read_text().strip() if control.exists() else "unknown",
         "date": time.strftime("%Y-%m-%d"),
@@ -226,13 +210,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--emulator", choices=[*emulators()], help="default: the first that works here")
-    parser.add_argument("--flower", type=Path, default=sys.executable, help="the interpreter that has flwr")
     parser.add_argument("--out", type=Path, help="keep results in this folder, and go on from those that are there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if "flower" in options.only and installed(options.flower) is None:
-        print(f"flower is left out: {options.flower} has no flwr (benchmarks/flower-requirements.txt)", file=sys.stderr)
-        options.only.remove("flower")
     for line in options.lines:
         shape = shape_of(line)
         name, rate = reached(shape, options.peers, options.emulator)
@@ -240,15 +220,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = Kept(
             (options.out or Path(folder)) / "wide_area.jsonl",
-            lambda cell: measured(cell, options.rounds, options.emulator, options.flower),
+            lambda cell: measured(cell, options.rounds, options.emulator),
         )
         with redirect_stdout(sys.stderr):
             made = kept.make(cells(options))
     rows = table([kept[cell] for cell in made])
     if options.json:
-        print(json.dumps({"versions": versions(options.flower), "rows": rows}))
+        print(json.dumps({"versions": versions(), "rows": rows}))
         return
-    print(", ".join(f"{name} {value}" for name, value in versions(options.flower).items()) + "\n")
+    print(", ".join(f"{name} {value}" for name, value in versions().items()) + "\n")
     show(rows)
 
 

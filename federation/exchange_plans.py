@@ -23,7 +23,7 @@ TRIED = ("float32", "bfloat16", "int8", "int4", "powersgd:4", "topk:0.05")
 """The codecs that are compared, in the order of what they leave out."""
 
 GENTLE = (("float32", "bfloat16", "float16", "int16", "int8"), ("int4",))
-"""Codecs for which no accuracy is known to be lost (docs/results-algorithms.md), those of a byte a value first."""
+"""Codecs for which no accuracy is known to be lost (docs/results.md#algorithms), those of a byte a value first."""
 
 _STEPS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2))
 """Overlap, and a group of codecs (`GENTLE`, and last all others), in the order in which plans are recommended.

@@ -408,9 +408,6 @@ SLOW = {
     HAR: Small(f"{COMPARES} --seeds 0-1 --algorithms {DRAWN_ROWS}", (har_npz,)),
     CIFAR: Small(f"{COMPARES} {OF_CIFAR} --seeds 0-1 --algorithms {DRAWN_ROWS}", (cifar,)),
     "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
-    "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
-    "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
-    "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
 }
 
 LONG = {
@@ -476,8 +473,6 @@ NOT_RUN = {
     "dpeer start --rank 3 --wait 7d --quorum 6": "Sites that come over days",
     "dpeer start --rank 0 --checkpoint-minutes 10": "Rounds of hours",
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
-    "python examples/consortium/night.py --quick": "in a few minutes",
-    "python examples/consortium/night.py --data uci_har.npz --join --pace 6": "takes forty minutes",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few
