@@ -222,8 +222,14 @@ def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]
 
 
 def write_data(folder: Path) -> None:
-    """Small tables, images and texts; the same in every call."""
+    """Small tables, images and texts, and published data sets in their own layouts; the same in every call."""
+    from tests.training import dataset_files  # imports dpeer, which the driven side must not
+
     folder.mkdir(parents=True)
+    for name, write in {"mnist": dataset_files.mnist, "cifar10": dataset_files.cifar10,
+                        "femnist": dataset_files.femnist, "har": dataset_files.har}.items():  # fmt: skip
+        (folder / name).mkdir()
+        write(folder / name)
     draw = random.Random(5)
     for name, text in STATED["files"].items():
         (folder / name).write_text(text)
