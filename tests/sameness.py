@@ -249,8 +249,11 @@ def write_data(folder: Path) -> None:
             header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 822, 0, 0, 54, 40, 16, 16, 1, 24, 0, 768, 0, 0, 0, 0)
             pixels = bytes(low + draw.randrange(128) for _ in range(768))
             (folder / "images" / label / f"{number:03}.bmp").write_bytes(header + pixels)
-    turns = [{"speaker": f"ROLE {n % 4}", "text": f"{draw.choice(['Ay', 'Nay'])}, {n} times!"} for n in range(300)]
-    (folder / "roles.jsonl").write_text("".join(json.dumps(turn) + "\n" for turn in turns))
+    (folder / "SST-2").mkdir()
+    for name, count in (("train", 240), ("dev", 60)):
+        sentences = [f"{draw.choice(['a good', 'a bad'])} film, {n} times" for n in range(count)]
+        rows = [f"{sentence}\t{int('good' in sentence)}\n" for sentence in sentences]
+        (folder / "SST-2" / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
 
 
 def settings(only: str | None, side: Literal["old", "new"] = "new") -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame, loss_hint
 from dpeer.training.measures import auroc
 from dpeer.training.metrics import classification_metrics
-from dpeer.training.task import ByRow, Loss, Metrics
+from dpeer.training.task import Loss, Metrics
 
 _BATCH = 256  # bounds memory; part of the results' last bits, so it does not follow --batch-size
 
@@ -41,7 +41,7 @@ class Evaluation:
     auroc: float | None = None
 
 
-def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None) -> Evaluation:
+def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> Evaluation:
     """Evaluate the model as it is on test data.
 
     Args:
@@ -49,20 +49,15 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_r
         data: The test data.
         loss: As in `Task`.
         metrics: As in `Task`; gets outputs and targets of the whole set, on the host.
-        by_row: As in `Task`.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
     """
-    return measure(model, data, loss, metrics, by_row)[0]
+    return measure(model, data, loss, metrics)[0]
 
 
-def measure(
-    model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None
-) -> tuple[Evaluation, list[Any], list[Any]]:
-    """Evaluate as `evaluate` does; also returns the outputs, or what `by_row` makes of them, and the targets.
-
-    Both hold one entry a batch.
+def measure(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
+    """Evaluate as `evaluate` does; also returns outputs and targets, a list of batches each.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
@@ -70,7 +65,7 @@ def measure(
     outputs: list[Any] = []
     targets: list[Any] = []
     with _evaluating(model):
-        mean = _mean_loss(model, data, loss, outputs, targets, by_row)
+        mean = _mean_loss(model, data, loss, outputs, targets)
         with blame("the task's metrics failed"):
             found = metrics(*joined) if (joined := _both(outputs, targets, metrics)) else {}
     if not isinstance(found, Mapping):
@@ -125,7 +120,6 @@ def _mean_loss(
     loss: Loss,
     outputs: list[Any] | None = None,
     targets: list[Any] | None = None,
-    by_row: ByRow | None = None,
 ) -> float:
     losses: list[tuple[Any, int]] = []
     for inputs, target, count in data.in_order(_BATCH):
@@ -137,8 +131,7 @@ def _mean_loss(
                 # Elsewhere a number is only waited for when all batches are under way.
                 losses.append((float(value) if data.compute.on_host else value, count))
         if outputs is not None and targets is not None:
-            with blame("the task's by_row failed"):
-                outputs.append(output if by_row is None else dict(by_row(output, target)))
+            outputs.append(output)
             targets.append(target)
     total = 0.0
     with blame(f"the task's loss failed on its {data.name} data"):

@@ -1,15 +1,12 @@
-"""Metrics of classification, regression and next-token prediction, for tasks that bring none of their own."""
+"""Metrics of classification and regression, for tasks that bring none of their own."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.functional import cross_entropy
 
 _LOSSES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
 _LOSS_MODULES = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
@@ -67,38 +64,3 @@ def regression_metrics(outputs: Any, targets: Any) -> dict[str, float]:
     squares, spread = errors.square().sum().item(), (truth - truth.mean()).square().sum().item()
     found = {"mae": errors.abs().mean().item(), "rmse": errors.square().mean().sqrt().item()}
     return found | ({"r2": 1.0 - squares / spread} if spread > 0 else {})
-
-
-def figures_of_windows(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Figures that replace a batch's outputs: all scores of all windows of a test set would not fit into memory.
-
-    Args:
-        outputs: Scores, shape (windows, vocabulary, length).
-        targets: Token numbers, shape (windows, length).
-
-    Returns:
-        ``{"accuracy": ..., "test_loss": ...}``, the mean over each window's tokens, shape (windows,), float64.
-    """
-    right = outputs.argmax(dim=1) == targets
-    return {
-        "accuracy": right.double().mean(dim=1),
-        "test_loss": cross_entropy(outputs.float(), targets, reduction="none").double().mean(dim=1),
-    }
-
-
-def next_token_metrics(figures: Mapping[str, Tensor], targets: Tensor) -> dict[str, float]:
-    """Share of the tokens that are predicted rightly, bits per token, and perplexity.
-
-    Args:
-        figures: What `figures_of_windows` gave of all windows, which have equally many tokens.
-        targets: Not needed.
-
-    Returns:
-        ``{"accuracy": ..., "bits_per_token": ..., "perplexity": ...}``.
-    """
-    loss = figures["test_loss"].mean().item()
-    return {
-        "accuracy": figures["accuracy"].mean().item(),
-        "bits_per_token": loss / math.log(2),
-        "perplexity": math.exp(loss) if loss < 700 else math.inf,
-    }

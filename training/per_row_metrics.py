@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,33 +43,19 @@ def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any],
 
     Args:
         found: The figures of the whole set, which the mean over the rows must agree with.
-        outputs: The model's outputs, or what `Task.by_row` makes of them, a batch each.
+        outputs: The model's outputs, a batch each.
         targets: The targets, a batch each.
         loss: As in `Task`.
 
     Returns:
         None where neither is a mean over rows, or one is not finite.
     """
-    if outputs and isinstance(outputs[0], Mapping) and (known := _by_row(found, outputs)) is not None:
-        return known
     if found.accuracy is not None:
         for right in _rights(outputs, targets):
             if _agree(right, found.accuracy):
                 return Rows("accuracy", tuple(right), _area(outputs, targets))
     losses = _losses(outputs, targets, loss)
     return Rows("test_loss", tuple(losses)) if losses and _agree(losses, found.test_loss) else None
-
-
-def _by_row(found: Evaluation, figures: Sequence[Mapping[str, Any]]) -> Rows | None:
-    """A task's own figures by row (`by_row`); None where no mean of them is the figure of the whole set."""
-    for measure, whole in (("accuracy", found.accuracy), ("test_loss", found.test_loss)):
-        parts = [one.get(measure) for one in figures]
-        if whole is None or not all(isinstance(one, Tensor) and one.ndim == 1 for one in parts):
-            continue
-        values = torch.cat([one.cpu() for one in parts]).double().tolist()  # type: ignore[union-attr]
-        if _agree(values, whole):
-            return Rows("accuracy" if measure == "accuracy" else "test_loss", tuple(values))
-    return None
 
 
 def _area(outputs: Sequence[Any], targets: Sequence[Any]) -> float | None:

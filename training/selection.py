@@ -53,7 +53,6 @@ class ModelSelection:
         objective: Loss | None = None,
     ) -> None:
         self._model, self._metrics = task.model, task.metrics or classification_metrics
-        self._by_row = task.by_row
         self._loss = compute.own(task.loss or cross_entropy, task.model)
         self._values = predicts_values(task.loss)
         self._objective = objective or self._loss
@@ -73,7 +72,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        return evaluate(self._model, self._test, self._loss, self._metrics, self._by_row)
+        return evaluate(self._model, self._test, self._loss, self._metrics)
 
     def accuracy_on(self, data: Batches) -> float | None:
         """The accuracy of the model on other data; None where the task has no metric of that name.
@@ -81,7 +80,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        return evaluate(self._model, data, self._loss, self._metrics, self._by_row).accuracy
+        return evaluate(self._model, data, self._loss, self._metrics).accuracy
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
@@ -106,7 +105,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics, self._by_row)
+        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics)
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:

@@ -66,7 +66,7 @@ class TaskSettings(Section):
     task: Named = setting(
         "digits",
         "what to learn: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, tiny-imagenet, "
-        "har, glue, roles, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
+        "har, glue, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
         mark=Mark.OWN,
         group=_DATA,
         first=True,
@@ -91,7 +91,7 @@ with warnings.catch_warnings():
             None,
             "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 (classes a "
             "peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at random), iid, "
-            "writer, subject, role, group, own (default: the task's own)",
+            "writer, subject, group, own (default: the task's own)",
             mark=Mark.FOLLOWS,
             group=_DATA,
             first=True,
@@ -114,7 +114,7 @@ with warnings.catch_warnings():
         model: str | None = setting(
             None,
             "what a built-in task trains, in place of its own model: bert, cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
-            "fedavg-cnn, gpt, gpt-tiny, mlp, resnet18-gn, roberta, roberta-tiny, small-body, swin-base, swin-tiny, "
+            "fedavg-cnn, mlp, resnet18-gn, roberta, roberta-tiny, small-body, swin-base, swin-tiny, "
             "vit-base, vit-tiny",
             mark=Mark.FOLLOWS,
             group=_DATA,

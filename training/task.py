@@ -24,7 +24,6 @@ _claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 Loss = Callable[[Any, Any], Tensor]
 Metrics = Callable[[Any, Any], Mapping[str, float]]
 Collate = Callable[[list[Any]], Any]
-ByRow = Callable[[Any, Any], Mapping[str, Tensor]]
 Augment = Callable[[Any, np.random.Generator], Any]
 
 
@@ -51,9 +50,6 @@ class Task:
         loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
         metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
             `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
-        by_row: ``by_row(outputs, targets)``, where the outputs of the whole test set are too large to be kept: figures
-            of each sample of a batch by name, shape (samples,), which `metrics` then gets in place of outputs. The
-            means of ``accuracy`` and ``test_loss``, if given, must be the metric of that name, and the loss.
         collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
         augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
             whose state follows from seed, rank and round; shape and type stay.
@@ -94,7 +90,6 @@ class Task:
     groups: Any = None
     loss: Loss | None = None
     metrics: Metrics | None = None
-    by_row: ByRow | None = None
     collate: Collate | None = None
     augment: Augment | None = None
     vmap: bool = False
@@ -122,7 +117,7 @@ class Task:
                 self._check_dataset(name, dataset)
         if self.groups is not None:
             self.groups = _one_each(self.groups, len(self.train))
-        for name in ("loss", "metrics", "by_row", "collate", "augment"):
+        for name in ("loss", "metrics", "collate", "augment"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise TaskError(f"the task's {name} is {_kind(function)}; it must be a function")

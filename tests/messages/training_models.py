@@ -17,7 +17,7 @@ from dpeer.training.data.text import BYTES, read_tokens
 from dpeer.training.initial import begin_from
 from dpeer.training.lora import check_lora
 from dpeer.training.lora.adapting import adapted
-from dpeer.training.models import build_model, check_predicts, last_linear
+from dpeer.training.models import build_model, last_linear
 from dpeer.training.tasks.pooled import pooled_task
 from tests.messages.message import Message, file
 from tests.training.lora.conftest import task_of, words
@@ -159,11 +159,6 @@ MESSAGES = {
         pooled("--augment crops and flips images (channels, height, width), the task's inputs have shape (9, 128): "
         "leave it out",
         Data(Pool(torch.randn(40, 9, 128), torch.arange(40) % 2), None, 2), default="mlp", augment=True),
-    "next tokens of sentences": Message(lambda folder: check_predicts("gpt", "glue", next_token=False), TaskError,
-        "--model gpt predicts every next token, and task 'glue' needs one that classifies whole texts; try roberta, …"),
-    "classes of roles": Message(lambda folder: check_predicts("roberta", "roles", next_token=True), TaskError,
-        "--model roberta classifies whole texts, and task 'roles' needs one that predicts every next token; try gpt, "
-        "gpt-tiny"),
     "no tokenizer": Message(lambda folder: read_tokens("glue", "t.json"), TaskError,
         "task 'glue': tokenizer = 't.json' does not exist; expected a tokenizer.json"),
     "no json of a tokenizer": Message(file("t.json", '{"version": "1.0"}', lambda path: read_tokens("glue", str(path))),

@@ -1,6 +1,5 @@
 """Error messages of training/data/partitions.py and of the division of pools in training/tasks/."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from dpeer.training.data.partitions import check_spec
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.pooled import divide, keep
 from tests.messages.message import Message
-from tests.training.tasks.test_record_split import BASE, glue, har, own, turns
+from tests.training.tasks.test_record_split import BASE, glue, har, own
 
 LABELS = np.repeat(np.arange(10), 150)
 
@@ -40,10 +39,6 @@ def divided(
 def few(expected: str, *, apart: bool) -> Message:
     data = Data(Pool(torch.arange(11.0).unsqueeze(1), torch.zeros(11, dtype=torch.int64)), None, 2)
     return Message(lambda folder: keep(data, 4, 0.0, 0, apart=apart), PartitionError, expected)
-
-
-def a_role(folder: Path) -> Any:
-    return own("roles", {"data": str(turns(folder)), "length": 8})
 
 
 CONCENTRATION = "partition {!r}: {} takes a positive concentration, such as '{}:0.3'"
@@ -78,7 +73,7 @@ MESSAGES = {
     "a nearby scheme": spec("dirichle:0.3",
         f"unknown partition 'dirichle': did you mean 'dirichlet:0.3'? valid: {SCHEMES}", UnknownName),
     "a nearby scheme of the command line": written("writr",
-        f"unknown partition 'writr': did you mean 'writer'? valid: {SCHEMES}, writer, subject, role, group, own"),
+        f"unknown partition 'writr': did you mean 'writer'? valid: {SCHEMES}, writer, subject, group, own"),
     "a nearby scheme with a number": written("pathological-sample:2",
         "unknown partition 'pathological-sample': did you mean 'pathological-sampled:2'? valid: …"),
     "a number of writers": written("writer:3", "partition 'writer:3': writer takes no number; write 'writer'",
@@ -121,8 +116,6 @@ MESSAGES = {
         PartitionError,
         f"task option train_samples = 100 with partition 'own': so many are drawn from all records together, {WHY}: "
         "leave train_samples out"),
-    "stretches of a role": Message(a_role, PartitionError, STRETCHES +
-        "use a task of your own, which brings test data of its own, or to experiment --partition role"),
     "windows that overlap": Message(lambda folder: own("har", har(folder, tested=False)), PartitionError, STRETCHES +
         "use a task of your own, which brings test data of its own, or to experiment --partition subject"),
     "windows for validation": Message(lambda folder: own("har", har(folder, tested=True), validation=0.3),

@@ -13,7 +13,6 @@ from dpeer.exceptions import PartitionError, TaskError, UnknownName
 from dpeer.training import Choices, forget, load_task
 from dpeer.training.data.femnist import femnist
 from dpeer.training.data.glue import Glue, glue
-from dpeer.training.data.roles import Roles, read_texts, roles
 from tests.messages.message import Message, file
 from tests.training import dataset_files
 from tests.training.dataset_files import READERS, idx, numbers, pixels
@@ -51,12 +50,8 @@ def npz(name: str, **arrays: Any) -> Cause:
     def cause(folder: Path) -> Any:
         if name == "mnist":
             dataset_files.mnist(folder, 6, 4, **arrays)
-        elif name == "har":
-            np.savez(folder / "har.npz", **dataset_files.har_arrays({"train": (1,), "test": (2,)}, 2, **arrays))
         else:
-            texts = {"speakers": np.array(["A", "B"]), "text": np.full(9, 65, np.uint8), "offsets": np.array([0, 4, 9])}
-            np.savez(folder / "roles.npz", **(texts | arrays))
-            return read_texts(str(folder / "roles.npz"))
+            np.savez(folder / "har.npz", **dataset_files.har_arrays({"train": (1,), "test": (2,)}, 2, **arrays))
         return READERS[name](str(folder / f"{name}.npz"))
 
     return cause
@@ -88,11 +83,6 @@ def leaf(**changes: Any) -> str:
     users: dict[str, Any] = {name: {"x": [[0.0] * 784] * 5, "y": [1, 2, 3, 4, 5]} for name in ("f0", "f1")}
     users["f1"] |= changes
     return json.dumps({"users": ["f0", "f1"], "num_samples": [5, 5], "user_data": users})
-
-
-def roles_of(**content: Any) -> str:
-    """A file of LEAF's plays."""
-    return json.dumps({"users": [*content], "user_data": content})
 
 
 class Evil:
@@ -152,11 +142,6 @@ def broken_npz(name: str, why: str, **arrays: Any) -> Message:
     return Message(npz(name, **arrays), TaskError, damage(name, f"{name}.npz", why))
 
 
-def play(name: str, content: str, text: str) -> Message:
-    """A file of plays is read."""
-    return Message(file(name, content, lambda path: read_texts(str(path))), TaskError, text)
-
-
 def letters(add: int) -> Cause:
     """A cause: the split of letters is read, whose labels are moved."""
     return lambda folder: dataset_files.read_emnist(
@@ -167,8 +152,6 @@ def letters(add: int) -> Cause:
 NPZ_SHAPE = "x (windows, 128, 9), y, subject, is_test"
 IDX = "train-images-idx3-ubyte"
 EMNIST = "emnist-byclass-train-images-idx3-ubyte"
-ROLES = "LEAF's all_data/*.json, or a file .npz or .jsonl of speakers and texts"
-TURN = 'expected {"speaker": "...", "text": "..."}, both of them text'
 
 MESSAGES = {
     "no folder": Message(task("cifar10"), TaskError,
@@ -319,41 +302,4 @@ MESSAGES = {
         "task 'glue': task option length = 4: expected 8 to 4096 tokens"),
     "an unknown treatment of lines": Message(task("glue", data="x", name="sst2", malformed="no"), UnknownName,
         "unknown malformed of task 'glue' 'no': valid: refuse, skip"),
-    "no plays": Message(task("roles"), TaskError,
-        "task 'roles' needs --task-option data=PATH, LEAF's Shakespeare or a file …"),
-    "plays elsewhere": Message(task("roles", data="no"), TaskError,
-        f"task 'roles': data = 'no' does not exist; expected a folder that holds {ROLES}"),
-    "plays of another kind": play("a.txt", "To be",
-        f"task 'roles': data = '{{folder}}/a.txt': expected a folder that holds {ROLES}"),
-    "no number of roles": Message(task("roles", data="x", roles=0), TaskError,
-        "task 'roles': task option roles = 0: expected a number of roles"),
-    "more roles than there are": Message(task("roles", roles=9, write=dataset_files.roles), TaskError,
-        "task 'roles': task option roles = 9: expected 1 to 2, the number of roles in the data"),
-    "windows longer than what is said": Message(lambda folder:
-        roles(Roles(dataset_files.roles(folder).options["data"], None, 4000, None)), TaskError,
-        "task 'roles': no role says 4001 tokens, as many as a window with length = 4000 needs: choose a smaller "
-        "length"),
-    "a division of one role": Message(task("roles", partition="iid", write=dataset_files.roles), PartitionError,
-        "partition 'iid' would divide one role's samples among peers: use --partition role"),
-    "a turn without a text": play("a.jsonl", '{"speaker": "A", "text": "b"}\n{"speaker": "A"}\n',
-        f"task 'roles': {{folder}}/a.jsonl, line 2: {TURN}"),
-    "a turn that is a list": play("a.jsonl", "[1]\n", f"task 'roles': {{folder}}/a.jsonl, line 1: {TURN}"),
-    "no turns": play("a.jsonl", "\n", wrong("roles", "a.jsonl", "at least one role that says something")),
-    "plays without user data": play("a.json", '{"users": ["A"]}', damage("roles", "a.json", "KeyError: 'user_data'")),
-    "samples that do not follow": play("a.json", roles_of(A={"x": ["  ", " b", "cd"], "y": ["b", "c", "e"]}),
-        damage("roles", "a.json", "ValueError: role 'A', sample 2 does not follow the one before it: use LEAF's …")),
-    "samples without their first": play("a.json", roles_of(A={"x": ["ab"], "y": ["c"]}),
-        damage("roles", "a.json", "ValueError: role 'A', sample 0 does not begin a line: use LEAF's all_data")),
-    "fewer y than x": play("a.json", roles_of(A={"x": ["  ", " b"], "y": ["b"]}),
-        damage("roles", "a.json", "ValueError: role 'A' has 2 x and 1 y; expected a character y after each x")),
-    "offsets that fall": unfit_npz("roles", "offsets that rise from 0 to at most 9", offsets=np.array([0, 5, 3])),
-    "offsets beyond the text": unfit_npz("roles", "offsets that rise from 0 to at most 9",
-        offsets=np.array([0, 5, 99])),
-    **{
-        f"arrays of roles: {name}": unfit_npz(
-            "roles", "speakers (n,) that differ, text (bytes, uint8) and offsets (n + 1,)", **{name: array}
-        )
-        for name, array in (("offsets", np.zeros(2, int)), ("speakers", np.full(2, "A")), ("text", np.full(9, 0.5)))
-    },
-    "text that is no UTF-8": broken_npz("roles", "…", text=np.full(9, 0xFF, np.uint8)),
 }  # fmt: skip

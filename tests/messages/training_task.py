@@ -212,8 +212,6 @@ MESSAGES = {
     "data that cannot be read": Message(task(train=Broken()), TaskError,
         "the task's train data cannot be read: OSError: disk on fire"),
     "a loss that is a text": Message(task(loss="mse"), TaskError, "the task's loss is a str; it must be a function"),
-    "a by_row that is a number": Message(task(by_row=3), TaskError,
-        "the task's by_row is a int; it must be a function"),
     "groups too few": Message(task(groups=GROUPS["too few"]), TaskError,
         "the task's groups are 49, its training examples 50; there must be a number or a string for each "
         "training example"),
@@ -391,8 +389,6 @@ MESSAGES = {
         "the task's metrics gave a float; they must give a dict of name to number"),
     "a metric that is a text": Message(evaluated(metrics=lambda o, t: {"f1": "high"}), TaskError,
         "the task's metric 'f1' is not a number: ValueError: could not convert string to float: 'high'"),
-    "a by_row that fails": Message(evaluated(by_row=failing), TaskError,
-        "the task's by_row failed: ValueError: no good"),
     "--keep best without validation data": Message(
         lambda _: build_learner(small_task(), "local", rank=0, seed=0, keep="best"), TaskError,
         "--keep best needs validation data: hold some out with --validation 0.1 (your own task: give it "
@@ -410,7 +406,7 @@ MESSAGES = {
     # Loading.
     "an unknown task": Message(named("digit"), UnknownName,
         "unknown task 'digit': did you mean 'digits'? valid: digits, cifar10, cifar100, tiny-imagenet, mnist, "
-        "emnist, femnist, har, glue, roles, csv, image-folder"),
+        "emnist, femnist, har, glue, csv, image-folder"),
     "a file without a factory's name": Message(named("mine.py"), TaskError,
         "task 'mine.py' names no factory; write 'mine.py:task'"),
     "no such file": Message(named("nowhere/mine.py:task"), TaskError,
@@ -452,7 +448,7 @@ MESSAGES = {
         "task 'digits': 'partition' is not a task option; use --partition"),
     "a setting of built-in tasks": Message(named("mine.py:task", Choices(partition="iid")), ConfigurationError,
         "--partition iid is for built-in tasks (digits, cifar10, cifar100, tiny-imagenet, mnist, emnist, "
-        "femnist, har, glue, roles, csv, image-folder): 'mine.py:task' brings its own data and model; pass it a "
+        "femnist, har, glue, csv, image-folder): 'mine.py:task' brings its own data and model; pass it a "
         "--task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"),
     "a partition that cannot be read": Message(named("digits", Choices(partition="dirichlet:x")), PartitionError,
         "partition 'dirichlet:x': dirichlet takes a positive concentration, such as 'dirichlet:0.3'"),

@@ -154,18 +154,6 @@ def sentences(folder: Path) -> None:
     (folder / "new.txt").write_text("a dull film\nlively\n")
 
 
-def plays(folder: Path) -> None:
-    """LEAF's samples of two roles with one line each: 80 characters and the one behind them."""
-    (folder / "DIR" / "all_data").mkdir(parents=True)
-    samples = {}
-    for role in ("ROMEO", "JULIET"):
-        line = "".join(f"{role} says {n}, " for n in range(120)) + "\n"
-        padded = " " * 80 + line
-        samples[role] = {"x": [padded[n : n + 80] for n in range(len(line))], "y": list(line)}
-    content = {"users": list(samples), "num_samples": [len(one["y"]) for one in samples.values()], "user_data": samples}
-    (folder / "DIR" / "all_data" / "all_data.json").write_text(json.dumps(content))
-
-
 def own_task(folder: Path) -> None:
     """`my_task.py` as docs/tasks.md prints it, and its data."""
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -319,11 +307,9 @@ SLOW = {
     ),
     SENTENCES: Small(f"{TRAINS} --size 2 --partition iid", (sentences,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.txt --output predictions.csv": Small(after=(SENTENCES,)),
-    "dpeer simulate --size 8 --task roles --task-option data=DIR --task-option roles=8 --optimizer adamw": Small(
-        f"{TRAINS} --size 2 --task-option roles=2", (plays,)
+    "dpeer simulate --optimizer adamw --local-steps 50 --outer nesterov:0.7:0.9": Small(
+        f"{TRAINS} --size 2 --local-steps 2"
     ),
-    "dpeer simulate --task roles --task-option data=DIR --optimizer adamw --local-steps 50 --outer "
-    "nesterov:0.7:0.9": Small(f"{TRAINS} --size 2 --local-steps 2", (plays,)),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(FOURTEEN),
     WITHOUT: Small(FOURTEEN),

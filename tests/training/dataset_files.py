@@ -220,12 +220,6 @@ def glue(folder: Path) -> Written:
     return Written({"data": str(folder), "name": "sst2", "length": 24})
 
 
-def roles(folder: Path) -> Written:
-    turns = [{"speaker": name, "text": f"{name} says {n:03d}."} for n in range(120) for name in ("HAMLET", "GHOST")]
-    (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, turns)) + "\n")
-    return Written({"data": str(folder / "texts.jsonl"), "length": 16})
-
-
 def csv(folder: Path) -> Written:
     for rank in range(RANKS):
         rows = [f"{n + 0.5},{n * n % 17 + rank},{'yes' if n % 2 else 'no'}" for n in range(80)]
@@ -245,7 +239,7 @@ def image_folder(folder: Path) -> Written:
 
 WRITERS: dict[str, Callable[[Path], Written]] = {
     "digits": lambda folder: Written({}), "cifar10": cifar10, "cifar100": cifar100, "tiny-imagenet": tiny_imagenet,
-    "mnist": mnist, "emnist": emnist, "femnist": femnist, "har": har, "glue": glue, "roles": roles, "csv": csv,
+    "mnist": mnist, "emnist": emnist, "femnist": femnist, "har": har, "glue": glue, "csv": csv,
     "image-folder": image_folder,
 }  # fmt: skip
 """By task."""

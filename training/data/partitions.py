@@ -18,7 +18,7 @@ _EXAMPLES = {
     "pathological-sampled": "pathological-sampled:2", "iid": "iid",
 }  # fmt: skip
 _PATHOLOGICAL = ("pathological", "pathological-sampled")
-NATURAL = ("writer", "subject", "role", "group")
+NATURAL = ("writer", "subject", "group")
 """Schemes that follow the groups of the data."""
 OWN = "own"
 """Every rank reads data of its own and keeps all of them."""

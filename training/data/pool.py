@@ -82,8 +82,8 @@ class Pool:
         return found
 
     def labels(self) -> Numbers:
-        """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""
-        if self.targets.dtype == torch.int64 and self.targets.ndim == 1:
+        """The class numbers, by which strata and shares are made; zeros where targets are values."""
+        if self.targets.dtype == torch.int64:
             return self.targets.numpy()
         return np.zeros(len(self), np.int64)
 
@@ -96,7 +96,7 @@ class Data:
         train: The training pool, or all samples.
         test: The test pool; None where peers hold out samples of their own.
         classes: Number of classes; None where targets are values.
-        group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None without groups.
+        group: What `Pool.groups` are called: "writer", "subject", "group"; None without groups.
         same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
             divided), so that a peer's groups bring their test samples with them.
         whole_groups: Whether the stretches of the pools (`Pool.stretches`) are their groups, by whatever numbers.
@@ -109,7 +109,7 @@ class Data:
         found: Names, and facts of the shape of the model, that were found in the data, by the task option that
             would state them.
         tokens: Of which tokenizer the inputs are token numbers; None for other inputs.
-        texts: The columns of a file of such texts; None where one example is no row of such a file.
+        texts: The columns of a file of such texts; None for other inputs.
         remarks: Remarks for the user on how the data were read, a line each.
         unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
             where the pools have them as they are.

@@ -39,10 +39,6 @@ class Tokens(ABC):
     separator: int | None
 
     @abstractmethod
-    def numbers(self, texts: Sequence[str]) -> list[Ids]:
-        """The tokens of each text, shape (tokens,), as they follow each other in running text."""
-
-    @abstractmethod
     def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
         """The tokens of each example, at most `length`, with those that mark its beginning and the end of a text."""
 
@@ -84,17 +80,16 @@ class Bytes(Tokens):
     separator = 2
     _BEGINNING, _FIRST = 0, 3
 
-    def numbers(self, texts: Sequence[str]) -> list[Ids]:
-        """See `Tokens`."""
+    def _numbers(self, texts: Sequence[str]) -> list[Ids]:
         return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) + self._FIRST for text in texts]
 
     def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
-        mine = self.numbers(firsts)
+        mine = self._numbers(firsts)
         if seconds is None:
             return [[self._BEGINNING, *one[: length - 2], self.separator] for one in mine]
         found: list[Sequence[int]] = []
         left = length - 4
-        for one, other in zip(mine, self.numbers(seconds), strict=True):
+        for one, other in zip(mine, self._numbers(seconds), strict=True):
             # The longer one is cut first: as much as is left over by the shorter one, but at least half.
             first = max(left - len(other), left - left // 2)
             kept = one[:first]
@@ -175,15 +170,6 @@ class FileTokens(Tokens):
                 f"{describe(error)}"
             ) from error
         return cls(tokenizer, hashlib.sha256(content).hexdigest())
-
-    def numbers(self, texts: Sequence[str]) -> list[Ids]:
-        """See `Tokens`."""
-        self._tokenizer.no_truncation()
-        return [
-            np.asarray(one.ids, np.int32)
-            for some in _some(texts)
-            for one in self._tokenizer.encode_batch(some, add_special_tokens=False)
-        ]
 
     def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
         self._tokenizer.enable_truncation(length)

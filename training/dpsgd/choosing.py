@@ -79,14 +79,14 @@ def _synthetic(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:
     """
     generator = torch.Generator().manual_seed(0)
     built = peer.task.built or {}
-    vocabulary = (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else 2
+    vocabulary = int(built["options"]["vocabulary"]) if built.get("tokens") else 2
 
     def drawn(below: int, tensor: Tensor) -> Tensor:
         if tensor.is_floating_point():
             return torch.rand(tensor.shape, generator=generator).to(tensor)
         return torch.randint(below, tensor.shape, generator=generator).to(tensor)
 
-    return mapped(inputs, partial(drawn, int(vocabulary or 2))), mapped(targets, partial(drawn, 2))
+    return mapped(inputs, partial(drawn, vocabulary)), mapped(targets, partial(drawn, 2))
 
 
 def usual_weights(model: Flat) -> Tensor:

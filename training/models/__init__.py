@@ -43,7 +43,6 @@ class Model:
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
-        next_token: Of a model for text, whether it predicts the token behind each place, and not a class of the whole.
         extra: The group of optional dependencies that it needs; None where it needs none.
     """
 
@@ -53,7 +52,6 @@ class Model:
     takes: Takes
     least: int = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    next_token: bool = False
     extra: str | None = None
 
     def maker(self) -> Callable[..., nn.Module]:
@@ -72,9 +70,9 @@ def _transformer(name: str, summary: str, function: str, least: int = 1, **defau
     return Model(name, summary, f"vision:{function}", "images", least, defaults, extra="transformers")
 
 
-def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **defaults: Any) -> Model:
+def _text(name: str, summary: str, maker: str, /, **defaults: Any) -> Model:
     where = f"language:{maker}"
-    return Model(name, summary, where, "text", 1, defaults, next_token, "transformers")
+    return Model(name, summary, where, "text", 1, defaults, "transformers")
 
 
 MODELS: Mapping[str, Model] = {
@@ -102,13 +100,11 @@ MODELS: Mapping[str, Model] = {
         _text("roberta", "RoBERTa-Base for texts, 86 million parameters and the vocabulary's", "roberta"),
         _text("roberta-tiny", "RoBERTa with 2 layers of 64, for a CPU", "roberta", layers=2, width=64, heads=4),
         _text("bert", "BERT-Base for texts, 86 million parameters and the vocabulary's", "bert"),
-        _text("gpt", "GPT-2, which predicts next tokens, 86 million parameters and the vocabulary's", "gpt", True),
-        _text("gpt-tiny", "GPT-2 with 2 layers of 64, for a CPU", "gpt", True, layers=2, width=64, heads=4),
     )
 }  # fmt: skip
 """Every built-in model by its name."""
 
-TEXT_TASKS: Mapping[str, str] = {"glue": "roberta-tiny", "roles": "gpt-tiny"}
+TEXT_TASKS: Mapping[str, str] = {"glue": "roberta-tiny"}
 """What built-in tasks on text train where the user does not say, by the task's name; known without importing torch."""
 
 
@@ -228,28 +224,6 @@ def _table(make: Callable[..., Any]) -> type[BaseModel]:
 
 
 _FOLLOW = ("padding", "separator")
-
-
-def check_predicts(model: str, task: str, *, next_token: bool) -> None:
-    """Refuse a model for text that predicts something else than the task is about; others are refused elsewhere.
-
-    Args:
-        model: The model's name.
-        task: The task's, for the message.
-        next_token: Whether the task is about the next token at each place, and not about the text as a whole.
-
-    Raises:
-        UnknownName: The model does not exist.
-        TaskError: It does not suit the task.
-    """
-    found = find_model(model)
-    if found.takes != "text" or found.next_token == next_token:
-        return
-    what = ("classifies whole texts", "predicts every next token")
-    others = ", ".join(one.name for one in MODELS.values() if one.takes == "text" and one.next_token == next_token)
-    raise TaskError(
-        f"--model {model} {what[found.next_token]}, and task {task!r} needs one that {what[next_token]}; try {others}"
-    )
 
 
 def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ Number = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 _A_HEAD = 64
-"""Features of one attention head by default: as in BERT, RoBERTa and GPT-2."""
+"""Features of one attention head by default: as in BERT and RoBERTa."""
 
 
 class Roberta(nn.Module):
@@ -73,33 +73,6 @@ class Bert(nn.Module):
         features = self.bert(numbers, attention_mask=_seen(there), position_ids=_places(numbers), token_type_ids=second)
         scores: Tensor = self.classifier(features.pooler_output)
         return scores
-
-
-class GPT(nn.Module):
-    """GPT-2 (Radford et al., 2019), whose last layer has weights of its own: it is the head, and may stay at home.
-
-    Args:
-        made: The library's model.
-    """
-
-    def __init__(self, made: Any) -> None:
-        super().__init__()
-        self.transformer, self.lm_head = made.transformer, made.lm_head
-
-    def forward(self, numbers: Tensor) -> Tensor:
-        """Scores of the token behind each place, shape (batch, vocabulary, length).
-
-        Args:
-            numbers: Token numbers, shape (batch, length), int64.
-        """
-        length = numbers.shape[1]
-        later = torch.full((length, length), torch.finfo(torch.float32).min, device=numbers.device).triu(1)
-        mask = later.expand(numbers.shape[0], 1, -1, -1)
-        features = self.transformer(
-            numbers, attention_mask=mask, position_ids=_places(numbers), use_cache=False
-        ).last_hidden_state
-        scores: Tensor = self.lm_head(features)
-        return scores.transpose(1, 2)
 
 
 def roberta(
@@ -159,37 +132,6 @@ def bert(
         **_encoder(layers, width, heads, hidden, dropout, outputs),
     )
     return Bert(BertForSequenceClassification(config), padding, separator)
-
-
-def gpt(
-    shape: tuple[int, ...], outputs: int, *, layers: Count = 12, width: Count = 768, heads: Count | None = None,
-    hidden: Count | None = None, positions: Count | None = None, dropout: Share = 0.0,
-) -> GPT:  # fmt: skip
-    """See `GPT`; arguments as for `roberta`; outputs are the tokens of the vocabulary.
-
-    Of GPT-2's weights `positions` is 1024.
-
-    Raises:
-        TaskError: Heads, width or positions do not fit.
-    """
-    from dpeer.training.models.library import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=outputs,
-        n_positions=_rows(positions, shape[0]),
-        n_layer=layers,
-        n_embd=width,
-        n_head=_heads(width, heads),
-        n_inner=hidden,
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=dropout,
-        # Peers cannot share a tensor that is in body and head.
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    return GPT(GPT2LMHeadModel(config))
 
 
 def _encoder(

@@ -13,8 +13,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it is read when the library is i
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
-    GPT2Config,
-    GPT2LMHeadModel,
     RobertaConfig,
     RobertaForSequenceClassification,
     SwinConfig,
@@ -24,6 +22,6 @@ from transformers import (
 )
 
 __all__ = [
-    "BertConfig", "BertForSequenceClassification", "GPT2Config", "GPT2LMHeadModel", "RobertaConfig",
+    "BertConfig", "BertForSequenceClassification", "RobertaConfig",
     "RobertaForSequenceClassification", "SwinConfig", "SwinModel", "ViTConfig", "ViTModel",
 ]  # fmt: skip

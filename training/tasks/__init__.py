@@ -77,7 +77,6 @@ BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
         BuiltinTask("femnist", "62 characters (1x28x28) by 3,550 writers, from LEAF", "published:femnist", "writer"),
         BuiltinTask("har", "six activities of 30 persons, from a phone's sensors", "published:har", "subject"),
         BuiltinTask("glue", "sentences of GLUE: name=sst2, qqp, qnli or mnli", "texts:glue"),
-        BuiltinTask("roles", "the next token of what roles of plays say", "texts:roles", "role"),
         BuiltinTask("csv", "your own table: path=FILE, and --schema or target=COLUMN", f"{_OWN}:csv", "own", **_SCALED),
         BuiltinTask("image-folder", "your own images: path=DIR/<class>/*", f"{_OWN}:image_folder", "own", **_SCALED),
     )

@@ -192,7 +192,7 @@ def divide(
     Args:
         data: What to divide.
         size: Number of peers.
-        spec: The partition: one of `dpeer.training.partition`'s, or "writer", "subject", "role" or "group".
+        spec: The partition: one of `dpeer.training.partition`'s, or "writer", "subject" or "group".
         test_split: As in `partition_pools`.
         validation: Share of each peer's training samples to hold out.
         seed: Decides everything.

@@ -232,10 +232,7 @@ def as_inputs(card: Mapping[str, Any], given: Any, where: str) -> Tensor:
 def token_count(card: Mapping[str, Any]) -> int | None:
     """How many tokens the vocabulary of a built-in model for text has; None where inputs are no token numbers."""
     built = card.get("model") or {}
-    if not built.get("tokens"):
-        return None
-    # Of a model that predicts next tokens, its outputs are the vocabulary.
-    return int((built.get("options") or {}).get("vocabulary", built["outputs"]))
+    return int(built["options"]["vocabulary"]) if built.get("tokens") else None
 
 
 def as_targets(given: Any, rows: int, where: str) -> Tensor:

@@ -1,25 +1,21 @@
-"""Texts as token numbers, by bytes and by a tokenizer.json; sentences of GLUE and roles of plays."""
+"""Texts as token numbers, by bytes and by a tokenizer.json; sentences of GLUE."""
 
 import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Choices, load_task
 from dpeer.training.data.glue import LAYOUTS, Glue, glue
-from dpeer.training.data.roles import Roles, read_texts, roles
 from dpeer.training.data.text import BYTES, read_tokens
 from tests.training.conftest import WORDS
 
 
 def test_bytes_are_utf_8_from_3_on() -> None:
-    (found,) = BYTES.numbers(["für"])
-    assert found.tolist() == [number + 3 for number in "für".encode()]
+    assert BYTES.examples(["für"], None, 6).tolist() == [[0, *(number + 3 for number in "für".encode()), 2]]
     assert BYTES.examples(["ab", "für dich", ""], None, 6).tolist() == [
         [0, 100, 101, 2, 1, 1],
         [0, 105, 198, 191, 117, 2],
@@ -43,7 +39,6 @@ def test_a_file_names_the_tokens_and_the_task_the_length(tokenizer: Path) -> Non
     tokens = read_tokens("glue", str(tokenizer))
     assert tokens.examples(["a good film", "badly"], None, 7).tolist() == [[1, 4, 5, 6, 2, 0, 0], [1, 7, 8, 2, 0, 0, 0]]
     assert tokens.examples(["a good film"], ["bad film"], 7).tolist() == [[1, 4, 5, 2, 7, 6, 2]]
-    assert [one.tolist() for one in tokens.numbers(["a good film x", "bad"])] == [[4, 5, 6, 3], [7]]
     assert (tokens.vocabulary, tokens.padding, tokens.separator) == (len(WORDS), 0, 2)
 
 
@@ -56,15 +51,13 @@ def test_peers_compare_the_files_hash(tokenizer: Path) -> None:
     assert read_tokens("glue", str(tokenizer)).label not in (one, BYTES.label)
 
 
-def test_without_padding_only_running_text_can_be_had(tokenizer: Path) -> None:
+def test_a_tokenizer_without_padding_is_refused(tokenizer: Path) -> None:
     content = json.loads(tokenizer.read_text())
     del content["model"]["vocab"]["[PAD]"]
     content["padding"] = None
     tokenizer.write_text(json.dumps(content))
-    tokens = read_tokens("roles", str(tokenizer))
-    assert tokens.numbers(["bad film"])[0].tolist() == [7, 6]
     with pytest.raises(TaskError):
-        tokens.examples(["bad"], None, 8)
+        read_tokens("glue", str(tokenizer)).examples(["bad"], None, 8)
 
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
@@ -135,93 +128,3 @@ def test_lines_that_do_not_fit_can_be_left_out(tmp_path: Path) -> None:
     labels = [number % 2 for number in range(90)]
     assert data.train.targets.tolist() == labels[:5] + labels[7:]
     assert data.remarks == ("2 of 90 lines of train.tsv are left out, since they are not as they must be: 7, 8",)
-
-
-LENGTH = 9
-TEXTS = {
-    name: "".join(f"{name} says {number:03d}.\n" for number in range(lines))
-    for name, lines in (("HAMLET", 100), ("OPHELIA", 60), ("FIRST PLAYER", 30), ("GHOST", 1))
-}
-
-
-def leaf(*names: str) -> str:
-    """LEAF's samples: of each line, 80 characters and the one behind them, beginning with blanks."""
-    data: dict[str, Any] = {}
-    for role in names:
-        data[role] = {"x": [], "y": []}
-        for line in TEXTS[role].splitlines(keepends=True):
-            data[role]["x"] += [(" " * 80 + line)[n : n + 80] for n in range(len(line))]
-            data[role]["y"] += list(line)
-    return json.dumps({"users": [*names], "user_data": data})
-
-
-def write_npz(folder: Path) -> Path:
-    parts = [text.encode() for text in TEXTS.values()]
-    text = np.frombuffer(b"".join(parts), np.uint8)
-    np.savez(folder / "t.npz", speakers=np.array([*TEXTS]), text=text, offsets=np.cumsum([0, *map(len, parts)]))
-    return folder / "t.npz"
-
-
-def test_every_layout_of_plays_gives_the_same_texts(tmp_path: Path) -> None:
-    inner = tmp_path / "data" / "all_data"
-    inner.mkdir(parents=True)
-    (inner / "0.json").write_text(leaf("HAMLET", "GHOST"))
-    (inner / "1.json").write_text(leaf("OPHELIA", "FIRST PLAYER"))
-    assert read_texts(str(tmp_path)) == read_texts(str(write_npz(tmp_path))) == TEXTS
-    turns = [{"speaker": name, "text": line} for name, text in TEXTS.items() for line in text.split("\n")]
-    turns = turns[1::2] + turns[::2]
-    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, turns)) + "\n")
-    expected = {
-        name: "\n".join(turn["text"] for turn in turns if turn["speaker"] == name) for name in TEXTS
-    }  # fmt: skip
-    assert read_texts(str(tmp_path / "t.jsonl")) == expected
-
-
-def test_windows_are_the_text_and_share_no_token(tmp_path: Path) -> None:
-    data = roles(Roles(str(write_npz(tmp_path)), None, LENGTH, None))
-    assert (data.group, data.classes, data.test) == ("role", 259, None)
-    inputs, targets = data.train.rows(np.arange(len(data.train)))
-    groups = np.asarray(data.train.groups)
-    for name, text in TEXTS.items():
-        mine = np.flatnonzero(groups == name)
-        windows = [[*x, y[-1]] for x, y in zip(inputs[mine].tolist(), targets[mine].tolist(), strict=True)]
-        whole = bytes(number - 3 for window in windows for number in window).decode()
-        assert whole == text[: len(text) // (LENGTH + 1) * (LENGTH + 1)]
-        assert inputs[mine][:, 1:].equal(targets[mine][:, :-1])
-
-
-def test_whole_stretches_are_held_out_of_each_role(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    options = {"data": str(write_npz(tmp_path)), "length": LENGTH, "roles": 3}
-    groups = np.asarray(roles(Roles(options["data"], None, LENGTH, 3)).train.groups)
-    task = load_task("roles", 0, 1, 0, options, Choices())
-    train, test = task.indices["train"], task.indices["test"]
-    assert sorted([*train.tolist(), *test.tolist()]) == list(range(len(groups)))
-    for name in ("HAMLET", "OPHELIA", "FIRST PLAYER"):
-        rows = np.flatnonzero(groups == name)
-        held = np.isin(rows, test)
-        assert held.mean() == pytest.approx(0.2, abs=0.06)
-        # Windows lie in the order of the text: of random ones, a twentieth and more would border on others.
-        sizes = np.diff(np.flatnonzero(np.diff(held.astype(int), prepend=2, append=2)))
-        assert sizes[1:-1].min() >= len(rows) // 20
-    tasks = [load_task("roles", rank, 3, 0, options, Choices()) for rank in range(3)]
-    assert [{*one.groups} for one in tasks] == [{"FIRST PLAYER"}, {"HAMLET"}, {"OPHELIA"}]
-
-
-def test_leafs_random_division_of_a_roles_samples_is_refused(tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        (tmp_path / part).mkdir()
-        (tmp_path / part / "all_data.json").write_text(leaf("HAMLET"))
-    with pytest.raises(TaskError):
-        read_texts(str(tmp_path))
-    (tmp_path / "test" / "all_data.json").write_text(leaf("OPHELIA"))
-    assert read_texts(str(tmp_path)) == {name: TEXTS[name] for name in ("HAMLET", "OPHELIA")}
-
-
-def test_real_texts(shared: Path) -> None:
-    path = str(shared / "tinyshakespeare_by_speaker.npz")
-    texts = read_texts(path)
-    assert len(texts) == 299
-    assert texts["GLOUCESTER"].startswith("Now is the winter of our discontent\nMade glorious summer")
-    longest = sorted((len(text.encode()) // 81 for text in texts.values()), reverse=True)[:8]
-    assert len(roles(Roles(path, None, 80, 8)).train) == sum(longest)

@@ -146,12 +146,6 @@ def test_a_drawn_part_of_the_training_records_is_for_other_promises(tmp_path: Pa
     assert len(divided.train) == 50, "a common data set may be divided as before"
 
 
-def turns(folder: Path) -> Path:
-    lines = [json.dumps({"speaker": f"r{number % 3}", "text": f"turn {number} of many, "}) for number in range(120)]
-    (folder / "t.jsonl").write_text("\n".join(lines))
-    return folder / "t.jsonl"
-
-
 def har(folder: Path, *, tested: bool) -> dict[str, Any]:
     signal = np.random.default_rng(0).normal(size=(64 * 61, len(CHANNELS))).astype(np.float32)
     x = np.stack([signal[64 * n : 64 * n + 128] for n in range(60)])
@@ -162,7 +156,5 @@ def har(folder: Path, *, tested: bool) -> dict[str, Any]:
 
 def test_stretches_are_parted_where_single_records_are_not_protected(tmp_path: Path) -> None:
     """Where they are, windows are refused, unless none is held out (tests/messages/training_partitions.py)."""
-    pytest.importorskip("transformers")
-    assert len(own("roles", {"data": str(turns(tmp_path)), "length": 8}, apart=False).train)
     assert len(own("har", har(tmp_path, tested=False), apart=False, validation=0.3).train)
     assert len(own("har", har(tmp_path, tested=True)).train) == 54, "all are trained on: none is held out"

@@ -22,30 +22,22 @@ LINES = [f"{'a good' if number % 3 else 'no'} film {number}" for number in range
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, dict[str, Any]]:
-    """By task."""
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """Of GLUE's sentences, few and short."""
     folder = tmp_path / "SST-2"
     folder.mkdir()
     rows = [f"{line}\t{int('good' in line)}\n" for line in LINES]
     (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     (folder / "dev.tsv").write_text("sentence\tlabel\n" + "".join(rows[:30]))
-    content = "\n".join(LINES).encode()
-    np.savez(
-        tmp_path / "roles.npz", speakers=np.array(["A", "B"]), text=np.frombuffer(2 * content, np.uint8),
-        offsets=np.array([0, len(content), 2 * len(content)]),
-    )  # fmt: skip
-    common = {"model_options": SMALL, "optimizer": "adamw", "body_lr": 0.001}
     options = {"data": str(tmp_path), "name": "sst2", "length": LENGTH}
     return {
-        "glue": {"task": "glue", "partition": "iid", "task_options": options, **common},
-        "roles": {"task": "roles", "task_options": {"data": str(tmp_path / "roles.npz"), "length": LENGTH}, **common},
-    }
+        "task": "glue", "partition": "iid", "task_options": options, "model_options": SMALL, "optimizer": "adamw",
+        "body_lr": 0.001,
+    }  # fmt: skip
 
 
-def test_texts_are_predicted_from_arrays_and_files(
-    leave: Leave, settings: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    left = leave(**settings["glue"])
+def test_texts_are_predicted_from_arrays_and_files(leave: Leave, settings: dict[str, Any], tmp_path: Path) -> None:
+    left = leave(**settings)
     loaded = dpeer.load_model(left.folder)
     assert loaded.classes == ("negative", "positive")
     assert loaded.evaluate(left.labelled()) == left.learner.card()["metrics"]
@@ -64,14 +56,13 @@ def test_texts_are_predicted_from_arrays_and_files(
 
 
 def test_the_tokenizer_of_the_run_is_needed_and_no_other(
-    leave: Leave, settings: dict[str, dict[str, Any]], tmp_path: Path, tokenizer: Path
+    leave: Leave, settings: dict[str, Any], tmp_path: Path, tokenizer: Path
 ) -> None:
     (tmp_path / "new.txt").write_text("a film\n")
-    folder = leave(**settings["glue"]).folder
+    folder = leave(**settings).folder
     with pytest.raises(TaskError):
         dpeer.load_model(folder, tokenizer=tokenizer).predict(tmp_path / "new.txt")
-    own = settings["glue"]
-    folder = leave(**{**own, "task_options": {**own["task_options"], "tokenizer": str(tokenizer)}}).folder
+    folder = leave(**{**settings, "task_options": {**settings["task_options"], "tokenizer": str(tokenizer)}}).folder
     loaded = dpeer.load_model(folder, tokenizer=tokenizer)
     numbers = read_tokens("glue", str(tokenizer)).examples(["a film"], None, LENGTH)
     assert loaded.predict(tmp_path / "new.txt").outputs == pytest.approx(loaded.predict(numbers).outputs, abs=1e-6)
@@ -80,14 +71,11 @@ def test_the_tokenizer_of_the_run_is_needed_and_no_other(
 
 
 @pytest.mark.parametrize("form", ["torchscript", pytest.param("onnx", marks=[pytest.mark.slow, pytest.mark.long])])
-@pytest.mark.parametrize("task", ["glue", "roles"])
-def test_exported_ones_take_token_numbers(
-    task: str, form: Any, leave: Leave, settings: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_exported_ones_take_token_numbers(form: Any, leave: Leave, settings: dict[str, Any], tmp_path: Path) -> None:
     if form == "onnx":
         for name in ("onnxruntime", "onnxscript"):
             pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
-    loaded = dpeer.load_model(leave(**settings[task]).folder)
+    loaded = dpeer.load_model(leave(**settings).folder)
     usage = export(loaded, tmp_path / "model.out", form)  # which holds it against the model
     assert usage["input"] == {"name": "inputs", "dtype": "int64", "shape": ["rows", LENGTH]}
     assert usage["before"] == [
