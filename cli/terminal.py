@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.peer.async_writer import AsyncWriter
+from dpeer.cli.async_writer import AsyncWriter
 from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
 

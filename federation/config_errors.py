@@ -19,7 +19,6 @@ _EXPECTED = {
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
-    "log_max": "a size, for example 50MB",
     "deadline": "a number of seconds, auto or never",
     "quorum": "majority, any, or a number of ranks, more than half of all",
     "log_to": "tensorboard, mlflow or wandb, or a list of them",

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.serve_address import as_text, checked
 from dpeer.federation.trackers import TRACKERS
-from dpeer.results.units import read_duration, read_size
+from dpeer.results.units import read_duration
 from dpeer.sections import Mark, Section, setting
 
 _RUN, _HOST, _TRAINING = "The run", "This host", "Training"
@@ -48,7 +48,6 @@ DURATION = BeforeValidator(_seconds)
 
 Duration = Annotated[float, DURATION, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
-LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
 ServeAt = Annotated[str, BeforeValidator(as_text), AfterValidator(checked)]
 RunName = Annotated[str, AfterValidator(_name)]
 OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
@@ -140,27 +139,12 @@ class LogSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
     )
-    log_max: LogSize | None = setting(
-        None,
-        "size from which on log.jsonl is renamed to log.jsonl.1 and begun anew, such as 50MB (default: no limit)",
-        mark=Mark.ASIDE,
-        group=_RUN,
-    )
-
     log_to: Trackers | None = setting(
         None,
         f"also show the figures of each round in a tracker of experiments: {', '.join(TRACKERS)}; repeatable",
         mark=Mark.ASIDE,
         group=_RUN,
     )
-
-    def log_bytes(self) -> int | None:
-        """The limit in bytes.
-
-        Raises:
-            ConfigurationError: It is beyond 1000 TB.
-        """
-        return None if self.log_max is None else read_size("--log-max", self.log_max)
 
 
 class AloneSettings(Section):

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
+from logging import LogRecord, makeLogRecord
+from logging.handlers import QueueListener, WatchedFileHandler
 from pathlib import Path
+from queue import Full, Queue
 from typing import Any
 
 from structlog import BoundLoggerBase
 from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
 from structlog.typing import EventDict, Processor
 
-from dpeer.peer.async_writer import AsyncWriter
-from dpeer.results.files import OLDER_LOG, finite
+from dpeer.results.files import finite
 
 Entry = Mapping[str, Any]
 """A line of the log: time (Unix seconds), level, event, message, rank, further fields, an error's traceback."""
@@ -33,8 +34,8 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _FIRST = ("time", "level", "event", "message", "rank")
 
-FILES = AsyncWriter("log files")
-"""One thread writes the files of all the peers of this process."""
+MOST = 10_000
+"""Lines that wait for the disk at most, of all the peers of this process: a few megabytes."""
 
 
 class PeerLog(BoundLoggerBase):
@@ -79,96 +80,107 @@ class PeerLog(BoundLoggerBase):
             lines.take(entry)
 
 
+class _File(WatchedFileHandler):
+    """A peer's log.jsonl. A full disk is reported by the training, not by the log.
+
+    Attributes:
+        failed: Lines that could not be written.
+    """
+
+    failed = 0
+
+    def emit(self, record: LogRecord) -> None:
+        """Write a line; where another program has moved the file, into a new one."""
+        try:
+            super().emit(record)
+        except OSError:  # the folder is gone, say
+            self.handleError(record)
+
+    def handleError(self, record: LogRecord) -> None:  # noqa: N802  # logging's name
+        """Count a line that could not be written."""
+        self.failed += 1
+
+
+class _Files(QueueListener):
+    """One thread that writes the files of all the peers of this process.
+
+    Attributes:
+        waiting: The lines that wait for it.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.waiting: Queue[LogRecord] = Queue(most)
+        super().__init__(self.waiting)
+
+    def start(self) -> None:
+        """Start the thread where it does not run, as in a process that was forked from another one."""
+        if self._thread is None or not self._thread.is_alive():
+            super().start()
+
+    def put(self, file: _File, line: str) -> bool:
+        """Hand over a line; returns at once, and False if too many wait already."""
+        try:
+            self.waiting.put_nowait(makeLogRecord({"msg": line, "file": file}))
+        except Full:
+            return False
+        return True
+
+    def handle(self, record: LogRecord) -> None:
+        """Write a line, on the thread."""
+        record.__dict__["file"].handle(record)
+
+
+FILES = _Files()
+
+
 class _Lines:
     """Hands each entry of a peer's logger to the file and to the sinks."""
 
-    def __init__(self, file: _File | None, level: str, sinks: tuple[Sink, ...]) -> None:
+    def __init__(self, rank: int, file: _File | None, level: str, sinks: tuple[Sink, ...]) -> None:
         self.level, self.sinks = _LEVELS.index(level), sinks
-        self._file = file
-        self._dropped = 0
+        self._rank, self._file = rank, file
+        self._dropped = self._refused = self._reported = 0
 
     @property
     def dropped(self) -> int:
         """Lines that some sink has not taken, or the disk."""
-        return self._dropped + (self._file.failed if self._file else 0)
+        return self._dropped + self._missing + self._reported
+
+    @property
+    def _missing(self) -> int:
+        """Lines that are not in the file, and of which it does not tell."""
+        return self._refused + (self._file.failed if self._file else 0) - self._reported
 
     def take(self, entry: Entry) -> None:
         """Hand an entry on."""
-        if self._file and not FILES.put(self._file, _line(entry)):
-            self._dropped += 1
+        if self._file:
+            # Where the disk is slow the file lacks many lines in a row, not every other one.
+            waits = self._missing and FILES.waiting.qsize() > FILES.waiting.maxsize // 2
+            if not waits:
+                self._report()
+            self._refused += bool(waits or not FILES.put(self._file, _line(entry)))
         self._dropped += sum(not sink(entry) for sink in self.sinks)
 
     def close(self) -> None:
         """Write the lines on their way to the file, and close it."""
         if self._file:
-            FILES.close()
-            self._file.close()
+            FILES.waiting.join()
+            self._report()
+            FILES.waiting.join()
+            with contextlib.suppress(OSError):  # a full disk
+                self._file.close()
+
+    def _report(self) -> None:
+        """Write into the file how many lines are missing in this place, if some are."""
+        if self._file and (missing := self._missing):
+            named = "1 line is" if missing == 1 else f"{missing} lines are"
+            message = f"{named} missing here: the disk was full, or too slow for them: log less (--log-level)"
+            entry = {"time": round(time.time(), 3), "level": "warning", "event": "log-dropped", "message": message}
+            FILES.put(self._file, _line({**entry, "rank": self._rank, "lines": missing}))
+            self._reported += missing
 
 
-class _File:
-    """log.jsonl, written on the writer's thread. A full disk is reported by the training, not by the log.
-
-    When others have moved the file or removed it (logrotate), a line opens it anew.
-    """
-
-    def __init__(self, path: Path, rank: int, most: int | None) -> None:
-        self.failed = 0
-        self._path, self._most = path, most
-        self._file = path.open("ab", buffering=0)
-        self._rank = rank
-        self._missing = 0  # lines of `failed` that the file does not yet report
-        self._torn = False
-
-    def write(self, line: str) -> None:
-        """Append a line; before it, where lines could not be written, one with their count."""
-        if self._missing and self._append(self._gap(self._missing, "the disk was full, or could not be written to")):
-            self._missing = 0
-        if self._missing or not self._append(line):
-            self.failed += 1
-            self._missing += 1
-
-    def skipped(self, lines: int) -> None:
-        """Report lines that were dropped because the disk was too slow for them."""
-        self.write(self._gap(lines, "the disk was too slow for them: log less (--log-level)"))
-
-    def close(self) -> None:
-        """Close the file, with a last line on missing ones."""
-        if self._missing:
-            self._append(self._gap(self._missing, "the disk was full, or could not be written to"))
-        self._file.close()
-
-    def _append(self, line: str) -> bool:
-        whole = f"{line}\n".encode()
-        self._find(len(whole))
-        left = memoryview(b"\n" + whole if self._torn else whole)
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-                self._torn = 0 < len(left) < len(whole)
-        except OSError:
-            return False
-        return True
-
-    def _find(self, coming: int) -> None:
-        """Open the file of that name, which may be another one by now, or begin it where it would become too large."""
-        with contextlib.suppress(OSError):  # no folder, or no right to it: the file that is open takes the lines
-            named = self._path.stat() if self._path.exists() else None
-            if named is not None and os.path.samestat(named, os.fstat(self._file.fileno())):
-                if self._most is None or not 0 < named.st_size > self._most - coming:
-                    return
-                self._path.replace(self._path.with_name(OLDER_LOG))
-            newer = self._path.open("ab", buffering=0)
-            self._file.close()
-            self._file, self._torn = newer, False
-
-    def _gap(self, lines: int, why: str) -> str:
-        named = "1 line is" if lines == 1 else f"{lines} lines are"
-        message = f"{named} missing here: {why}"
-        entry = {"time": round(time.time(), 3), "level": "warning", "event": "log-dropped", "message": message}
-        return _line({**entry, "rank": self._rank, "lines": lines})
-
-
-def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink, most: int | None = None) -> PeerLog:
+def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink) -> PeerLog:
     """A logger of this peer's own (many peers can share a process); end it with its `close`.
 
     Args:
@@ -176,9 +188,11 @@ def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink, most: in
         path: Its log.jsonl, which is appended to; None for none.
         level: debug, info, warning or error: lower levels are not logged.
         sinks: Where entries go besides.
-        most: Bytes of log.jsonl from which on it is renamed to log.jsonl.1 and begun anew; None for no limit.
     """
-    lines = _Lines(None if path is None else _File(path, rank, most), level, sinks)
+    file = None if path is None else _File(path, encoding="utf-8")
+    if file:
+        FILES.start()
+    lines = _Lines(rank, file, level, sinks)
     processors: list[Processor] = [add_log_level, TimeStamper(fmt=None, key="time"), ExceptionRenderer(), _in_order]
     return PeerLog(lines, processors, {"rank": rank})
 

@@ -18,7 +18,6 @@ METRICS = "metrics.jsonl"
 """In a rank's folder: a line for each round."""
 
 LOG = "log.jsonl"
-OLDER_LOG = f"{LOG}.1"
 """In a rank's folder: the events, a line each."""
 
 MODEL = "model.safetensors"

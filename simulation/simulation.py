@@ -133,7 +133,7 @@ class Simulation:
     def _open_log(self, rank: int, config: RunConfig) -> PeerLog:
         """Take a rank's folder for this process until the run ends, and open its log."""
         self._resources.enter_context(held(rank_folder(self._out, rank)))
-        log = peer_logger(rank, rank_folder(self._out, rank) / LOG, config.run.log_level, most=config.run.log_bytes())
+        log = peer_logger(rank, rank_folder(self._out, rank) / LOG, config.run.log_level)
         self._logs.append(log)
         return log
 

@@ -63,7 +63,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "finish_lr": (0.01, {"finish": "all:1"}),
     "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
-    "channels_last": (True, {}), "log_level": ("debug", {}), "log_max": ("50MB", {}),
+    "channels_last": (True, {}), "log_level": ("debug", {}),
     "log_to": (["tensorboard"], {}), "wait": (5.0, {}),
     "dead_after": (5.0, {}), "deadline": ("auto", {}), "rejoin_after": (3, {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dpeer.peer.async_writer import AsyncWriter
+from dpeer.cli.async_writer import AsyncWriter
 
 
 class Target:
