@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from rich.text import Text
 from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.cli.tables import plain_table
 from dpeer.experiments.launchers import LAUNCHERS, find_launcher
-from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import (
     AloneSettings,
     LauncherSettings,
@@ -107,15 +106,11 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 @_option("--small", is_flag=True, help="With the settings of the file's table [small].")
 @_option(
     "--jobs", type=click.IntRange(1), metavar="N",
-    help="Runs at a time, each on a core of its own.  [default: all cores; ray, slurm: all that are missing]",
+    help="Runs at a time, each on a core of its own.  [default: all cores; ray: all that are missing]",
 )  # fmt: skip
 @_option(
     "--launcher", type=click.Choice([*LAUNCHERS]), default="local",
-    help="Where runs are made: processes here, tasks of a Ray cluster, or Slurm jobs.  [default: local]",
-)  # fmt: skip
-@_option(
-    "--launcher-option", "launcher_options", multiple=True, metavar="KEY=VALUE",
-    help="An option of the launcher, such as cpus=2 (docs/experiments.md); repeatable.",
+    help="Where runs are made: processes here, or tasks of a Ray cluster.  [default: local]",
 )  # fmt: skip
 @_option(
     "--out", type=click.Path(path_type=Path), default=Path("dpeer-compare"),
@@ -124,8 +119,7 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
 def compare(
-    experiment: Path | None, small: bool, jobs: int | None, launcher: str, launcher_options: Sequence[str], out: Path,
-    as_json: bool, **given: Any,
+    experiment: Path | None, small: bool, jobs: int | None, launcher: str, out: Path, as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Run algorithms side by side on the same peers, and print how they compare.
 
@@ -138,8 +132,7 @@ def compare(
     plan = {name: given.pop(name) for name in _PLAN}
     plan["grid"] = list(plan["grid"]) or None
     found = load(experiment, given, plan, small=small)
-    options = dict(parse_option(text, "--launcher-option", "cpus=2") for text in launcher_options)
-    opened = find_launcher(launcher, jobs, options, out)
+    opened = find_launcher(launcher, jobs, out)
     compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True))).run()
     if compared is None:
         click.echo("dpeer: stopped; the same command goes on", err=True)

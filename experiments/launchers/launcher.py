@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from dpeer.experiments.cells import Cell
 
@@ -62,5 +62,5 @@ class Launcher(Protocol):
 OpenLauncher = Callable[[Sequence[Cell], Callable[[str], None]], AbstractContextManager[Launcher]]
 """Opens a launcher for these cells; the function shows a line."""
 
-Prepare = Callable[[int | None, Mapping[str, Any], Path], OpenLauncher]
+Prepare = Callable[[int | None, Path], OpenLauncher]
 """What a launcher's module calls `prepare`; see `dpeer.experiments.launchers.find_launcher`."""

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, util
@@ -17,19 +17,13 @@ from typing import Any
 from dpeer.cores import own_cores
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.experiments.launchers.options import read_options
 from dpeer.experiments.launchers.worker import run_one
 from dpeer.federation import forking
 from dpeer.federation.stop_signals import STOP_SIGNALS
 
 
-def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLauncher:
-    """Cells in processes here, `jobs` or one a core at a time: two on one core would slow each other down.
-
-    Raises:
-        UnknownName: It has no options.
-    """
-    read_options("local", options, {})
+def prepare(jobs: int | None, out: Path) -> OpenLauncher:
+    """Cells in processes here, `jobs` or one a core at a time: two on one core would slow each other down."""
 
     @contextlib.contextmanager
     def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:

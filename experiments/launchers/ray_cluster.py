@@ -1,24 +1,27 @@
-"""Ray launcher: each cell a task of a Ray cluster, with CPUs, GPUs and memory; a lost node's cells run elsewhere."""
+"""Ray launcher: each cell a task of a Ray cluster, with a CPU and perhaps a GPU; a lost node's cells run elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import platform
 import re
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.experiments.cells import Cell
+from dpeer.experiments.cells import ASKED, Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.experiments.launchers.options import SHARE, SIZE, TEXT, Kind, read_options, whole_number
-from dpeer.experiments.launchers.remote_cell import order, run_order, seen
-from dpeer.federation.stop_signals import stop_signals
+from dpeer.experiments.launchers.worker import run_anew, run_one
+from dpeer.federation.settings import Settings
+from dpeer.federation.stop_signals import STOP_SIGNALS, stop_signals
 from dpeer.optional_libraries import check_libraries
+from dpeer.results.files import SUMMARY
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -26,31 +29,33 @@ if TYPE_CHECKING:
 _REACHED_WITHIN = 10.0
 """Seconds in which a cluster's port takes a connection."""
 
-OPTIONS: Mapping[str, Kind] = {
-    "address": Kind(TEXT.read, TEXT.words, "auto"), "cpus": whole_number(1, 1), "gpus": SHARE, "memory": SIZE,
-}  # fmt: skip
+_SEEN_WITHIN = 60.0
+"""Seconds after which a file that another host has written shows at the latest; NFS keeps what it knows so long."""
+
+_LOOK_EVERY = 0.5
+
+_SHARED = "--out and the working folder must be on a file system that all hosts share"
 
 
-def prepare(jobs: int | None, options: Mapping[str, Any], out: Path) -> OpenLauncher:
+def prepare(jobs: int | None, out: Path) -> OpenLauncher:
     """Cells as Ray tasks: `jobs` of them at a time, or as many as the cluster has room for.
 
     Raises:
-        ConfigurationError: Ray is not installed, or an option is unknown or out of range.
+        ConfigurationError: Ray is not installed.
     """
-    asked = read_options("ray", options, OPTIONS)
     check_libraries("--launcher ray", "ray", ray="ray")
 
     @contextlib.contextmanager
     def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:
         import ray
 
-        with _connected(asked["address"], out / "ray.log"):
+        with _connected(os.environ.get("RAY_ADDRESS", "auto"), out / "ray.log"):
             nodes = ray.nodes()  # type: ignore[no-untyped-call]
-            for needs in {tuple(_needs(cell, asked).items()) for cell in cells}:
+            for needs in {tuple(_needs(cell).items()) for cell in cells}:
                 if not any(_fits(needs, node) for node in nodes):
                     words = ", ".join(f"{name} {value:g}" for name, value in needs if value)
                     show(f"no Ray node has {words}: runs that need it wait until one joins")
-            yield _Ray(jobs or len(cells), asked)
+            yield _Ray(jobs or len(cells))
 
     return opened
 
@@ -81,7 +86,7 @@ def _connected(address: str, log: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigurationError(
             f"--launcher ray: no Ray cluster at {address!r}: begin one with `ray start --head`, or name another by "
-            "--launcher-option address=HOST:PORT"
+            "RAY_ADDRESS=HOST:PORT"
         ) from error
     finally:
         for number, handler in handlers.items():
@@ -115,32 +120,32 @@ class _Ray:
 
     restarts = True
 
-    def __init__(self, room: int, asked: Mapping[str, Any]) -> None:
+    def __init__(self, room: int) -> None:
         import ray
 
-        self.room, self._asked, self._ray = room, asked, ray
+        self.room, self._ray = room, ray
         # Whether and where a lost cell runs again is decided by who counts how often it was lost.
-        self._task = ray.remote(max_retries=0)(run_order)
+        self._task = ray.remote(max_retries=0)(_run)
         self._running: dict[ObjectRef[Ended], Cell] = {}
 
     def start(self, cell: Cell) -> None:
         """See `Launcher`."""
-        needs = _needs(cell, self._asked)
-        task = self._task.options(
-            num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"], name=f"dpeer {cell.folder.name}"
-        )
-        self._running[task.remote(order(cell, self._asked["cpus"]))] = cell
+        needs = _needs(cell)
+        task = self._task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=f"dpeer {cell.folder.name}")
+        settings = cell.settings.model_copy(update={"out": cell.folder.absolute(), "workers": 1})
+        self._running[task.remote(settings, str(Path.cwd()))] = cell
 
     def ended(self, seconds: float) -> list[tuple[Cell, Ended]]:
         """See `Launcher`."""
         # Only one at a time is waited for: of more, `wait` returns those that end until the last of so many does.
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
-        return [(cell, seen(cell, self._outcome(one))) for one in done for cell in [self._running.pop(one)]]
+        return [(cell, _seen(cell, self._outcome(one))) for one in done for cell in [self._running.pop(one)]]
 
     def stop(self) -> None:
         """See `Launcher`."""
-        for one in self._running:
-            self._ray.cancel(one)  # an interrupt to the task's main thread; one that waits for a node never begins
+        # An interrupt to a task's main thread; those that wait for a node go first, so that none of them begins.
+        for one in reversed(self._running):
+            self._ray.cancel(one)
 
     def kill(self) -> None:
         """See `Launcher`: the tasks of a driver that is gone are ended by their nodes."""
@@ -166,12 +171,52 @@ def _reason(text: str) -> str:
     return str((named or found or [text.partition("\n")[0]])[-1])
 
 
-def _needs(cell: Cell, asked: Mapping[str, Any]) -> dict[str, float]:
-    """The resources of a cell, as Ray names them; a GPU where it is to train on one."""
-    gpus = asked["gpus"] if asked["gpus"] is not None else float(cell.settings.device.startswith("cuda"))
-    return {"CPU": float(asked["cpus"]), "GPU": gpus, "memory": float(asked["memory"] or 0)}
+def _needs(cell: Cell) -> dict[str, float]:
+    """The resources of a cell, as Ray names them: a CPU, and a GPU where it is to train on one."""
+    return {"CPU": 1.0, "GPU": float(cell.settings.device.startswith("cuda"))}
 
 
 def _fits(needs: Iterable[tuple[str, float]], node: Mapping[str, Any]) -> bool:
     has: Mapping[str, float] = node["Resources"]
     return bool(node["Alive"]) and all(has.get(name, 0.0) >= value for name, value in needs)
+
+
+def _run(settings: Settings, home: str) -> Ended:
+    """Run a cell on the main thread of a Ray worker; signals and working folder are as before at its end.
+
+    Args:
+        settings: The cell's, with an absolute folder.
+        home: The folder that relative paths of the settings start from.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    run_anew()
+    try:
+        for path in (settings.out / ASKED, Path(home)):
+            if not _comes(path.exists):
+                return Ended("failed", f"no {str(path)!r} on {platform.node()}: {_SHARED}", 2)
+        with contextlib.chdir(home):
+            return run_one(settings)
+    except KeyboardInterrupt:  # before its rounds
+        return Ended("stopped")
+    finally:
+        for number, handler in handlers.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _seen(cell: Cell, ended: Ended) -> Ended:
+    """How a cell ended, as its files show here: those that another host has written may take a while."""
+    if ended.status != "done" or _comes(lambda: cell.done):
+        return ended
+    return Ended("failed", f"done on its host, and no {str(cell.folder / SUMMARY)!r} here shows it: {_SHARED}", 2)
+
+
+def _comes(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + _SEEN_WITHIN
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_EVERY)
+    return True

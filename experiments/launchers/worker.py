@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import traceback
-from collections.abc import Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,17 @@ _asked = False
 """Whether this worker has been asked to stop."""
 
 
-def run_one(settings: Settings, stop_signals: Iterable[signal.Signals] = STOP_SIGNALS) -> Ended:
+def run_one(settings: Settings) -> Ended:
     """Run one cell. A signal that came before stops it at once; after a stopped cell this worker runs no other.
 
-    Args:
-        settings: The cell's.
-        stop_signals: The signals that stop it, which are blocked when this is called and after it.
+    The signals that stop it are blocked when this is called, and after it.
     """
     global _asked
     if _asked:
         return Ended("stopped")
     try:
         signal.signal(signal.SIGINT, _note)  # a thread that an earlier run has left may let it through
-        ended = _simulated(settings, tuple(stop_signals))
+        ended = _simulated(settings)
     except KeyboardInterrupt:
         ended = Ended("stopped")
     finally:
@@ -53,13 +50,13 @@ def _note(number: int, frame: FrameType | None) -> None:
     _asked = True
 
 
-def _simulated(settings: Settings, stop_signals: tuple[signal.Signals, ...]) -> Ended:
+def _simulated(settings: Settings) -> Ended:
     from dpeer.federation.folders import forget_releases, has_checkpoint
     from dpeer.simulation.run import simulate
 
     def drive(runner: Runner) -> None:
         with asyncio.Runner(loop_factory=runner.loop_factory) as loop:
-            loop.run(_stopped_by_signals(runner, stop_signals))
+            loop.run(_stopped_by_signals(runner))
 
     settings = settings.model_copy(update={"alone": "never"})  # `local` is a row of its own where it is asked for
     begun = has_checkpoint(settings.out) and settings.faults is None  # with faults it can only begin anew
@@ -83,14 +80,14 @@ def _simulated(settings: Settings, stop_signals: tuple[signal.Signals, ...]) -> 
     return Ended("done" if result.summary.get("status") == "done" else "stopped")
 
 
-async def _stopped_by_signals(runner: Runner, stop_signals: tuple[signal.Signals, ...]) -> None:
+async def _stopped_by_signals(runner: Runner) -> None:
     # They wait until here: as an exception, one would end an import or the making of the event loop half-way.
-    for number in stop_signals:
+    for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, runner.stop)
     if _asked:
         runner.stop()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     try:
         await runner.run()
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

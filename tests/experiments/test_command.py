@@ -14,7 +14,7 @@ from dpeer.experiments.experiment import load
 from dpeer.experiments.launchers import find_launcher
 
 Write = Callable[..., Path]
-HERE = find_launcher("local", 1, {}, Path())
+HERE = find_launcher("local", 1, Path())
 ROWS = ("local", "dfedavgm", "dfedmdc", "dfedsmdc", "dfedsam")
 
 

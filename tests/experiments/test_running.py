@@ -118,11 +118,11 @@ def test_a_failed_cell_ends_the_comparison_with_its_code_after_the_others_were_s
 def test_a_cell_that_cannot_be_started_ends_the_comparison_after_the_others_were_stopped(cells: list[Cell]) -> None:
     def refuse(seed: int) -> None:
         if seed == 1:
-            raise ConfigurationError("sbatch refuses a job")
+            raise ConfigurationError("no space left")
 
     launcher = Scripted(3, {})
     launcher.at_start = refuse
-    with pytest.raises(DpeerError, match="sbatch refuses a job"):
+    with pytest.raises(DpeerError, match="no space left"):
         launcher.run(cells)
     assert (launcher.started, launcher.stops, launcher.told) == ([0], 1, [])
 

@@ -4,6 +4,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpeer.exceptions import ConfigurationError, OutputError, UnknownName
 from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.coordinate_search import Rates
@@ -107,22 +109,6 @@ DONE = {
 """Files of a run that are missing or have other content, by the text of the refusal."""
 
 
-LAUNCHED: dict[str, tuple[str, dict[str, Any]]] = {
-    "unknown option 'cpus' in --launcher-option of --launcher local: valid: (none)": ("local", {"cpus": 2}),
-    "unknown option 'cpu' in --launcher-option of --launcher ray: did you mean 'cpus'? valid: address, cpus, gpus, "
-    "memory": ("ray", {"cpu": 1}),
-    "--launcher-option cpus=0: expected a whole number from 1 on": ("ray", {"cpus": 0}),
-    "--launcher-option cpus=True: expected a whole number from 1 on": ("slurm", {"cpus": True}),
-    "--launcher-option gpus=1.5: expected a whole number, or a part of one such as 0.5": ("ray", {"gpus": 1.5}),
-    "--launcher-option gpus=0.5: expected a whole number from 0 on": ("slurm", {"gpus": 0.5}),
-    "--launcher-option memory '4XB': write bytes, up to 1000 TB, for example 45MB or 43MiB": ("ray", {"memory": "4XB"}),
-    "--launcher-option output=a: expected cpus, gpus, memory, minutes, poll, or a long option of sbatch but for array, "
-    "error, job-name, nodes, ntasks, open-mode, output, signal": ("slurm", {"output": "a"}),
-    "--launcher slurm: no sbatch on this host: begin where Slurm jobs are submitted": ("slurm", {"partition": "a"}),
-}
-"""A launcher's name and options by the text of their refusal."""
-
-
 def flags(text: str, asked: dict[str, Any]) -> Message:
     settings = {"rounds": 4, **{name[1:]: value for name, value in asked.items() if name[0] == "_"}}
     plan = {"algorithms": ["local"], **{name: value for name, value in asked.items() if name[0] != "_"}}
@@ -160,14 +146,11 @@ def begun(text: str, earlier: dict[str, Any], later: dict[str, Any], *, asked: b
     )
 
 
-def launcher(text: str, name: str, options: dict[str, Any]) -> Message:
-    error = UnknownName if text.startswith("unknown") else ConfigurationError
-    return Message(lambda folder: find_launcher(name, None, options, folder), error, text)
-
-
 def connected(folder: Path) -> None:
-    with find_launcher("ray", None, {"address": "127.0.0.1:1"}, folder)([cell(folder)], print):
-        raise AssertionError("no cluster is there")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+        with find_launcher("ray", None, folder)([cell(folder)], print):
+            raise AssertionError("no cluster is there")
 
 
 def done(text: str, name: str, content: str | None) -> Message:
@@ -195,11 +178,10 @@ MESSAGES = {
     **{f"flags, {text[:40]}": flags(text, asked) for text, asked in FLAGS.items()},
     **{f"a file, {text[:40]}": experiment(text, content) for text, content in FILES.items()},
     **{f"a run that {text[:40]}": done(text, *files) for text, files in DONE.items()},
-    **{f"a launcher, {text[:40]}": launcher(text, *asked) for text, asked in LAUNCHED.items()},
     "no Ray cluster": Message(
         connected, ConfigurationError,
         "--launcher ray: no Ray cluster at '127.0.0.1:1': begin one with `ray start --head`, or name another by "
-        "--launcher-option address=HOST:PORT",
+        "RAY_ADDRESS=HOST:PORT",
     ),
     "no rows": Message(
         lambda folder: load(None, {}, {}, small=False), ConfigurationError, f"--algorithms is missing: {EXAMPLE}"

@@ -327,9 +327,9 @@ def meanwhile(until):
     """Do something once a condition holds, while the block runs."""
 
     @contextlib.contextmanager
-    def act(condition: Callable[[], object], action: Callable[[], object]) -> Iterator[None]:
+    def act(condition: Callable[[], object], action: Callable[[], object], seconds: float = DEADLINE) -> Iterator[None]:
         def wait() -> None:
-            until(condition)
+            until(condition, seconds)
             action()
 
         waiting = threading.Thread(target=wait)

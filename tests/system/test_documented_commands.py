@@ -417,12 +417,7 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
-    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray --launcher-option cpus=2": (
-        "makes each run a task of a running"
-    ),
-    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher slurm --launcher-option partition=short": (
-        "submitted where `sbatch` is"
-    ),
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray": "makes each run a task of a running",
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer status site-1.example:7780 site-2.example:7780": "Peers on other hosts",

@@ -163,7 +163,7 @@ def test_it_runs_small(name, data, dpeer, tmp_path):
     # With as many rounds, the last row's run is the one that the command has made.
     again = out if fewer["rounds"] == 1 else tmp_path / "rows"
     compared = comparison.Comparison(
-        first, again, find_launcher("local", 1, {}, again), ProgressLines(out, Console(quiet=True))
+        first, again, find_launcher("local", 1, again), ProgressLines(out, Console(quiet=True))
     ).run()
     assert compared is not None
     (table,) = compared.figures["tables"]
