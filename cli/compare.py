@@ -67,6 +67,15 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
     return read
 
 
+def _shard(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    number, _, count = value.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.BadParameter(f"{value!r}: expected K/N with K from 1 to N, for example 2/8")
+    return int(number), int(count)
+
+
 @click.command(cls=GroupedCommand)
 @click.argument("experiment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @_option(
@@ -109,6 +118,10 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
     help="Runs at a time, each on a core of its own.  [default: all cores; ray: all that are missing]",
 )  # fmt: skip
 @_option(
+    "--shard", callback=_shard, metavar="K/N",
+    help="Make the K-th of every N runs alone, as in a job array; the same command without it prints the tables.",
+)  # fmt: skip
+@_option(
     "--launcher", type=click.Choice([*LAUNCHERS]), default="local",
     help="Where runs are made: processes here, or tasks of a Ray cluster.  [default: local]",
 )  # fmt: skip
@@ -119,23 +132,24 @@ def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[fl
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
 def compare(
-    experiment: Path | None, small: bool, jobs: int | None, launcher: str, out: Path, as_json: bool, **given: Any,
+    experiment: Path | None, small: bool, jobs: int | None, shard: tuple[int, int] | None, launcher: str, out: Path,
+    as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Run algorithms side by side on the same peers, and print how they compare.
 
     EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
     of its own: the same command again, also after Ctrl-C, runs only what is missing.
     """
-    from dpeer.experiments.comparison import Comparison  # torch: not for --help
+    from dpeer.experiments.comparison import Comparison, Shard  # torch: not for --help
     from dpeer.experiments.experiment import load
 
     plan = {name: given.pop(name) for name in _PLAN}
     plan["grid"] = list(plan["grid"]) or None
     found = load(experiment, given, plan, small=small)
     opened = find_launcher(launcher, jobs, out)
-    compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True))).run()
-    if compared is None:
-        click.echo("dpeer: stopped; the same command goes on", err=True)
+    compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True)), shard and Shard(*shard)).run()
+    if isinstance(compared, str):
+        click.echo(f"dpeer: {compared}", err=True)
     elif as_json:
         click.echo(json.dumps(compared.figures, indent=2))
     else:

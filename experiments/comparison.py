@@ -37,6 +37,9 @@ _NAMED = 3
 """How many of the runs that are left out are named."""
 
 
+_WITHOUT = "the same command without --shard makes what is missing and prints the tables"
+
+
 class Watcher(Protocol):
     """Observer of a comparison's runs."""
 
@@ -74,6 +77,14 @@ class Compared:
     figures: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Every `count`-th run of a comparison, from the `number`-th on; a job array has one call a shard."""
+
+    number: int
+    count: int
+
+
 class Comparison:
     """One comparison, from choosing hyperparameters to tables.
 
@@ -82,13 +93,16 @@ class Comparison:
         out: Where runs and tables lie.
         launcher: Where runs are made.
         watcher: Observer of the runs.
+        shard: Which runs are made; None for all, and the tables.
     """
 
-    def __init__(self, experiment: Experiment, out: Path, launcher: OpenLauncher, watcher: Watcher) -> None:
-        self._of, self._out, self._launcher, self._watcher = experiment, out, launcher, watcher
+    def __init__(
+        self, experiment: Experiment, out: Path, launcher: OpenLauncher, watcher: Watcher, shard: Shard | None = None
+    ) -> None:
+        self._of, self._out, self._launcher, self._watcher, self._shard = experiment, out, launcher, watcher, shard
 
-    def run(self) -> Compared | None:
-        """Make the runs that are missing and write the tables; None if it was stopped.
+    def run(self) -> Compared | str:
+        """Make the runs that are missing and write the tables; without tables, a line that says why.
 
         Raises:
             DpeerError: A run failed, or its folder holds another.
@@ -102,8 +116,8 @@ class Comparison:
         except OSError as error:
             raise not_written(f"--out {str(self._out)!r}", error) from error
         tuned = self._tune(tables[0])
-        if tuned is None:
-            return None
+        if isinstance(tuned, str):
+            return tuned
         rows, remarks = tuned
         cells = {
             (variant.label, condition.label, seed): self.cell(variant, mark, condition, seed)
@@ -111,8 +125,10 @@ class Comparison:
             for condition in tables
             for variant, mark in rows
         }
-        if not self._make(cells.values(), "runs"):
-            return None
+        if (why := self._make(cells.values(), "runs")) is not None:
+            return why
+        if self._shard is not None:
+            return f"all runs are done; {_WITHOUT}"
         found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
         shown: list[Table] = []
         lines: list[dict[str, Any]] = []
@@ -135,15 +151,16 @@ class Comparison:
         first = next(other for other in self._of.conditions if other.name(variant.settled) == shared)
         return make_cell(self._of.base, variant, first, seed, self._out, mark=mark)
 
-    def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]] | None:
-        """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print; None if stopped."""
+    def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]] | str:
+        """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print; or why it cannot."""
         e = self._of
         tried: dict[str, list[Trial]] = {
             variant.label: trials(e.base, variant, e.grid, condition, e.tune_seeds, e.validation, self._out)
             for variant in e.variants
         }
-        if not self._make((cell for found in tried.values() for trial in found for cell in trial.cells), "tuning runs"):
-            return None
+        cells = (cell for found in tried.values() for trial in found for cell in trial.cells)
+        if (why := self._make(cells, "tuning runs")) is not None:
+            return why
         rows, remarks = [], []
         for variant in e.variants:
             if not tried[variant.label]:
@@ -157,15 +174,21 @@ class Comparison:
             remarks.append(f"{variant.label}: {words} (accuracy {chosen.score():.4f}{beyond})")
         return rows, remarks
 
-    def _make(self, cells: Iterable[Cell], what: str) -> bool:
-        """Run the cells that are missing; returns False if stopped."""
+    def _make(self, cells: Iterable[Cell], what: str) -> str | None:
+        """Run the shard's cells that are missing; returns None once all cells are done, else a line that says why."""
         by_folder: dict[Path, Cell] = {}
         for cell in cells:
             by_folder.setdefault(cell.folder, cell)
-        all_cells = list(by_folder.values())
-        missing = sum(not cell.done for cell in all_cells)
-        with self._watcher.begin(what, missing, len(all_cells)) as tell:
-            return run_cells(all_cells, self._launcher, tell, self._watcher.note)
+        all_cells, shard = list(by_folder.values()), self._shard or Shard(1, 1)
+        own = all_cells[shard.number - 1 :: shard.count]
+        missing = sum(not cell.done for cell in own)
+        with self._watcher.begin(what, missing, len(own)) as tell:
+            if not run_cells(own, self._launcher, tell, self._watcher.note):
+                return "stopped; the same command goes on"
+        left = sum(not cell.done for cell in all_cells)
+        if not left:
+            return None
+        return f"shard {shard.number}/{shard.count}: its {len(own)} {what} are done, {left} left to others; {_WITHOUT}"
 
     def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
         e = self._of

@@ -187,6 +187,7 @@ REFUSED = {
         "--rank is missing: the federation file has tables [rank.N]; say whose data these are"
     ),
     "tune --algorithm local --body-lr 0.1": "nothing is left to choose for local: every rate is given",
+    "compare --shard 9/8": "Invalid value for '--shard': '9/8': expected K/N with K from 1 to N, for example 2/8",
     "compare --at-round x": "Invalid value for '--at-round': 'x': expected numbers with commas, for example 50,100",
     "algorithms --json --body-epochs five": "Invalid value for '--body-epochs': 'five' is not a valid integer.",
     "algorithms --rho 0.1": "No such option '--rho'.",

@@ -1,7 +1,7 @@
 """A comparison all of whose runs are there."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from dpeer.cli.compare import ProgressLines, print_compared
-from dpeer.experiments.comparison import Comparison
+from dpeer.experiments import comparison
+from dpeer.experiments.cells import Cell
+from dpeer.experiments.comparison import Compared, Comparison, Shard
 from dpeer.experiments.experiment import load
 from dpeer.experiments.launchers import find_launcher
 
@@ -32,7 +34,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
                 cell.claim()
         capsys.readouterr()
         compared = made.run()
-        assert compared is not None
+        assert not isinstance(compared, str)
         print_compared(compared)
         return capsys.readouterr().out.lstrip()  # an older rich ends a bar without steps with empty lines
 
@@ -75,7 +77,7 @@ def test_each_table_has_the_costs_of_its_own_target(write_cell: Write, tmp_path:
         write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")
         cell.claim()
     compared = made.run()
-    assert compared is not None
+    assert not isinstance(compared, str)
     costs = [table for table in compared.tables if ": to " in table.title]
     assert [table.title for table in costs] == [
         "ring: to 0.8 after mixing", "ring: to 0.8 after local training, before mixing",
@@ -115,3 +117,39 @@ def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer: Callable[.
     assert (ended.code, ended.complaints) == (
         2, ["dpeer: --last = 0: input should be greater than or equal to 1"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("grid", [[], ["body-lr=0.01,0.1"]], ids=["runs", "tuning runs"])
+def test_shards_make_each_run_once_and_the_tables_are_made_without_one(
+    grid: list[str], write_cell: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def run(cells: Sequence[Cell], *others: object) -> bool:
+        for cell in cells:
+            if not cell.done:
+                made.append(str(cell.folder.relative_to(tmp_path)))
+                write_cell(made[-1], [[0.5] * 3] * 2)
+                cell.claim()
+        return True
+
+    monkeypatch.setattr(comparison, "run_cells", run)
+    plan = {"algorithms": ["local", "dfedavgm"], "seeds": "0-1", "grid": grid}
+    found = load(None, {"size": 2, "rounds": 3}, plan, small=False)
+
+    def compare(shard: Shard | None) -> Compared | str:
+        return Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console(quiet=True)), shard).run()
+
+    without = "the same command without --shard makes what is missing and prints the tables"
+    what = "tuning runs" if grid else "runs"
+    assert compare(Shard(1, 3)) == f"shard 1/3: its 2 {what} are done, 2 left to others; {without}"
+    assert len(made) == 2
+    assert compare(Shard(2, 3)) == f"shard 2/3: its 1 {what} are done, 1 left to others; {without}"
+    last = compare(Shard(3, 3))
+    if grid:  # values are chosen, so its share of the runs follows
+        assert last == f"shard 3/3: its 1 runs are done, 3 left to others; {without}"
+    else:
+        assert last == f"all runs are done; {without}"
+    assert len({*made}) == len(made) == 4 + bool(grid)
+    assert isinstance(compare(None), Compared), "what is missing is made"
+    assert len({*made}) == len(made) == (8 if grid else 4)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from dpeer.cli.check import check
+from dpeer.cli.compare import compare
 from dpeer.cli.start import start
 from dpeer.cli.status import status
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError, Refused
@@ -26,7 +27,7 @@ from dpeer.federation.keys import keyring
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE, KUBERNETES = DEPLOY / "compose", DEPLOY / "kubernetes"
-COMMANDS = {"start": start, "check": check, "status": status}
+COMMANDS = {"start": start, "check": check, "status": status, "compare": compare}
 QUICK = ("--rounds", "2", "--local-steps", "1", "--head-epochs", "1", "--alone", "never", "--threads", "1")
 
 
@@ -246,6 +247,19 @@ def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_
             assert (summary["status"], summary["rounds"]) == ("done", int(rounds))
         secret = tmp_path / f"federation-{os.getpid()}-{attempt}" / "keys" / "rank-0.secret"
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_each_job_of_slurms_array_makes_its_shard_of_a_comparison(tmp_path):
+    (tmp_path / "dpeer").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "dpeer").chmod(0o755)
+    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "8"}
+    script = [DEPLOY / "slurm" / "compare.sbatch", "--algorithms", "local,dfedsmdc", "--seeds", "0-23"]
+    ended = subprocess.run(
+        ["bash", *script], check=True, capture_output=True, text=True,
+        env={**os.environ, **job, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    found = parsed(shlex.split(ended.stdout))
+    assert (found["shard"], found["algorithms"], found["seeds"]) == ((2, 8), ["local", "dfedsmdc"], "0-23")
 
 
 def test_the_image_is_made_of_all_that_dpeer_needs_and_is_not_roots():

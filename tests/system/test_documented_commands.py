@@ -417,6 +417,9 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT": (
+        "a job array of any scheduler"
+    ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray": "makes each run a task of a running",
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
