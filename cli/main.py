@@ -32,7 +32,6 @@ _COMMANDS = {
     "backup": "Copy a run folder into one file, while peers run or not.",
     "restore": "Put a run folder back from a backup.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
-    "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
     "model": "Make a peer's model from its checkpoint.",
     "predict": "Predict new rows with a trained model.",

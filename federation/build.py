@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer import privacy
-from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.baseline.training import (
     BaselineTraining,
     baseline_training,
@@ -290,35 +290,12 @@ def pace_of(config: RunConfig, compute: Compute) -> StepPace | None:
     return StepPace(share_of_cores(config.network, config.graph.size) if config.host.threads is None else None)
 
 
-def isolated(config: RunConfig) -> tuple[Task, TorchLearner]:
-    """The task and the learner of one peer, measured on its validation data; without a graph and without a folder.
-
-    Raises:
-        ConfigurationError: A setting cannot be met, or the task brings no validation data.
-    """
-    task = task_of(config)
-    if task.validation is None:
-        raise TaskError(
-            f"task {config.data.task!r} has no validation data to choose by: give its Task(...) a data set "
-            "`validation=`"
-        )
-    return task, learner_by_itself(task, config, evaluate_on="validation")
-
-
-def learner_by_itself(
-    task: Task, config: RunConfig, *, evaluate_on: Literal["test", "validation"] = "test"
-) -> TorchLearner:
-    """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer.
-
-    Args:
-        task: The peer's.
-        config: The peer's.
-        evaluate_on: The data set that measures it.
-    """
+def learner_by_itself(task: Task, config: RunConfig) -> TorchLearner:
+    """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer."""
     how, compute = config.training, compute_of(config)
     return build_learner(
         task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
-        evaluate_on=evaluate_on, compute=compute, options=config.options, pace=pace_of(config, compute),
+        compute=compute, options=config.options, pace=pace_of(config, compute),
     )  # fmt: skip
 
 
@@ -382,5 +359,4 @@ def _advice(
         found.append("--grad-clip 1")
     if "rho" in algorithm.settings() and training.rho > 0:
         found.append(f"--rho {training.rho / 5:g}")
-    # A choice by data without noise is no advice to a private peer.
-    return found if privacy != "none" else [*found, "or `dpeer tune`"]
+    return found

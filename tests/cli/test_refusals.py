@@ -43,7 +43,6 @@ FILES = {
     "typo.toml": "topolgy = 'ring'\n",
     "open.toml": "size = 2\n[rank.0]\naddress = 'tcp://0.0.0.0:7700'\n",
     "unreached.toml": "size = 4\n[rank.0]\naddress = 'tcp://127.0.0.1:7700'\n",
-    "ranks.toml": "size = 3\n[rank.1]\nbatch_size = 8\n",
     "three.txt": "0 1\n1 2\n",
     "folder.png/empty": "",
 }
@@ -183,10 +182,6 @@ REFUSED = {
     "start --rank 0 --operators ab": (
         "operators.0 = 'ab': expected 64 hexadecimal digits, as `dpeer keygen --operator` prints them"
     ),
-    "tune --federation ranks.toml": (
-        "--rank is missing: the federation file has tables [rank.N]; say whose data these are"
-    ),
-    "tune --algorithm local --body-lr 0.1": "nothing is left to choose for local: every rate is given",
     "compare --shard 9/8": "Invalid value for '--shard': '9/8': expected K/N with K from 1 to N, for example 2/8",
     "compare --at-round x": "Invalid value for '--at-round': 'x': expected numbers with commas, for example 50,100",
     "algorithms --json --body-epochs five": "Invalid value for '--body-epochs': 'five' is not a valid integer.",

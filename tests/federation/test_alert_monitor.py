@@ -31,7 +31,7 @@ def test_rates_that_are_too_fast_leave_a_loss_at_guessing_and_are_said_once(
     assert ended.code == 0
     message = [line for line in warned(ended) if "the loss has stayed" in line]
     assert len(message) == 3
-    advice = "; try --body-lr 0.4 or 10, --standardize, or `dpeer tune`"
+    advice = "; try --body-lr 0.4 or 10, --standardize"
     assert sum("of guessing: nothing is learned" + advice in line for line in message) == 1
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["warnings"] == {"flat": [0, 1, 2], "majority": [0, 1, 2]}
@@ -49,4 +49,4 @@ def test_advice_leaves_out_what_is_done_already_and_what_a_task_of_ones_own_refu
     )  # fmt: skip
     (message, *_) = [line for line in warned(ended) if "nothing is learned" in line]
     rates = "2e-10 or 5e-09"
-    assert message.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --rho 0.01, or `dpeer tune`")
+    assert message.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --rho 0.01")

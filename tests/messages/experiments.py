@@ -8,13 +8,10 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, OutputError, UnknownName
 from dpeer.experiments.cells import Cell, Condition, make_cell
-from dpeer.experiments.coordinate_search import Rates
 from dpeer.experiments.experiment import load
-from dpeer.experiments.grid_search import parse_axis
 from dpeer.experiments.launchers import find_launcher
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.variants import parse_variant
-from dpeer.federation.settings import Settings
 from dpeer.results.files import write_json
 from tests.messages.message import Message, file
 
@@ -169,11 +166,6 @@ def done(text: str, name: str, content: str | None) -> Message:
     return Message(read, OutputError, f"'{{folder}}' holds a run that is done but {text}: {again}")
 
 
-def tune(text: str, grid: str) -> Message:
-    asked = Settings(size=2, rounds=2, algorithm="dfedsmdc")
-    return Message(lambda folder: Rates(asked, 0, 1, [parse_axis(grid)], {}), ConfigurationError, f"--grid: {text}")
-
-
 MESSAGES = {
     **{f"flags, {text[:40]}": flags(text, asked) for text, asked in FLAGS.items()},
     **{f"a file, {text[:40]}": experiment(text, content) for text, content in FILES.items()},
@@ -207,11 +199,5 @@ MESSAGES = {
         file("f.toml", "[[fault]]\nwhat = 'restart'\npick = 1\nround = 1000\n",
              lambda path: cell(path.parent, faults=path)),
         ConfigurationError, "…round = 1000 in …",
-    ),
-    "tuning of graphs": tune(
-        "'topology' cannot be chosen here, only settings that all peers train with: …", "topology=ring,full"
-    ),
-    "tuning without effect": tune(
-        "'ditto-lambda' means nothing to any row (dfedsmdc), or each sets it itself: leave it out", "ditto-lambda=0.1,1"
     ),
 }  # fmt: skip

@@ -286,9 +286,6 @@ FAST = {
     "dpeer simulate --task digits --size 4 --rounds 5 --compress examples/own_codec.py:OneByte": Small(TRAINS),
     "dpeer simulate --topology examples/own_graph.py:two_rings --size 8 --rounds 3": Small(f"{TRAINS} --size 6"),
     "dpeer simulate --federation visits.toml --out trial": Small(TRAINS, (visits_file,)),
-    "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
-        "--rounds 1 --body-epochs 1", (visits,)
-    ),
     "dpeer simulate --size 16 --task cifar10 --task-option data=DIR --topology exponential": Small(
         f"{TRAINS} --size 4 --partition iid", (cifar,)
     ),

@@ -147,7 +147,5 @@ def test_a_node_without_dpeer_ends_the_comparison_with_what_it_lacks(cluster, co
     cluster.remove_node(node)
     assert ended.code == 2
     (line,) = [line for line in ended.err.splitlines() if line.startswith("dpeer: ")]
-    assert line == (
-        "dpeer: local-default-seed0: a Ray worker cannot run it (ModuleNotFoundError: No module named "
-        "'dpeer.experiments'): is dpeer there?"
-    )
+    lacks = r"ModuleNotFoundError: No module named 'dpeer\.\w+'"
+    assert re.fullmatch(rf"dpeer: local-default-seed0: a Ray worker cannot run it \({lacks}\): is dpeer there\?", line)
