@@ -32,11 +32,8 @@ _BAD = ("failed", "stopped")
 
 _SHORT = {
     "diverged": "training has diverged",
-    "jump": "the loss has jumped",
-    "fast": "the learning rates are too fast",
-    "flat": "the loss has stayed flat",
+    "flat": "nothing is learned",
     "majority": "no better than the most frequent class",
-    "threshold": "no better than the most frequent class, by a threshold that hides what is learned",
 }
 
 _MOST_ALERTS = 8

@@ -341,7 +341,6 @@ def _alert_monitor(
         classes=sum(count > 0 for count in evaluated or ()),
         slower=advice("{:g}", 1 / 5),
         other=advice("{:g} or {:g}", 1 / 5, 5),
-        steadier=["--grad-clip 1"] if training.grad_clip is None else advice("{:g}", 1 / 5),
         private=privacy.privacy != "none",
     )
 

@@ -62,7 +62,7 @@ def test_an_alert_is_printed_in_full_once_then_briefly_and_of_many_peers_no_more
         view.alert(4, Alert("diverged", "training has diverged: the loss is not finite"))
     message = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
     assert message[0] == "rank 3: the loss has stayed at [2.3]"
-    assert message[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]
+    assert message[1:8] == [f"rank {rank}: nothing is learned, like rank 3" for rank in range(4, 11)]
     assert message[8:] == ["rank 4: training has diverged: the loss is not finite"]
 
 

@@ -49,7 +49,7 @@ def test_a_loss_that_stays_at_guessing_is_flat_once() -> None:
     ((number, alert),) = alerts(monitor, [2.31, 2.30, 2.29, 2.31] * 4)
     assert (number, alert.kind) == (ROUNDS - 1, "flat")
     assert alert.text == (
-        "the loss has stayed at 2.31 for 5 rounds, against 2.3 of guessing: nothing is learned; "
+        "the loss is 2.31, for 5 rounds no better than 2.3 of guessing: nothing is learned; "
         "try --body-lr 0.01 or 0.25, --standardize"
     )
     # Where guessing is not known, a loss that does not move is flat.
@@ -88,14 +88,6 @@ def test_the_accuracy_of_a_model_that_is_not_trained_yet_does_not_count() -> Non
     assert kinds(monitor, accuracy=[0.7]) == ["majority"]
 
 
-@pytest.mark.parametrize("chance", [TEN, None])
-def test_a_loss_that_grows_or_swings_is_of_rates_that_are_too_fast(chance: float | None) -> None:
-    (_, first), (number, alert) = alerts(AlertMonitor(chance, slower=("--body-lr 0.01",)), [2.0, 3.5, 9.0, 40.0, 90.0])
-    assert (first.kind, number, alert.kind) == ("jump", 3, "fast")
-    assert alert.text.endswith(": the learning rates are too fast; try --body-lr 0.01")
-    assert kinds(AlertMonitor(chance), [2.0, 0.8, 2.1, 0.7, 2.2, 0.9, 2.0]) == ["fast"]
-
-
 def test_a_loss_that_is_not_finite_has_diverged() -> None:
     monitor = AlertMonitor(TEN)
     line = {"round": 0, "train_loss": None, "active": True, "diverged": True}
@@ -104,16 +96,6 @@ def test_a_loss_that_is_not_finite_has_diverged() -> None:
     for sound in ({"active": False, "diverged": False}, {"active": True, "diverged": False}, {"active": False}):
         assert AlertMonitor().look({"round": 0, "train_loss": None, **sound}) == []
     assert len(AlertMonitor().look({**line, "active": False})) == 1, "fine-tuned"
-
-
-def test_a_loss_that_jumps_above_guessing_has_an_alert_with_steadier_settings() -> None:
-    monitor = AlertMonitor(TEN, slower=("--rho 0",), steadier=("--grad-clip 1",))
-    ((number, alert),) = alerts(monitor, [1.95, 3.03, 2.1, 1.9, 3.1])
-    assert (number, alert.kind) == (1, "jump")
-    assert alert.text == "the loss has jumped to 3.03, from 1.95 in an earlier round; try --grad-clip 1"
-    assert kinds(AlertMonitor(None), [1.0, 0.5, 1.6]) == ["jump"]
-    assert kinds(AlertMonitor(TEN), [0.5, 1.0, 2.3]) == [], "a round's own fit is lost in the mean"
-    assert kinds(AlertMonitor(TEN, private=True), [1.95, 3.03]) == []
 
 
 def test_a_model_that_always_answers_the_most_frequent_class_has_an_alert() -> None:
@@ -138,10 +120,7 @@ def test_a_model_whose_scores_separate_rows_has_learned_whatever_its_answers() -
     losses = [0.325] * 6
     monitor = AlertMonitor(0.325, majority=0.9, classes=2)
     assert kinds(monitor, losses, auroc=[0.52] * 6, **constant) == ["flat", "majority"]
-    ((_, alert),) = alerts(AlertMonitor(0.325, majority=0.9, classes=2), losses, auroc=[0.85] * 6, **constant)
-    assert alert.kind == "threshold"
-    assert "nothing is learned" not in alert.text
-    assert "but AUROC is 0.8500: the threshold hides what has been learned; try --class-weights balanced" in alert.text
+    assert kinds(AlertMonitor(0.325, majority=0.9, classes=2), losses, auroc=[0.85] * 6, **constant) == []
 
 
 def test_the_loss_of_guessing_is_the_entropy_of_the_classes() -> None:
