@@ -37,7 +37,6 @@ _COMMANDS = {
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",
     "export": "Write a trained model as ONNX or TorchScript.",
-    "card": "Write a page about a trained model.",
     "algorithms": "List the training algorithms.",
     "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",

@@ -1,4 +1,4 @@
-"""The shared options of predict, evaluate, export and card: run, input, tokenizer."""
+"""The shared options of predict, evaluate and export: run, input, tokenizer."""
 
 from __future__ import annotations
 

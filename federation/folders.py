@@ -17,7 +17,6 @@ from dpeer.peer.core.schedule import cut_off
 from dpeer.privacy.history import FOLDER, current
 from dpeer.results.files import (
     CARD,
-    CARD_PAGE,
     LOG,
     METRICS,
     MODEL,
@@ -37,7 +36,6 @@ _OURS = (
     METRICS,
     MODEL,
     CARD,
-    CARD_PAGE,
     LOG,
     "output.txt",
     PARTITION,

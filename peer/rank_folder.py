@@ -29,7 +29,6 @@ from dpeer.peer.run_results import RunCounts, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
-    CARD_PAGE,
     INCARNATION,
     METRICS,
     MODEL,
@@ -272,7 +271,7 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED, INCARNATION):
+            for name in (SUMMARY, MODEL, CARD, RELEASED, INCARNATION):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
             epoch_folder.remove(out / epoch_folder.FOLDER)

@@ -26,9 +26,6 @@ MODEL = "model.safetensors"
 CARD = "model.json"
 """In a rank's folder: the card of the model that predicts."""
 
-CARD_PAGE = "model.html"
-"""In a rank's folder: the same as a page, where it was asked for."""
-
 PARTITION = "partition.json"
 """In a rank's folder, where its samples are of a common pool: which ones it holds."""
 

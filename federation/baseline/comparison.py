@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpeer.results.card import make_card, measured
 from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
 from dpeer.results.effect_statistics import find_gain
-from dpeer.results.files import CARD, CARD_PAGE, MODEL, ROWS, SUMMARY, write_json, write_rows
+from dpeer.results.files import CARD, MODEL, ROWS, SUMMARY, write_json, write_rows
 from dpeer.results.reading import read_object
 from dpeer.results.records import gap
 
@@ -117,7 +117,6 @@ def _keep_baseline(
     }  # fmt: skip
     learner.write_model(folder / MODEL)
     write_json(folder / CARD, make_card(facts, card, {**summary, **entries}))
-    (folder / CARD_PAGE).unlink(missing_ok=True)
     return entries
 
 

@@ -146,17 +146,6 @@ def test_the_program_of_the_page_about_models_runs(
     assert len(capsys.readouterr().out.splitlines()) >= 3
 
 
-def test_a_page_about_a_model(trained: Path, dpeer: Command) -> None:
-    pytest.importorskip("jinja2", reason="dpeer[plot] brings it")
-    ended = dpeer("card", "--run", trained / "rank-1")
-    assert (ended.code, ended.err) == (0, "")
-    page = (trained / "rank-1" / "model.html").read_text()
-    for words in ("outcome", "sensitivity", "Confusion matrix", "No privacy guarantee", "dfedsmdc", "pulse"):
-        assert words in page
-    assert "<script" not in page
-    assert dpeer("card", "--run", trained / "rank-1").code == 0  # one that is there is replaced
-
-
 def test_a_folder_without_a_card_is_refused(trained: Path, dpeer: Command) -> None:
     shutil.copytree(trained / "rank-0", "copy")
     Path("copy/model.json").unlink()

@@ -154,7 +154,6 @@ REFUSED = {
         "Invalid value for '--format': 'pmml' is not one of 'onnx', 'torchscript'."
     ),
     "export --run dpeer-run/rank-0 --format torchscript --output .": "--output '.' is a folder: name a file",
-    "card --run dpeer-run/rank-0 --out mine.py": "--out 'mine.py' is something that is no card: name another file",
     "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds, …",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",

@@ -1,7 +1,6 @@
 """Error messages of report/."""
 
-from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.report.card import write_card
+from dpeer.exceptions import OutputError
 from dpeer.report.page import check_out
 from tests.messages.message import Message, file
 
@@ -13,8 +12,4 @@ MESSAGES = {
     "a file for a report": Message(
         file("note.txt", "x", check_out), OutputError, "--out '{folder}/note.txt' is a file: name a folder"
     ),
-    "a damaged card": Message(
-        lambda folder: write_card({}, folder / "page.html"), CheckpointError, "the model's card is damaged: …"
-    ),
 }  # fmt: skip
-"""Refusals of `write_card` that keep a file are in tests/report/test_card.py."""

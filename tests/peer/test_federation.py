@@ -180,14 +180,11 @@ async def test_a_new_run_leaves_nothing_of_an_older_one_but_the_users_files(fede
     done(await federation("inprocess", topology, rounds=3, out=tmp_path).run())
     folder = tmp_path / "rank-0"
     (folder / "notes.txt").write_text("mine")
-    (folder / "model.html").write_text("a page about the older model")
     again = federation("inprocess", topology, rounds=2, out=tmp_path)
     again.learners[1].hold = 0
     running = asyncio.create_task(again.run())
     await until(again.learners[1].held.is_set)
-    assert not any(
-        (folder / name).exists() for name in ("model.safetensors", "model.json", "model.html", "summary.json")
-    )
+    assert not any((folder / name).exists() for name in ("model.safetensors", "model.json", "summary.json"))
     again.learners[1].go.set()
     done(await running)
     assert len(lines(tmp_path, 0)) == 2

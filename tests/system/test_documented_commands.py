@@ -275,7 +275,6 @@ FAST = {
     "dpeer worth dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0 --give-away worth-0.json": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth --combine worth-0.json worth-1.json worth-2.json": Small(data=(given_away,)),
-    "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer model dpeer-run/rank-0": Small("--overwrite", after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
@@ -355,7 +354,6 @@ SLOW = {
     # One run of eight peers, for all that is done with it.
     PREDICTED: Small(),
     REPORTED: Small(),
-    "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS, PREDICTED, REPORTED)),
     "dpeer cluster --dashboard": Small(f"{TRAINS} --size 2"),
     THREE_TABLES: Small("--rounds 2 --local-steps 1", (visits_file,)),
     "dpeer report visits": Small(after=(THREE_TABLES,)),
