@@ -1,9 +1,9 @@
-"""`dpeer export`: a trained model for other programs."""
+"""`dpeer export`: a trained model as ONNX, for other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -13,21 +13,21 @@ from dpeer.federation.load_model import load_model
 from dpeer.optional_libraries import check_libraries
 
 
-@click.command(short_help="Write a trained model as ONNX or TorchScript.")
+@click.command(short_help="Write a trained model as ONNX.")
 @run_option
 @click.option(
-    "--format", "form", required=True, type=click.Choice(("onnx", "torchscript")),
-    help="onnx needs pip install 'dpeer[onnx]'; torchscript is run by torch alone, in Python or C++.",
+    "--format", type=click.Choice(("onnx",)), default="onnx", expose_value=False,
+    help="onnx, the default and only one; it needs pip install 'dpeer[onnx]'.",
 )  # fmt: skip
 @click.option(
     "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
     help="The file; replaced if it exists.",
 )  # fmt: skip
-def export(run: Path, form: str, output: Path) -> None:
-    """Write the model that a peer has ended with as ONNX or TorchScript, for programs that do not have dpeer.
+def export(run: Path, output: Path) -> None:
+    """Write the model that a peer has ended with as ONNX, for programs that do not have dpeer.
 
     What was written is run once and held against the model. It says what inputs must be; the same is in the file, as
-    JSON under the name dpeer (ONNX metadata) or dpeer.json (an extra file of TorchScript).
+    JSON under the name dpeer of its metadata.
 
     \b
     Example:
@@ -35,12 +35,11 @@ def export(run: Path, form: str, output: Path) -> None:
     """  # noqa: D301 - \b is click's
     if output.is_dir():
         raise OutputError(f"--output {str(output)!r} is a folder: name a file")
-    if form == "onnx":
-        check_libraries("--format onnx", "onnx", onnx="ONNX", onnxscript="ONNX Script", onnxruntime="ONNX Runtime")
+    check_libraries("dpeer export", "onnx", onnx="ONNX", onnxscript="ONNX Script", onnxruntime="ONNX Runtime")
     model = load_model(run)
     from dpeer.training.use.exporting import export as write
 
-    usage = write(model, output, cast(Any, form))
+    usage = write(model, output)
     for line in _lines(output, usage):
         click.echo(line, err=not output.is_file())  # else it would stand behind a model in /dev/stdout
 

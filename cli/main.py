@@ -36,7 +36,7 @@ _COMMANDS = {
     "model": "Make a peer's model from its checkpoint.",
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",
-    "export": "Write a trained model as ONNX or TorchScript.",
+    "export": "Write a trained model as ONNX.",
     "algorithms": "List the training algorithms.",
     "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",

@@ -150,10 +150,8 @@ REFUSED = {
     "evaluate --run dpeer-run/rank-0 --input strange.csv": (
         "'strange.csv', row 2, column 'outcome': 'maybe' is none of the classes no, yes"
     ),
-    "export --run dpeer-run/rank-0 --format pmml --output m": (
-        "Invalid value for '--format': 'pmml' is not one of 'onnx', 'torchscript'."
-    ),
-    "export --run dpeer-run/rank-0 --format torchscript --output .": "--output '.' is a folder: name a file",
+    "export --run dpeer-run/rank-0 --format pmml --output m": ("Invalid value for '--format': 'pmml' is not 'onnx'."),
+    "export --run dpeer-run/rank-0 --output .": "--output '.' is a folder: name a file",
     "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds, …",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",

@@ -98,20 +98,6 @@ def a_folder_of_scans(folder: Path) -> Any:
     return TrainedModel(MLP, IMAGES).predict(folder / "data")
 
 
-def exported(text: str, module: nn.Module = MLP, **changes: Any) -> Message:
-    def cause(folder: Path) -> Any:
-        return export(TrainedModel(module, CARD | changes), folder / "m.pt", "torchscript")
-
-    return Message(cause, TaskError, text)
-
-
-class Forgetful(nn.Module):
-    """What it does follows from the number of rows, of which tracing sees one."""
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return inputs[:, :2] * (2 if len(inputs) == 3 else 1)
-
-
 NEW = "'{folder}/new"
 TOKENS = "the inputs: expected token numbers, whole numbers from 0 to 258"
 BUILT = "the card of '{folder}/model.safetensors' is damaged: "
@@ -207,12 +193,9 @@ MESSAGES = {
     "labels of values": Message(lambda folder: Predictions(torch.zeros(1, 1), (), {}).labels, TaskError,
         "the model predicts values, not classes: they are in `values`"),
     "an input that is no tensor":
-        exported("the model's input is not one tensor: export the `module` of dpeer.load_model yourself, with torch",
-        input_shape=None),
-    "an export of other numbers":
-        exported("what was written gives other numbers than the model: nothing was kept; try the other --format",
-        module=Forgetful()),
+        Message(lambda folder: export(TrainedModel(MLP, CARD | {"input_shape": None}), folder / "m.onnx"), TaskError,
+        "the model's input is not one tensor: export the `module` of dpeer.load_model yourself, with torch"),
     "an export nowhere":
-        Message(file("m.pt", "", lambda path: export(TrainedModel(MLP, CARD), path / "a", "torchscript")), OutputError,
+        Message(file("m.pt", "", lambda path: export(TrainedModel(MLP, CARD), path / "a")), OutputError,
         "--output '{folder}/m.pt/a' cannot be written: …"),
 }  # fmt: skip

@@ -276,7 +276,7 @@ FAST = {
     "dpeer worth dpeer-run/rank-0 --give-away worth-0.json": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth --combine worth-0.json worth-1.json worth-2.json": Small(data=(given_away,)),
     "dpeer model dpeer-run/rank-0": Small("--overwrite", after=(VISITS_WEIGHTED,)),
-    "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer export --run dpeer-run/rank-0 --output model.onnx": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
     "dpeer simulate --task digits --algorithm dfedmdc --optimizer adamw --lora r=4,alpha=8": Small(
         f"{TRAINS} --size 2"

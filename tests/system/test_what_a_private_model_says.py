@@ -94,7 +94,7 @@ def test_the_model_is_used_as_any_other_and_the_guide_names_every_file(simulate,
     for words in (
         ("predict", *run, "--input", "site-1.csv", "--output", "out.csv"),
         ("evaluate", *run, "--input", "site-1.csv"),
-        ("export", *run, "--format", "torchscript", "--output", "model.pt"),
+        ("export", *run, "--output", "model.onnx"),
         ("report", "run", "--out", "page"),
     ):
         assert dpeer(*words).code == 0, words

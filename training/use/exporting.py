@@ -1,14 +1,16 @@
-"""A trained model in a format that other programs run."""
+"""A trained model as ONNX, for programs that do not have dpeer."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +20,13 @@ from dpeer.exceptions import TaskError, describe, not_written
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
-Format = Literal["onnx", "torchscript"]
-
 INPUT, OUTPUT = "inputs", "outputs"
 _ROWS = 3
 _CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-_LOUD = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "transformers")
-"""Loggers of libraries, and those below them."""
+_LONGEST = 300
+"""Characters of a reason that are shown."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+"""Terminal colors in torch's messages."""
 
 
 class Exported(nn.Module):
@@ -42,19 +42,18 @@ class Exported(nn.Module):
         return torch.softmax(outputs, dim=1) if self.probabilities else outputs
 
 
-def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
-    """Write a model, and hold what was written against the model.
+def export(model: TrainedModel, path: Path) -> dict[str, Any]:
+    """Write a model as ONNX, and hold what was written against the model; needs the libraries of ``dpeer[onnx]``.
 
     Args:
         model: The model.
         path: The file.
-        form: "onnx", which needs the libraries of ``dpeer[onnx]``, or "torchscript".
 
     Returns:
         What a program that runs it must know, as JSON values; it is also in the file.
 
     Raises:
-        TaskError: The model cannot be written so, or gives other numbers when it is read again.
+        TaskError: ONNX cannot take the model, or gives other numbers when it is read again.
         OutputError: The file cannot be written.
     """
     shape = model.card.get("input_shape")
@@ -66,16 +65,13 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
     count = token_count(model.card)
     sample = _sample(_ROWS, shape, count)
     usage = describe_use(model)
-    write, read = (_write_onnx, _read_onnx) if form == "onnx" else (_write_torchscript, _read_torchscript)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft, _quietly():
-            write(whole, sample, draft, usage)
-            _check(whole, shape, lambda inputs: read(draft, inputs), count)
+            _write(whole, sample, draft, usage)
+            _check(whole, shape, draft, count)
     except OSError as error:
         raise not_written(f"--output {str(path)!r}", error) from error
-    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise TaskError(f"the model cannot be written as {form}: {describe(error)}") from error
     return usage
 
 
@@ -113,50 +109,37 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what the exporters warn of their own insides, and TorchScript of its age."""
-    loggers = [logging.getLogger(name) for name in _LOUD]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
+    """Without the warnings, logs and program texts that torch's exporter prints."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
             yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+    finally:
+        logging.disable(before)
 
 
-def _write_torchscript(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
-    with torch.no_grad():
-        # Without its check: `_check` does that, with other numbers of rows.
-        traced: Any = torch.jit.trace(whole, sample, check_trace=False)  # type: ignore[no-untyped-call]
-    torch.jit.save(traced, str(path), _extra_files={"dpeer.json": json.dumps(usage)})
-
-
-def _read_torchscript(path: Path, inputs: Tensor) -> Tensor:
-    with torch.no_grad():
-        script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
-        found: Tensor = script(inputs)
-    return found
-
-
-def _write_onnx(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
+def _write(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
     rows = torch.export.Dim("rows")
-    program = torch.onnx.export(
-        whole, (sample,), dynamo=True, input_names=[INPUT], output_names=[OUTPUT],
-        dynamic_shapes={"inputs": {0: rows}}, verbose=False,
-    )  # fmt: skip
+    try:
+        program = torch.onnx.export(
+            whole, (sample,), dynamo=True, input_names=[INPUT], output_names=[OUTPUT],
+            dynamic_shapes={"inputs": {0: rows}}, verbose=False,
+        )  # fmt: skip
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        raise TaskError(f"ONNX cannot take this model: {_reason(error)}") from error
     assert program is not None, "exported by dynamo"
     program.model.metadata_props["dpeer"] = json.dumps(usage)
     program.save(str(path), include_initializers=True, external_data=False)
 
 
-def _read_onnx(path: Path, inputs: Tensor) -> Tensor:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    return torch.from_numpy(session.run([OUTPUT], {INPUT: inputs.numpy()})[0])
+def _reason(error: BaseException) -> str:
+    """The first line of the first cause, where torch names the operation; advice on torch follows it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    first = _COLORS.sub("", str(error)).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first[:_LONGEST]}"
 
 
 def _sample(rows: int, shape: list[int], count: int | None) -> Tensor:
@@ -167,14 +150,20 @@ def _sample(rows: int, shape: list[int], count: int | None) -> Tensor:
     return torch.randint(count, (rows, *shape), generator=generator)
 
 
-def _check(whole: nn.Module, shape: list[int], read: Any, count: int | None = None) -> None:
+def _check(whole: nn.Module, shape: list[int], path: Path, count: int | None = None) -> None:
     """Hold the file's outputs against the model's, for one row and for several."""
+    import onnxruntime
+
+    content = path.read_bytes()
     for rows in (1, _ROWS + 2):
         inputs = _sample(rows, shape, count)
         with torch.no_grad():
             expected = whole(inputs)
-        found = read(inputs)
+        try:
+            session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+            found = torch.from_numpy(session.run([OUTPUT], {INPUT: inputs.numpy()})[0])
+        except Exception as error:  # the runtime's own, which have no class of their own in common
+            why = f"a file of it fails for {rows} {'row' if rows == 1 else 'rows'}: {describe(error)}"
+            raise TaskError(f"ONNX cannot take this model: {why}") from error
         if found.shape != expected.shape or not torch.allclose(found, expected, equal_nan=True, **_CLOSE):
-            raise TaskError(
-                "what was written gives other numbers than the model: nothing was kept; try the other --format"
-            )
+            raise TaskError("ONNX cannot take this model: a file of it gives other numbers; nothing was kept")

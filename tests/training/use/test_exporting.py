@@ -5,54 +5,60 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import dpeer
-from dpeer.exceptions import OutputError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training.use.exporting import export
 from tests.thinning import only
 from tests.training.use.conftest import COLUMNS, Leave
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+pytestmark = pytest.mark.slow
 
 
-def test_torchscript_gives_the_probabilities_of_the_model(
-    leave: Leave, visits: Callable[..., Path], table_settings: dict[str, Any], tmp_path: Path
+@pytest.fixture(scope="module")
+def runtime() -> Any:
+    """ONNX Runtime, where all that an export needs is there."""
+    for name in ("onnx", "onnxscript"):
+        pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
+    return pytest.importorskip("onnxruntime", reason="pip install 'dpeer[onnx]' brings it")
+
+
+def run(runtime: Any, path: Path, inputs: torch.Tensor) -> tuple[Any, Any]:
+    """The outputs of a file, and what it says of its use."""
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    usage = json.loads(session.get_modelmeta().custom_metadata_map["dpeer"])
+    return session.run(["outputs"], {"inputs": inputs.numpy()})[0], usage
+
+
+def test_a_table_s_model_is_written_with_its_columns_and_steps(
+    leave: Leave, visits: Callable[..., Path], table_settings: dict[str, Any], tmp_path: Path, runtime: Any
 ) -> None:
-    folder = leave(**table_settings).folder
-    loaded = dpeer.load_model(folder)
-    usage = export(loaded, tmp_path / "out" / "model.pt", "torchscript")
-    extra = {"dpeer.json": ""}
-    script = torch.jit.load(tmp_path / "out" / "model.pt", _extra_files=extra)
-    assert json.loads(extra["dpeer.json"]) == usage
+    loaded = dpeer.load_model(leave(**table_settings).folder)
+    usage = export(loaded, tmp_path / "out" / "model.onnx")
     assert usage["input_names"] == sorted(COLUMNS)
     assert usage["classes"] == ["no", "yes"]
     assert any("do not scale" in step for step in usage["before"])
-    new = loaded.read(visits())
-    assert script(new.inputs).detach().numpy() == pytest.approx(loaded.predict(visits()).probabilities, abs=1e-6)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.pt"]
+    found, inside = run(runtime, tmp_path / "out" / "model.onnx", loaded.read(visits()).inputs)
+    assert inside == usage
+    assert found == pytest.approx(loaded.predict(visits()).probabilities, abs=1e-5)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", only(["mlp"], ["digits", "cnn", "mlp", "small-body"]))
-def test_onnx_gives_the_probabilities_of_the_model(model: str, leave: Leave, tmp_path: Path) -> None:
-    for name in ("onnx", "onnxscript"):
-        pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
-    runtime = pytest.importorskip("onnxruntime", reason="pip install 'dpeer[onnx]' brings it")
+def test_onnx_gives_the_probabilities_of_the_model(model: str, leave: Leave, tmp_path: Path, runtime: Any) -> None:
     left = leave(model=model, standardize=True)
     loaded = dpeer.load_model(left.folder)
-    usage = export(loaded, tmp_path / "model.onnx", "onnx")
-    session = runtime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-    assert json.loads(session.get_modelmeta().custom_metadata_map["dpeer"]) == usage
+    usage = export(loaded, tmp_path / "model.onnx")
     inputs = left.task.test.tensors[0]
-    found = session.run(["outputs"], {"inputs": inputs.numpy()})[0]
+    found, inside = run(runtime, tmp_path / "model.onnx", inputs)
+    assert inside == usage
     assert found == pytest.approx(loaded.predict(inputs).probabilities, abs=1e-5)
 
 
-def test_values_of_a_regression_get_no_softmax(leave: Leave, tmp_path: Path) -> None:
+def test_values_of_a_regression_get_no_softmax(leave: Leave, tmp_path: Path, runtime: Any) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\nfrom torch import nn\nfrom torch.utils.data import TensorDataset\n"
         "from dpeer.training import Task\n"
@@ -63,36 +69,59 @@ def test_values_of_a_regression_get_no_softmax(leave: Leave, tmp_path: Path) -> 
     )
     loaded = dpeer.load_model(leave(task=f"{tmp_path / 'mine.py'}:task").folder)
     assert loaded.card["metrics"]["kind"] == "regression"
-    usage = export(loaded, tmp_path / "m.pt", "torchscript")
+    usage = export(loaded, tmp_path / "m.onnx")
     inputs = torch.randn(4, 3)
-    assert np.allclose(torch.jit.load(tmp_path / "m.pt")(inputs).detach(), loaded.module(inputs).detach(), atol=1e-6)
+    found, _ = run(runtime, tmp_path / "m.onnx", inputs)
+    assert found == pytest.approx(loaded.module(inputs).detach().numpy(), abs=1e-6)
     assert usage["output"]["is"] == "values"
-    loaded.card = {**loaded.card, "input_shape": None}
-    with pytest.raises(TaskError):
-        export(loaded, tmp_path / "m.pt", "torchscript")
 
 
-class Traced(nn.Module):
-    """A model that tracing sees one side of, which the rows' number chooses: other numbers, or another shape."""
-
-    def __init__(self, cut: bool) -> None:
-        super().__init__()
-        self.cut = cut
+class Branching(nn.Module):
+    """What it does follows from its numbers, of which an export sees none."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        found = inputs.flatten(1)[:, :10]
-        if len(inputs) == 3:
-            return found[:, :9] if self.cut else found * 1.001
+        return inputs if inputs.sum() > 0 else -inputs
+
+
+class Stateful(nn.Module):
+    """An LSTM with a first state of its own, whose file is of one number of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.first = nn.LSTM(64, 8, batch_first=True), nn.Parameter(torch.randn(1, 1, 8))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        first = self.first.expand(-1, len(inputs), -1).contiguous()
+        found: torch.Tensor = self.cell(inputs.reshape(-1, 1, 64), (first, torch.zeros_like(first)))[0][:, -1]
         return found
 
 
-@pytest.mark.parametrize("cut", [True, False])
-def test_a_file_that_gives_other_outputs_is_not_kept(cut: bool, leave: Leave, tmp_path: Path) -> None:
+class Other(nn.Module):
+    """Another model while it is exported."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs * (2 if torch.compiler.is_compiling() else 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (Branching(), "GuardOnDataDependentSymNode: Could not guard on data-dependent expression"),
+        (Stateful(), "a file of it fails for 1 row: InvalidArgument: "),
+        (Other(), "a file of it gives other numbers; nothing was kept"),
+    ],
+)
+def test_a_model_that_onnx_cannot_take_is_refused_in_one_line_and_an_earlier_file_stays(
+    module: nn.Module, why: str, leave: Leave, tmp_path: Path, capfd: pytest.CaptureFixture[str], runtime: Any
+) -> None:
     loaded = dpeer.load_model(leave(model="mlp").folder)
-    loaded.module, loaded.classes = Traced(cut), ()
-    (tmp_path / "m.pt").write_text("an earlier one")
-    with pytest.raises(TaskError):
-        export(loaded, tmp_path / "m.pt", "torchscript")
-    assert (tmp_path / "m.pt").read_text() == "an earlier one"
-    with pytest.raises(OutputError):
-        export(loaded, tmp_path / "m.pt" / "inside.pt", "torchscript")
+    loaded.module, loaded.classes = module, ()
+    (tmp_path / "m.onnx").write_text("an earlier one")
+    capfd.readouterr()
+    with pytest.raises(TaskError) as caught:
+        export(loaded, tmp_path / "m.onnx")
+    assert str(caught.value).startswith(f"ONNX cannot take this model: {why}")
+    assert len(str(caught.value)) < 700
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+    assert (tmp_path / "m.onnx").read_text() == "an earlier one"
