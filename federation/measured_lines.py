@@ -1,4 +1,4 @@
-"""Files of measured lines, lines-R.json: written by `dpeer check --connect`, read by checks and `topology advise`."""
+"""Files of measured lines, lines-R.json: written and read by `dpeer check --connect`."""
 
 from __future__ import annotations
 

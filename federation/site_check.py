@@ -211,7 +211,7 @@ def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> 
 
 
 def _keep_lines(findings: Findings, starting: Starting, measured: Mapping[int, LineSpeed]) -> None:
-    """Write what was measured, so that `dpeer topology advise` finds it."""
+    """Write what was measured, so that later checks find it."""
     if not measured:
         return
     findings.lines.update(measured)

@@ -78,24 +78,6 @@ def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
     Returns:
         A number from 0 to size - 2; None for more than `LIMIT` peers.
     """
-    together = _together(graphs, rounds)
-    return None if together is None else int(nx.node_connectivity(together)) - 1
-
-
-def survivable_edge_losses(graphs: Graphs, rounds: int) -> int | None:
-    """The number of lines between peers, whichever they are, that may be lost so that all stay connected.
-
-    That is the edge connectivity less one, of all edges of the run together; arguments as `survivable_losses`.
-
-    Returns:
-        A number from 0 on; None for more than `LIMIT` peers.
-    """
-    together = _together(graphs, rounds)
-    return None if together is None else int(nx.edge_connectivity(together)) - 1
-
-
-def _together(graphs: Graphs, rounds: int) -> nx.Graph[int] | nx.DiGraph[int] | None:
-    """All edges of a run in one graph, undirected if each has its opposite; None for more than `LIMIT` peers."""
     if graphs.size > LIMIT:
         return None
     together: nx.DiGraph[int] = nx.DiGraph()
@@ -107,4 +89,4 @@ def _together(graphs: Graphs, rounds: int) -> nx.Graph[int] | nx.DiGraph[int] | 
         for sender in graphs.at(number, rank).in_neighbors
     )
     mutual = all(together.has_edge(receiver, sender) for sender, receiver in together.edges)
-    return together.to_undirected() if mutual else together
+    return int(nx.node_connectivity(together.to_undirected() if mutual else together)) - 1

@@ -30,7 +30,7 @@ class GraphSettings(Section):
     topology: Annotated[str, BeforeValidator(reference)] = setting(
         "ring",
         "who gossips with whom: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer topology show --help` "
-        "names all, `dpeer topology advise` helps to choose), file:PATH, or a function of your own that makes a "
+        "names all, `dpeer topology spectral-gap` compares them), file:PATH, or a function of your own that makes a "
         "networkx graph: FILE.py:FUNCTION",
         mark=Mark.FOLLOWS,
         group=_GROUP,

@@ -60,6 +60,7 @@ SPECTRUM_LIMIT = 2000
 _ROUNDING = 1e-12
 _PATIENCE = 10_000
 _SHRINK = 1e-3
+_HALF = 0.5
 _GENEROSITY = 1e-9
 """The relative excess over the threshold that counts as below: lambda = 0.1 takes 3 rounds, though 0.1**3 > 1e-3."""
 
@@ -80,6 +81,7 @@ class Analysis:
         paper_formula: The papers' gap of this graph; None if they have none.
         period: The rounds of a period: 1 for a graph that does not change.
         doubly_stochastic: Whether the average over the peers is kept.
+        rounds_to_half: Gossip rounds until half of the worst disagreement is left.
     """
 
     topology: str
@@ -93,6 +95,7 @@ class Analysis:
     paper_formula: PaperFormula | None
     period: int = 1
     doubly_stochastic: bool = True
+    rounds_to_half: int = 1
 
     @property
     def gap_per_message(self) -> float:
@@ -115,6 +118,7 @@ class Analysis:
             "gap_per_message": self.gap_per_message,
             "period": self.period,
             "doubly_stochastic": self.doubly_stochastic,
+            "rounds_to_half": self.rounds_to_half,
         }
 
 
@@ -127,10 +131,11 @@ def analyse(topology: AnyTopology) -> Analysis:
     if isinstance(topology, TimeVaryingTopology):
         left = _contraction(topology)
         shrinkage = left.after(period)
-        gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
+        gap = 1.0 - shrinkage
+        rounds, half = (left.first_below(target * (1.0 + _GENEROSITY)) for target in (_SHRINK, _HALF))
     else:
         gap = _gap(topology.mixing)
-        shrinkage, rounds = 1.0 - gap, rounds_to_agree(gap)
+        shrinkage, rounds, half = 1.0 - gap, rounds_to_agree(gap), rounds_to_agree(gap, _HALF)
     sent = np.concatenate([topology.mixing_at(number).messages()[0] for number in range(period)])
     return Analysis(
         topology=topology.name,
@@ -144,6 +149,7 @@ def analyse(topology: AnyTopology) -> Analysis:
         paper_formula=paper_formula(topology.name, topology.size),
         period=period,
         doubly_stochastic=topology.doubly_stochastic,
+        rounds_to_half=half,
     )
 
 
@@ -287,8 +293,8 @@ def _gap(mixing: MixingMatrix) -> float:
     return 1.0 if gap > 1.0 - _ROUNDING else gap
 
 
-def rounds_to_agree(gap: float) -> int:
-    """The smallest t with (1 - gap)^t <= 1e-3."""
+def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:
+    """The smallest t with (1 - gap)^t <= `left`."""
     if gap >= 1.0:
         return 1
-    return max(1, math.ceil((math.log(_SHRINK) + _GENEROSITY) / math.log1p(-gap)))
+    return max(1, math.ceil((math.log(left) + _GENEROSITY) / math.log1p(-gap)))

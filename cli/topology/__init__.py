@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from dpeer.cli.topology.advise import advise
 from dpeer.cli.topology.gaps import spectral_gap
 from dpeer.cli.topology.plot import plot
 from dpeer.cli.topology.show import show
@@ -18,4 +17,3 @@ def topology() -> None:
 topology.add_command(show)
 topology.add_command(spectral_gap)
 topology.add_command(plot)
-topology.add_command(advise)

@@ -1,8 +1,9 @@
-"""`dpeer topology spectral-gap`: spectral gap and messages per round of graphs."""
+"""`dpeer topology spectral-gap`: how fast graphs mix, what they survive, and what a round of them costs."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -10,101 +11,130 @@ from rich.console import Console
 
 from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.cli.topology.options import build_all, graph_options, sizes_option, topologies_option
+from dpeer.exceptions import ConfigurationError
+from dpeer.results.units import duration, read_rate, read_size
+from dpeer.results.units import size as as_size
 from dpeer.topology import TIME_VARYING, Analysis, analyse
-from dpeer.topology.connectivity import survivable_losses
+from dpeer.topology.connectivity import LIMIT, survivable_losses
 
 ROUNDS = 20
 """Of a run: the graphs of so many rounds together are searched for survivable losses."""
 
-NOTES = {
-    "ring": "ring: the papers' formula is 4 times (4/3) sin^2(pi/m), the gap with weights 1/3 (m large).",
-    "exponential": "exponential: the papers' formula is exponential-directed's gap where m is a power of two.",
-}
-"""Where the papers' formula is not the gap of the graph it stands beside."""
+
+@dataclass(frozen=True)
+class Row:
+    """A graph of the table.
+
+    Attributes:
+        analysis: Its mixing speed.
+        survives: The peers that it may lose; None where that is not computed.
+        body_bytes: The bytes of one message; None if they are not given.
+        bandwidth: Bits per second that a peer sends, and receives at the same time; None if it is not given.
+    """
+
+    analysis: Analysis
+    survives: int | None
+    body_bytes: int | None
+    bandwidth: float | None
+
+    @property
+    def bytes(self) -> int | None:
+        """The bytes that the busiest peer sends in a round."""
+        return None if self.body_bytes is None else self.body_bytes * self.analysis.degree_max
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds in which the busiest peer sends them."""
+        return None if self.bytes is None or self.bandwidth is None else 8 * self.bytes / self.bandwidth
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row under its JSON keys."""
+        costs = {"bytes_per_round": self.bytes, "seconds_per_round": self.seconds}
+        known = {key: value for key, value in costs.items() if value is not None}
+        return self.analysis.as_dict() | {"survives": self.survives} | known
 
 
-@click.command("spectral-gap", short_help="Print how fast graphs mix, and the cost.")
+@click.command("spectral-gap", short_help="Compare graphs: how fast they mix, and the cost.")
 @topologies_option
 @sizes_option
+@click.option(
+    "--body-bytes", metavar="BYTES", help="Size of one body, such as 45MB or 43MiB: float32 takes 4 bytes a parameter."
+)
+@click.option("--bandwidth", metavar="RATE", help="What a peer sends, and receives at once: 100Mbit or 12.5MB/s.")
 @graph_options
 @json_option
-def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool, **options: Any) -> None:
-    """Print how fast graphs mix and for how many messages, beside the papers' formulas."""
+def spectral_gap(
+    asked: list[str] | None,
+    size: list[int] | None,
+    body_bytes: str | None,
+    bandwidth: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare graphs: how fast they mix, what they survive, and what a round costs.
+
+    \b
+    Example:
+      dpeer topology spectral-gap --topology ring,grid,exponential,full --size 16 --body-bytes 45MB --bandwidth 100Mbit
+    """  # noqa: D301 - \b is click's
+    body = None if body_bytes is None else read_size("--body-bytes", body_bytes)
+    rate = None if bandwidth is None else read_rate("--bandwidth", bandwidth)
+    if rate is not None and body is None:
+        raise ConfigurationError("--bandwidth needs the size of a body: give --body-bytes, for example 45MB")
     graphs = build_all(asked, size, options)
-    found = [analyse(graph) for graph in graphs]
-    lost = [survivable_losses(graph, ROUNDS) for graph in graphs]
-    if not as_json:
-        _print_gaps(found, _losses(found, lost))
-        return
-    every = [analysis.as_dict() | {"survives": most} for analysis, most in zip(found, lost, strict=True)]
-    click.echo(json.dumps(every[0] if len(every) == 1 else every, allow_nan=False))
+    rows = [Row(analyse(graph), survivable_losses(graph, ROUNDS), body, rate) for graph in graphs]
+    if as_json:
+        every = [row.as_dict() for row in rows]
+        click.echo(json.dumps(every[0] if len(every) == 1 else every, allow_nan=False))
+    else:
+        _print_rows(rows)
 
 
-def _losses(found: list[Analysis], lost: list[int | None]) -> list[str]:
-    limited: dict[int, list[str]] = {}
-    for analysis, most in zip(found, lost, strict=True):
-        if most is not None:
-            limited.setdefault(most, []).append(f"{analysis.topology} of {analysis.size}")
-    if not limited:
-        return []
-    words = "; ".join(f"{most} of {', '.join(graphs)}" for most, graphs in sorted(limited.items()))
-    return [f"May be lost, whichever they are, and the others stay in one piece: {words}. They go on if they are more "
-            "than half of all peers (--quorum)."]  # fmt: skip
-
-
-def _print_gaps(found: list[Analysis], losses: list[str]) -> None:
+def _print_rows(rows: list[Row]) -> None:
     table = plain_table(gap=1)
     table.add_column("topology", no_wrap=True, max_width=24)
-    for heading in ("peers", "gap", "rounds\nto 1e-3", "sends", "gap per\nmessage", "papers'\ngap", "differ-\nence"):
+    headings = ["peers", "degree", "gap", "rounds\nto half", "may\nlose"]
+    headings += ["a round\nsends"] * (rows[0].bytes is not None) + ["a round\ntakes"] * (rows[0].seconds is not None)
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    # By the gap; it and the rounds say the same of fixed graphs, but only rounds compare periods of different lengths.
-    # Rounded, so that equal gaps stay in the order asked for.
-    for analysis in sorted(found, key=lambda analysis: (analysis.rounds, -round(analysis.spectral_gap, 12))):
-        fewest, most = analysis.degree_min, analysis.degree_max
-        paper = analysis.paper_formula
-        value = None if paper is None else paper.value
+    # Gaps are rounded, so that equal ones stay in the order asked for.
+    for row in sorted(rows, key=lambda row: (row.analysis.rounds_to_half, -round(row.analysis.spectral_gap, 12))):
+        analysis = row.analysis
+        fewest, most, rounds = analysis.degree_min, analysis.degree_max, analysis.rounds_to_half
         table.add_row(
             analysis.topology,
             str(analysis.size),
-            _short(analysis.spectral_gap),
-            f"{analysis.rounds}" if analysis.rounds < 10**7 else f"{analysis.rounds:.1e}",
             str(most) if fewest == most else f"{fewest}-{most}",
-            _short(analysis.gap_per_message),
-            "-" if value is None else _short(value),
-            "-" if value is None else _signed(analysis.spectral_gap, value),
+            f"{analysis.spectral_gap:.4f}" if analysis.spectral_gap >= 0.001 else f"{analysis.spectral_gap:.1e}",
+            str(rounds) if rounds < 10**7 else f"{rounds:.1e}",
+            "-" if row.survives is None else str(row.survives),
+            *([] if row.bytes is None else [as_size(row.bytes)]),
+            *([] if row.seconds is None else [duration(row.seconds)]),
         )
     console = Console(highlight=False)
     print_table(table)
-    for line in [*_remarks(found), *losses]:
+    for line in _remarks(rows):
         console.print(line)
 
 
-def _remarks(found: list[Analysis]) -> list[str]:
-    lines = []
-    by_name = {name: [a for a in found if a.topology == name] for name in dict.fromkeys(a.topology for a in found)}
+def _remarks(rows: list[Row]) -> list[str]:
+    lines = [
+        "rounds to half: rounds of gossip until half of the worst disagreement is left. may lose: so many peers, any "
+        "of them, and the others stay connected; they go on if they are more than half of all (--quorum)."
+    ]
+    if any(row.survives is None for row in rows):
+        lines.append(f"What may be lost is computed up to {LIMIT} peers.")
+    by_name = {row.analysis.topology: [one.analysis for one in rows if one.analysis.topology == row.analysis.topology]
+               for row in rows}  # fmt: skip
     periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in TIME_VARYING]
     if periods:
         lines.append(f"Changing every round; the gap is that of so many rounds together: {'; '.join(periods)}.")
     if losing := [name for name, these in by_name.items() if not these[0].doubly_stochastic]:
         lines.append(f"{', '.join(losing)}: rows sum to one, columns do not, so the average is not kept.")
-    formulas = {a.topology: a.paper_formula.name for a in found if a.paper_formula is not None}
-    if formulas:
-        lines.append("Papers: " + "; ".join(f"{name} {formula}" for name, formula in formulas.items()) + ".")
-    return lines + [NOTES[name] for name in formulas if name in NOTES]
+    return lines
 
 
 def _periods(found: list[Analysis]) -> str:
     if len({a.period for a in found}) == 1:
         return str(found[0].period)
     return ", ".join(f"{a.period} ({a.size} peers)" for a in found)
-
-
-def _short(value: float) -> str:
-    return f"{value:.4f}" if abs(value) >= 0.001 else f"{value:.1e}"
-
-
-def _signed(gap: float, paper: float) -> str:
-    difference = gap - paper
-    if abs(difference) < 1e-9 * paper:  # rounding of two values that are equal
-        return "0"
-    return f"{difference:+.4f}" if abs(difference) >= 0.001 else f"{difference:+.0e}"

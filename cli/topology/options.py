@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
+from dpeer.sections import names as names_of
 from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of
 from dpeer.topology.settings import GraphSettings, fresh_topology
 
@@ -60,39 +63,62 @@ sizes_option = click.option(
 
 
 def graph_options(command: F) -> F:
-    """The options that all commands take for a graph's details, as they are stated among the settings."""
-    command = stated(GraphSettings, "degree", "rewire", "edge_probability", "fresh_neighbors", "graph_seed")(command)
-    command = stated(GraphSettings, "grid_shape", type=grid_shape, metavar="RxC")(command)
-    return stated(GraphSettings, "weights")(command)
+    """The options that all commands take for a graph's details; None where an option is not given."""
+    details = ("degree", "rewire", "edge_probability", "fresh_neighbors", "graph_seed")
+    command = stated(GraphSettings, *details, default=None)(command)
+    command = stated(GraphSettings, "grid_shape", type=grid_shape, metavar="RxC", default=None)(command)
+    command = stated(GraphSettings, "weights", default=None)(command)
+    return click.option(
+        "--federation", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        help="Federation file whose graph and weights are taken; options win.",
+    )(command)  # fmt: skip
 
 
-def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> AnyTopology:
-    """The topology of a name, a size and a graph's details.
-
-    Raises:
-        ConfigurationError: No such topology exists.
-    """
-    fresh = options.pop("fresh_neighbors")
-    if fresh is not None:
-        name, options["fresh_neighbors"] = fresh_topology(fresh, name)
-    return _build("ring" if name is None else name, size, options)
-
-
-def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[str, Any]) -> list[AnyTopology]:
+def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping[str, Any]) -> list[AnyTopology]:
     """Every topology of these names in every size; `--fresh-neighbors` adds one.
 
     Everything is built before anything is analysed: a wrong name or size is an error at once.
 
+    Args:
+        asked: Names of graphs; None for that of the federation file, or a ring.
+        peers: Numbers of peers; None for that of the federation file, or of a graph's own file.
+        options: The values of `graph_options`.
+
     Raises:
         ConfigurationError: One of them does not exist.
     """
-    fresh = options.pop("fresh_neighbors")
-    wanted = asked or ([] if fresh else ["ring"])
-    if fresh is not None:
-        name, options["fresh_neighbors"] = fresh_topology(fresh, None)
-        wanted = [*wanted, name] if name not in wanted else wanted
-    every: list[int | None] = [None] if peers is None else [*peers]
-    return [_build(name, size, options) for name in wanted for size in every]
+    given = {name: value for name, value in options.items() if value is not None and name != "federation"}
+    details = {**({} if options["federation"] is None else _of_file(options["federation"])), **given}
+    first, size = details.pop("topology", "ring"), details.pop("size", None)
+    wanted = list(asked or ())
+    if "fresh_neighbors" in details:
+        directed = "fresh-directed" if "fresh-directed" in (*wanted, first) else None
+        first, details["fresh_neighbors"] = fresh_topology(details["fresh_neighbors"], directed)
+        if "fresh_neighbors" in given and first not in wanted:
+            wanted.append(first)
+    every = [size] if peers is None else peers
+    return [_build(name, one, details) for name in wanted or [first] for one in every]
+
+
+def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) -> AnyTopology:
+    """The topology of a name, a size and a graph's details; arguments as `build_all`.
+
+    Raises:
+        ConfigurationError: No such topology exists.
+    """
+    if name is not None and options["fresh_neighbors"] is not None:
+        name, _ = fresh_topology(options["fresh_neighbors"], name)
+    (graph,) = build_all(None if name is None else [name], None if size is None else [size], options)
+    return graph
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    """The settings of the graph of a federation file."""
+    from dpeer.federation.config import load  # torch, which takes a second
+
+    settings = load(path, {})
+    values = {name: getattr(settings, name) for name in names_of(GraphSettings)} | {"grid_shape": settings.shape()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:

@@ -51,7 +51,6 @@ RUN = (
     "--partition iid --alone never"
 )
 TASK = "simulate --overwrite --task"
-ADVISE = "topology advise --body-bytes 45MB --bandwidth 100Mbit"
 CLIENT = "privacy epsilon --noise-multiplier 5 --rounds 20"
 SAMPLE = "privacy epsilon --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --noise-multiplier 1"
 
@@ -218,23 +217,16 @@ REFUSED = {
     "topology plot --topology file:three.txt,ring": (
         "file:three.txt has 3 peers and ring 8: a picture shows graphs of one size, give --size"
     ),
-    "topology advise": (
-        "--body-bytes and --bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB "
-        "--bandwidth 100Mbit; or measure the lines with dpeer check --connect (--lines FOLDER)"
+    "topology spectral-gap --bandwidth 100Mbit": (
+        "--bandwidth needs the size of a body: give --body-bytes, for example 45MB"
     ),
-    "topology advise --body-bytes 45MB": (
-        "--bandwidth must be given, for example dpeer topology advise --size 8 --body-bytes 45MB --bandwidth 100Mbit; "
-        "or measure the lines with dpeer check --connect (--lines FOLDER)"
-    ),
-    "topology advise --body-bytes 45MB --bandwidth 100MB": (
+    "topology spectral-gap --body-bytes 45MB --bandwidth 100MB": (
         "--bandwidth '100MB': write bits or bytes per second, for example 100Mbit or 12.5MB/s"
     ),
-    "topology advise --body-bytes -1 --bandwidth 100Mbit": (
+    "topology spectral-gap --body-bytes -1": (
         "--body-bytes '-1': write bytes, up to 1000 TB, for example 45MB or 43MiB"
     ),
-    f"{ADVISE} --latency soon": "--latency 'soon': write a time in ms, s, min, h or d, for example 20ms or 7d",
-    f"{ADVISE} --max-degree 0": "--max-degree '0': write a whole number from 1 on, for example 6",
-    f"{ADVISE} --graph-seed -1": "--graph-seed -1: choose 0 or more",
+    "topology spectral-gap --federation none.toml": "--federation 'none.toml': No such file or directory",
     # Privacy of a peer.
     "privacy epsilon": (
         "--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-multiplier 5 --rounds 20"

@@ -102,32 +102,46 @@ def test_the_table_is_sorted_by_rounds_that_is_by_gap() -> None:
     # 144 is a square, but no power of two.
     names = [name for name in TOPOLOGIES if name != "hypercube"]
     printed = text(*GAP, "--topology", ",".join(names), "--size", "16,144")
-    rows = [row for row in map(str.split, printed.splitlines()) if len(row) == 8 and row[0] in names]
+    rows = [row for row in map(str.split, printed.splitlines()) if len(row) == 6 and row[0] in names]
     assert len(rows) == 2 * len(names)
-    rounds = [int(row[3]) for row in rows]
+    rounds = [int(row[4]) for row in rows]
     assert rounds == sorted(rounds)
     # Gaps of periods, which differ in length, cannot be compared.
-    gaps = [float(row[2]) for row in rows if row[0] not in TIME_VARYING]
+    gaps = [float(row[3]) for row in rows if row[0] not in TIME_VARYING]
     assert gaps == sorted(gaps, reverse=True)
 
 
-def test_the_table_shows_the_difference_from_the_papers() -> None:
-    printed = text(*GAP, "--topology", "ring,star,exponential-directed", "--size", "16,1000")
-    table = {line.split()[0]: line.split() for line in printed.splitlines() if " 16 " in line}
-    assert table["ring"][-2:] == ["0.2056", "-0.1549"]
-    assert table["star"][-2:] == ["-", "-"]
-    assert table["exponential-directed"][-2:] == ["0.4000", "0"]
-    assert "4 times (4/3) sin^2(pi/m)" in printed
-    assert "524925" in printed
-    assert "1-999" in printed
-    assert "4 times" not in text(*GAP, "--topology", "full")
-    assert "exponential-directed's gap" in text(*GAP, "--topology", "exponential")
+def test_the_table_shows_what_a_round_of_each_graph_costs() -> None:
+    costs = ("--body-bytes", "45MB", "--bandwidth", "100Mbit")
+    printed = text(*GAP, "--topology", "ring,grid,exponential,full", "--size", 16, *costs)
+    rows = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if " 16 " in line}
+    assert rows["ring"] == ["16", "2", "0.0507", "14", "1", "90.0", "MB", "7.2", "s"]
+    assert rows["grid"][1] == "2-4"
+    assert rows["full"] == ["16", "15", "1.0000", "1", "14", "675.0", "MB", "54.0", "s"]
+    found = parsed(*GAP, "--topology", "ring", "--size", 16, *costs)
+    assert (found["bytes_per_round"], found["seconds_per_round"]) == (90_000_000, 7.2)
+    assert "seconds_per_round" not in parsed(*GAP, *costs[:2])
+    assert "up to 32 peers" in text(*GAP, "--size", 33)
+
+
+def test_a_federation_file_has_the_graph_and_options_win(tmp_path: Path) -> None:
+    path = tmp_path / "dpeer.toml"
+    path.write_text('topology = "grid"\nsize = 6\ngrid_shape = "3x2"\nweights = "max-degree"\n', encoding="utf-8")
+    file = ("--federation", path)
+    expected = build("grid", 6, grid_shape=(3, 2), weights="max-degree")
+    assert parsed(*SHOW, *file)["weights"] == expected.weights.tolist()
+    assert parsed(*SHOW, *file, "--weights", "metropolis", "--size", 12, "--grid-shape", "3x4")["size"] == 12
+    assert [entry["topology"] for entry in parsed(*GAP, *file, "--topology", "ring,full")] == ["ring", "full"]
+    assert parsed(*SHOW, *file, "--fresh-neighbors", 3)["topology"] == "fresh-neighbors"
+    path.write_text('fresh_neighbors = "directed:3"\nsize = 6\n', encoding="utf-8")
+    assert parsed(*SHOW, *file)["topology"] == "fresh-directed"
+    assert parsed(*SHOW, *file, "--topology", "ring")["topology"] == "ring"
 
 
 def test_a_narrow_terminal_cuts_no_numbers() -> None:
     printed = output(*GAP, "--topology", "ring,one-peer-exponential", "--size", "16,100000", columns=50)
     assert "…" not in printed
-    assert "5.2e+09" in printed
+    assert "5.3e+08" in printed
     assert output(*SHOW, "--topology", "full", "--size", 12, columns=50).count(".083") == 144
 
 
@@ -135,5 +149,5 @@ def test_a_long_solution_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(options, "SLOW", 4)
     graph = {"weights": "fastest", "fresh_neighbors": None}
     for size, announced in ((4, ""), (6, "solving for the fastest weights of 6 peers, which may take minutes\n")):
-        assert options.build_one("grid", size, {**graph}).size == size
+        assert options.build_one("grid", size, {"federation": None, **graph}).size == size
         assert capsys.readouterr().err == announced

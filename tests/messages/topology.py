@@ -9,7 +9,6 @@ from scipy.sparse import csr_array
 
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
 from dpeer.topology import Isolated, Participation, Relabeled, ServerSampling, build, size_of, spectrum
-from dpeer.topology.advice import Requirements, rank_graphs
 from dpeer.topology.mixing_matrix import check_mixing
 from dpeer.topology.settings import fresh_topology
 from tests.messages.message import Message, file
@@ -19,10 +18,6 @@ Cause = Callable[[Path], Any]
 
 def built(name: str, size: int = 8, **options: Any) -> Cause:
     return lambda _: build(name, size, **options)
-
-
-def ranked(size: int = 8, **terms: Any) -> Cause:
-    return lambda _: rank_graphs(Requirements(size, body_bytes=1, bandwidth=1.0, **terms))
 
 
 def matrix(*rows: list[float]) -> Cause:
@@ -249,17 +244,6 @@ MESSAGES = {
             "unknown weights rule 'metropolitan': did you mean 'metropolis'? valid: metropolis, uniform, max-degree, "
             "best-constant, fastest"
         ),
-    ),
-    "ranking of many peers": Message(
-        ranked(2001), ConfigurationError, "--size 2001: graphs are compared up to 2000 peers"
-    ),
-    "ranking with a negative seed": Message(
-        ranked(graph_seed=-1), ConfigurationError, "--graph-seed -1: choose 0 or more"
-    ),
-    "ranking with solved weights": Message(
-        ranked(33, weights="fastest"),
-        ConfigurationError,
-        "--weights fastest: solved for every graph up to 32 peers, not for 33: use best-constant, which is instant",
     ),
     "fresh neighbors without a number": Message(
         lambda _: fresh_topology("directed:x", None),

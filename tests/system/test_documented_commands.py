@@ -461,7 +461,7 @@ BENCHMARK = re.compile(r"python benchmarks/(\w+)\.py( .*)?")
 """Run in its quick form, whatever the document adds: tests/system/test_benchmarks.py."""
 
 ONLY_PRINT = re.compile(
-    r"dpeer (algorithms|topology (spectral-gap|show|advise) .*|privacy (epsilon|calibrate|plan|matrix) .*|.* --help)"
+    r"dpeer (algorithms|topology (spectral-gap|show) .*|privacy (epsilon|calibrate|plan|matrix) .*|.* --help)"
 )
 """Run as they stand."""
 

@@ -86,6 +86,7 @@ def test_the_json_document_has_its_keys_in_order() -> None:
         "gap_per_message": pytest.approx(0.232576538582523 * 3 / 8),
         "period": 1,
         "doubly_stochastic": True,
+        "rounds_to_half": 3,
     }
     found = analyse(build("grid", 9)).as_dict()
     assert found == expected
