@@ -226,7 +226,7 @@ def build(
     """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
 
     Args:
-        name: One of `TOPOLOGIES`, `file:PATH` (an edge list or GraphML), or `FILE.py:FUNCTION`, which is called with
+        name: One of `TOPOLOGIES`, `file:PATH` (an edge list), or `FILE.py:FUNCTION`, which is called with
             the size and the graph seed.
         size: The number of peers, at least 2.
         weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever the name here: the others are

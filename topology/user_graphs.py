@@ -1,4 +1,4 @@
-"""Graphs of a user's own: `file:PATH`, an edge list or GraphML, or a function `FILE.py:NAME` or `MODULE:NAME`."""
+"""Graphs of a user's own: `file:PATH`, an edge list, or a function `FILE.py:NAME` or `MODULE:NAME`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 import numpy as np
@@ -21,12 +20,11 @@ from dpeer.topology.graph_types import EdgeList
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
 
-_GRAPHML = (".graphml", ".xml")
 _DIGITS = 9
 
 
 def file_graph(name: str, size: int) -> EdgeList:
-    """Read the graph of `file:PATH`: GraphML if the path ends so, else two ranks a line (`#` starts a comment).
+    """Read the graph of `file:PATH`: two ranks a line, `#` starts a comment.
 
     Raises:
         TopologyError: If it cannot be read, its nodes are not the ranks 0..size-1, or it is directed, joins a peer to
@@ -149,7 +147,7 @@ def _read(name: str) -> list[tuple[int, int]]:
         raise TopologyError(f"{name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TopologyError(f"{name}: not a text file: {error.reason}") from error
-    edges = _graphml(name, text) if path.suffix.lower() in _GRAPHML else _edge_list(name, text)
+    edges = _edge_list(name, text)
     if not edges:
         raise TopologyError(f"{name}: the graph has no edges")
     return edges
@@ -177,20 +175,3 @@ def _edge(where: str, one: int, other: int) -> tuple[int, int]:
             f"{where}: an edge joins rank {one} to itself: leave it out, its own weight is always there"
         )
     return one, other
-
-
-def _graphml(name: str, text: str) -> list[tuple[int, int]]:
-    try:
-        graph = nx.parse_graphml(text)
-    except (ParseError, nx.NetworkXError, KeyError, ValueError, StopIteration) as error:
-        raise TopologyError(f"{name}: not GraphML: {' '.join(str(error).split())[:80]}") from error
-    if graph.is_directed():
-        raise TopologyError(f'{name}: the graph is directed: set edgedefault="undirected"')
-    for node in graph:
-        # "1" and "01" are two nodes, and would be one rank.
-        if not _is_rank(str(node)) or str(int(node)) != node:
-            raise TopologyError(f"{name}: node {str(node)[:60]!r}: name the nodes by their ranks, 0 to size - 1")
-    isolated = [node for node in graph if graph.degree(node) == 0]
-    if isolated:
-        raise TopologyError(f"{name}: node {isolated[0]} has no edges: the graph must connect everyone")
-    return [_edge(name, int(one), int(other)) for one, other in graph.edges()]

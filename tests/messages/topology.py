@@ -40,15 +40,6 @@ def called(body: str, name: str = ":graph") -> Cause:
     return file("mine.py", code, lambda path: build(f"{path}{name}", 4))
 
 
-def graphml(nodes: list[object], edges: list[tuple[object, object]], direction: str = "undirected") -> str:
-    inside = "".join(f'<node id="{node}"/>' for node in nodes)
-    inside += "".join(f'<edge source="{one}" target="{other}"/>' for one, other in edges)
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
-        f'<graph edgedefault="{direction}">{inside}</graph></graphml>'
-    )
-
-
 RING = build("ring", 4)
 MATCHING = build("random-matching", 4)
 
@@ -146,27 +137,6 @@ REFUSED = {
     "file:{folder}/graph: joins 2 peers, and size is 3: they must be the same": read("graph", "0 1\n"),
     "file:{folder}/graph: the graph is not connected: 2 groups of peers would never agree": read(
         "graph", "0 1\n2 3\n", 4
-    ),
-    "file:{folder}/a.graphml: not GraphML: …": read("a.graphml", ""),
-    "file:{folder}/a.graphml: not GraphML: unclosed token: line 1, column 9": read("a.graphml", "<graphml><"),
-    'file:{folder}/a.graphml: the graph is directed: set edgedefault="undirected"': read(
-        "a.graphml", graphml([0, 1, 2], [(0, 1), (1, 2)], "directed")
-    ),
-    "file:{folder}/a.graphml: node 'a': name the nodes by their ranks, 0 to size - 1": read(
-        "a.graphml", graphml(["a", "b"], [("a", "b")])
-    ),
-    "file:{folder}/a.graphml: node '00': name the nodes by their ranks, 0 to size - 1": read(
-        "a.graphml", graphml(["0", "00", 1], [("0", 1), ("00", 1)])
-    ),
-    "file:{folder}/a.graphml: an edge joins rank 2 to itself: leave it out, its own weight is always there": read(
-        "a.graphml", graphml([0, 1, 2], [(0, 1), (1, 2), (2, 2)])
-    ),
-    "file:{folder}/a.graphml: node 3 has no edges: the graph must connect everyone": read(
-        "a.graphml", graphml([0, 1, 2, 3], [(0, 1), (1, 2)])
-    ),
-    "file:{folder}/a.graphml: the graph has no edges": read("a.graphml", graphml([], [])),
-    "file:{folder}/a.graphml: node 'None': name the nodes by their ranks, 0 to size - 1": read(
-        "a.graphml", graphml([0, 1], [(0, 1)]).replace(' target="1"', "")
     ),
     "file:{folder}/missing.txt: No such file or directory": lambda folder: build(f"file:{folder}/missing.txt", 3),
     "file:{folder}: Is a directory": lambda folder: size_of(f"file:{folder}"),

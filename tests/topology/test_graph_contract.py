@@ -21,19 +21,17 @@ RULES = [rule for rule in WEIGHTS if rule != "fastest"]  # see test_weights_solv
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[str, str, int]:
-    """The ending and the text of a connected graph's file, and its size."""
+def files(draw: st.DrawFn) -> tuple[str, int]:
+    """The text of a connected graph's file, and its size."""
     size = draw(st.integers(2, 25))
     joined = {(draw(st.integers(0, rank - 1)), rank) for rank in range(1, size)}  # a tree
     ranks = st.integers(0, size - 1)
     joined |= {(i, j) for i, j in draw(st.sets(st.tuples(ranks, ranks), max_size=30)) if i < j}
     edges = draw(st.permutations(sorted(joined)))
-    if draw(st.booleans()):
-        return ".graphml", "\n".join(nx.generate_graphml(nx.Graph(edges))), size
     between = draw(st.sampled_from([" ", ",", "\t", ", "]))
     ends = st.sampled_from(["\n", "\r\n", " # known\n"])
     lines = "".join(f"{i}{between}{j}{draw(ends)}" for i, j in edges)
-    return ".txt", f"# {size} peers\n\n{lines}", size
+    return f"# {size} peers\n\n{lines}", size
 
 
 @st.composite
@@ -60,17 +58,17 @@ def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
     return name, size, options
 
 
-def built(asked: tuple[str, int, dict[str, Any]] | tuple[str, str, int]) -> AnyTopology:
+def built(asked: tuple[str, int, dict[str, Any]] | tuple[str, int]) -> AnyTopology:
     """The graph, if it exists."""
-    if isinstance(asked[2], int):
-        ending, text, size = asked
+    if len(asked) == 2:
+        text, size = asked
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"graph{ending}"
-            path.write_bytes(str(text).encode())
+            path = Path(folder) / "graph.txt"
+            path.write_bytes(text.encode())
             return build(f"file:{path}", size)
     name, peers, options = asked
     try:
-        return build(name, int(peers), **options)
+        return build(name, peers, **options)
     except TopologyError:
         assume(False)
         raise

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import Topology, build, size_of, spectral_gap
-from tests.messages.topology import graphml
 
 LINE = [[0, 1], [1, 2]]
 Written = Callable[[str, bytes | str], str]
@@ -28,9 +27,6 @@ def written(tmp_path: Path) -> Written:
     return write
 
 
-LINE_XML = graphml([0, 1, 2], [(0, 1), (1, 2)])
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -43,11 +39,6 @@ LINE_XML = graphml([0, 1, 2], [(0, 1), (1, 2)])
         ("windows.txt", "0 1\r\n1 2\r\n"),
         ("marked.txt", b"\xef\xbb\xbf0 1\n1 2\n"),
         ("padded.txt", "00 01\n01 02\n"),
-        ("line.graphml", LINE_XML),
-        ("line.XML", LINE_XML),
-        ("marked.graphml", b"\xef\xbb\xbf" + LINE_XML.encode()),
-        ("twice.graphml", graphml([0, 1, 2], [(0, 1), (1, 0), (1, 2), (1, 2)])),
-        ("unordered.graphml", graphml([2, 0, 1], [(2, 1), (1, 0)])),
     ],
 )
 def test_files_of_every_form_make_the_same_graph(written: Written, name: str, content: bytes | str) -> None:
@@ -71,14 +62,13 @@ def test_a_large_rank_alone_costs_no_memory(written: Written) -> None:
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_file_is_a_graph_or_an_error_of_one_line(written: Written, data: st.DataObject) -> None:
-    ending, text = data.draw(st.sampled_from([(".txt", "0 1\n1 2\n2 3 # x\n3 0\n"), (".graphml", LINE_XML)]))
-    content = bytearray(text.encode())
+    content = bytearray(b"0 1\n1 2\n2 3 # x\n3 0\n")
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(content)))
         content[place : place + data.draw(st.integers(0, 20))] = data.draw(
-            st.binary(max_size=4) | st.sampled_from([b"\n", b"0", b"9", b",", b"#", b'"', b"<", b"/>", b"&a;", b"id"])
+            st.binary(max_size=4) | st.sampled_from([b"\n", b"0", b"9", b",", b"#"])
         )
-    asked = written(f"any{ending}", bytes(content))
+    asked = written("any.txt", bytes(content))
     expected = ""
     try:
         assert build(asked, size_of(asked)).size >= 2
