@@ -312,7 +312,7 @@ def _graph(group: Group) -> AnyTopology | None:
     if "topology" not in asked:
         return None
     try:
-        # With the default weights: those that are solved for take minutes, and are not seen.
+        # With the default weights: others may not suit the graph, and are not seen.
         return build_graph(GraphSettings.model_validate({**asked, "size": group.size}))
     except (DpeerError, OSError, ValueError):
         return None  # of a file that is not here, say

@@ -10,7 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("test", "plot", "images", "parquet", "fastest")
+EXTRAS = ("test", "plot", "images", "parquet")
 
 
 def main() -> None:

@@ -80,9 +80,9 @@ class Topology:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the edges, and of weights that a solver or the user found; it must be equal on all peers."""
-        solved = self.mixing.sparse.data.tobytes() if self.weights_rule in ("fastest", _OWN) else b""
-        return hashlib.sha256(json.dumps(self.edges).encode() + solved).hexdigest()[:16]
+        """A short hash of the edges, and of weights that the user brings; it must be equal on all peers."""
+        own = self.mixing.sparse.data.tobytes() if self.weights_rule == _OWN else b""
+        return hashlib.sha256(json.dumps(self.edges).encode() + own).hexdigest()[:16]
 
     def mixing_at(self, number: int) -> MixingMatrix:
         """The mixing matrix of round `number`; here the same in every round."""

@@ -16,8 +16,6 @@ from dpeer.topology.settings import GraphSettings, fresh_topology
 
 DEFAULT_SIZE = 8
 
-SLOW = 64
-
 
 def grid_shape(text: str) -> tuple[int, int]:
     """Parse rows and columns, such as 2x4."""
@@ -124,8 +122,6 @@ def _of_file(path: Path) -> dict[str, Any]:
 def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
     if size is None:
         size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
-    if options.get("weights") == "fastest" and size > SLOW:
-        click.echo(f"solving for the fastest weights of {size} peers, which may take minutes", err=True)
     return build(name, size, **options)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpeer.cli.topology import options
 from dpeer.topology import TIME_VARYING, TOPOLOGIES, TimeVaryingTopology, analyse, build
 from tests.cli.command import output, parsed, text
 
@@ -143,11 +142,3 @@ def test_a_narrow_terminal_cuts_no_numbers() -> None:
     assert "…" not in printed
     assert "5.3e+08" in printed
     assert output(*SHOW, "--topology", "full", "--size", 12, columns=50).count(".083") == 144
-
-
-def test_a_long_solution_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(options, "SLOW", 4)
-    graph = {"weights": "fastest", "fresh_neighbors": None}
-    for size, announced in ((4, ""), (6, "solving for the fastest weights of 6 peers, which may take minutes\n")):
-        assert options.build_one("grid", size, {"federation": None, **graph}).size == size
-        assert capsys.readouterr().err == announced

@@ -91,14 +91,8 @@ REFUSED = {
         "weights best-constant: random-matching has another graph every round, and these weights suit one: use "
         "metropolis"
     ): built("random-matching", weights="best-constant"),
-    (
-        "weights fastest: fresh-neighbors has another graph every round, and these weights suit one: use metropolis"
-    ): built("fresh-neighbors", weights="fastest"),
     "grid: weights uniform: the graph is not regular (numbers of neighbors: 2, 3, 4): use weights metropolis": built(
         "grid", 9, weights="uniform"
-    ),
-    "ring: weights fastest: size 257: the solver takes up to 256 peers: use weights best-constant": built(
-        "ring", 257, weights="fastest"
     ),
     "participation: fraction 0: choose more than 0 and at most 1": lambda _: Participation(RING, 0.0, 0),
     "participation: fraction nan: choose more than 0 and at most 1": lambda _: Participation(RING, float("nan"), 0),
@@ -212,7 +206,7 @@ MESSAGES = {
         UnknownName,
         (
             "unknown weights rule 'metropolitan': did you mean 'metropolis'? valid: metropolis, uniform, max-degree, "
-            "best-constant, fastest"
+            "best-constant"
         ),
     ),
     "fresh neighbors without a number": Message(

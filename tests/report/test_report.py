@@ -122,7 +122,7 @@ def test_names_of_classes_and_graphs_of_every_kind_are_drawn(
     monkeypatch.setattr(Figure, "legend", legends)
     names = (("_home $x$", "readmitted after more than thirty days"),) * 8
     kinds: dict[str, dict[str, Any]] = {
-        "fresh-neighbors": {"fresh_neighbors": "2"}, "one-peer-exponential": {}, "full": {"weights": "fastest"},
+        "fresh-neighbors": {"fresh_neighbors": "2"}, "one-peer-exponential": {}, "full": {"weights": "uniform"},
         "random-regular": {},
     }  # fmt: skip
     for topology, options in kinds.items():

@@ -17,7 +17,6 @@ from dpeer.exceptions import TopologyError
 from dpeer.topology import TIME_VARYING, TOPOLOGIES, WEIGHTS, AnyTopology, Topology, analyse, build, spectral_gap
 
 Dense = NDArray[np.float64]
-RULES = [rule for rule in WEIGHTS if rule != "fastest"]  # see test_weights_solved.py
 
 
 @st.composite
@@ -44,7 +43,7 @@ def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
         size = min(1 << (size - 1).bit_length(), 128)
     options: dict[str, Any] = {
         "weights": draw(
-            st.sampled_from([rule for rule in RULES if name not in TIME_VARYING or rule != "best-constant"])
+            st.sampled_from([rule for rule in WEIGHTS if name not in TIME_VARYING or rule != "best-constant"])
         ),
         "graph_seed": draw(st.integers(0, 999)),
         "degree": draw(st.integers(1, 8)),

@@ -81,7 +81,7 @@ def test_rounds_that_are_no_longer_kept_are_drawn_again(name: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["one-peer-exponential", "fresh-directed", "exponential-directed"])
-@pytest.mark.parametrize("rule", ["metropolis", "best-constant", "fastest"])
+@pytest.mark.parametrize("rule", ["metropolis", "best-constant"])
 def test_directed_graphs_have_uniform_weights_whatever_the_rule(name: str, rule: str) -> None:
     graph = build(name, 8, weights=rule)
     assert (graph.weights_rule, graph.directed) == ("uniform", True)

@@ -50,6 +50,8 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
 @pytest.mark.parametrize("name", ["grid", "random-matching"])
 @pytest.mark.parametrize("weight", [float("nan"), -0.1, 1.2])
 def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name: str, weight: float) -> None:
-    monkeypatch.setitem(WEIGHT_RULES, "metropolis", Rule(lambda graph: np.full(len(graph.sender), weight), None))
+    monkeypatch.setitem(
+        WEIGHT_RULES, "metropolis", Rule(lambda graph: np.full(len(graph.sender), weight), lambda _: weight)
+    )
     with pytest.raises(TopologyError):
         build(name, 4).at(0, 0)

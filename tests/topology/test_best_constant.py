@@ -1,0 +1,51 @@
+"""The best constant weights against a search of our own."""
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from dpeer.topology import Topology, build, spectral_gap
+from dpeer.topology.graphs import GRAPHS
+
+UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})
+Dense = NDArray[np.float64]
+
+
+def laplacian_of(graph: Topology) -> Dense:
+    return np.asarray(nx.laplacian_matrix(nx.Graph(graph.edges), nodelist=range(graph.size)).toarray(), dtype=float)
+
+
+def fixed(name: str, size: int, weights: str, **options: Any) -> Topology:
+    graph = build(name, size, weights=weights, **options)
+    assert isinstance(graph, Topology)
+    return graph
+
+
+@pytest.mark.parametrize("name", UNDIRECTED)
+@pytest.mark.parametrize("size", [16, 256])
+def test_no_constant_is_better_than_the_best(name: str, size: int) -> None:
+    laplacian = laplacian_of(fixed(name, size, "metropolis"))
+    most, values = laplacian.max(), np.linalg.eigvalsh(laplacian)[1:]
+
+    def loss(constant: float) -> float:
+        return float(np.abs(1.0 - constant * values).max()) - 1.0
+
+    searched = minimize_scalar(loss, bounds=(0.0, 1.0 / most), method="bounded", options={"xatol": 1e-12})
+    gap = spectral_gap(fixed(name, size, "best-constant"))
+    assert gap == pytest.approx(-min(searched.fun, loss(1.0 / most)), rel=1e-6, abs=1e-8)
+    assert gap >= spectral_gap(fixed(name, size, "max-degree")) - 1e-12
+
+
+def test_the_best_constant_is_that_of_the_papers_formula_clamped_to_one_over_the_degree() -> None:
+    for name in ("grid", "ring", "torus"):
+        graph = fixed(name, 12, "best-constant")
+        values = np.linalg.eigvalsh(laplacian_of(graph))
+        constant = 2.0 / (values[-1] + values[1])
+        assert graph.weights[0, 1] == pytest.approx(min(constant, 1.0 / laplacian_of(graph).max()), rel=1e-9)
+    star = fixed("star", 9, "best-constant")  # 2 / (9 + 1) would be more than an eighth
+    assert star.weights[0, 0] == 0.0
+    assert star.weights[0, 1] == pytest.approx(1.0 / 8.0)
