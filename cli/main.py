@@ -29,8 +29,6 @@ _COMMANDS = {
     "status": "Show where running peers are, and whom they wait for.",
     "top": "Show running peers, live.",
     "drain": "Have running peers finish their round and leave.",
-    "backup": "Copy a run folder into one file, while peers run or not.",
-    "restore": "Put a run folder back from a backup.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "compare": "Run algorithms side by side and print how they compare.",
     "model": "Make a peer's model from its checkpoint.",

@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from dpeer.exceptions import AddressError, ConfigurationError, OutputError, TaskError, UnknownName
+from dpeer.exceptions import AddressError, CheckpointError, ConfigurationError, OutputError, TaskError, UnknownName
 from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
 from dpeer.federation.build import build
 from dpeer.federation.checks import (
@@ -24,7 +24,7 @@ from dpeer.federation.checks import (
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
-from dpeer.federation.privacy import privacy_config
+from dpeer.federation.privacy import account, privacy_config
 from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
@@ -32,7 +32,11 @@ from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.status_client import asked_at
 from dpeer.federation.status_server import StatusServer
+from dpeer.federation.trackers import check as check_trackers
+from dpeer.peer import restored
+from dpeer.peer.restored import Restored
 from dpeer.peer.transports.proxies import proxies
+from dpeer.privacy import Ledger
 from dpeer.report import live_page
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm
@@ -104,6 +108,20 @@ def a_secret(content: bytes, mode: int = 0o600) -> Callable[[Path], Any]:
         read_secret(path)
 
     return cause
+
+
+def put_back_and_begun(folder: Path) -> None:
+    """A private run begins in a restored folder whose rounds since are not counted."""
+    own = folder / "privacy"
+    own.mkdir()
+    Ledger(own, {"noise_multiplier": 1.0, "clip_norm": 0.5}, level="client", resume=False, data="d")
+    restored.write(folder, Restored(0.0, 1))
+    account(own, resume=False, protects=True)
+
+
+def without_a_server(folder: Path) -> None:
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    check_trackers(["mlflow"])
 
 
 def a_secret_twice(folder: Path) -> None:
@@ -648,5 +666,17 @@ MESSAGES = {
     "an array without a count": scheduled(
         "SLURM_ARRAY_TASK_COUNT = 'x': expected a number from 0, or `--rank env`",
         ARRAY_TASK_ID=0, ARRAY_TASK_COUNT="x"),
+    # Restored folders.
+    "a private run in a restored folder": Message(
+        put_back_and_begun, CheckpointError,
+        "'{folder}' was put back from a backup, and what it has released since is not counted yet: go on with "
+        "--resume, and --overwrite later; or give --new-data if the data are others now"),
+    # Trackers of experiments.
+    "an unknown tracker": Message(
+        lambda folder: check_trackers(["mlfow"]), UnknownName,
+        "unknown tracker 'mlfow': did you mean 'mlflow'? valid: tensorboard, mlflow, wandb"),
+    "MLflow without a server": Message(
+        without_a_server, ConfigurationError,
+        "--log-to mlflow: set MLFLOW_TRACKING_URI to the server's address, such as http://host:5000"),
 }
 # fmt: on

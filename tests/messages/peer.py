@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import AddressError, CheckpointError, ProtocolError
-from dpeer.peer import Limits, Network, PeerConfig, ZeroMQTransport, checkpoint
+from dpeer.peer import Limits, Network, PeerConfig, ZeroMQTransport, checkpoint, restored
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.round_clock import RoundClock
@@ -79,6 +79,11 @@ def damaged(change: Callable[[Path], object]) -> Callable[[Path], None]:
 def changed(found: Path) -> None:
     state = json.loads((found / "state.json").read_text())
     (found / "state.json").write_text(json.dumps(state | {"extra": {}}))
+
+
+def with_a_damaged_note(folder: Path) -> None:
+    (folder / "restored.json").write_text('{"completed": 3}')
+    restored.read(folder)
 
 
 def lost(found: Path) -> None:
@@ -206,6 +211,11 @@ MESSAGES = {
     "a state that is no JSON": Message(
         damaged(lambda found: (found / "state.json").write_text("{")), CheckpointError,
         DAMAGED + "JSONDecodeError: …; restore the folder, or start over with --overwrite",
+    ),
+    "a damaged note of a restored folder": Message(
+        with_a_damaged_note, CheckpointError,
+        "'{folder}/restored.json' is damaged: what was released since the backup cannot be counted; restore the backup "
+        "again",
     ),
     "a table of another size": Message(table(bytes(8)), ProtocolError, "malformed: presence of 8 bytes, expected 12"),
     "a table with more rounds": Message(

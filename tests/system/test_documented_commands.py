@@ -320,8 +320,6 @@ SLOW = {
     ),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
-    "dpeer backup dpeer-run dpeer-backup.zip": Small(after=(FIRST_RUN,)),
-    "dpeer restore dpeer-backup.zip new-run": Small(after=(FIRST_RUN, "dpeer backup dpeer-run dpeer-backup.zip")),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0 --log-to tensorboard": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
