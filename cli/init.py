@@ -1,4 +1,4 @@
-"""`dpeer init`: a new federation's file, keys, and a page for each site."""
+"""`dpeer init`: a new federation's file and keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.federation.config import DEFAULT_FILE
 from dpeer.federation.hosts_file import read_hosts
-from dpeer.federation.new_federation import KEYS, OVERVIEW, PAGES, plan, write
+from dpeer.federation.new_federation import KEYS, plan, write
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings, SpeedSettings
 from dpeer.federation.settings import default_of, option_names
 
@@ -20,7 +20,7 @@ _SETTINGS = tuple(
 )
 
 
-@click.command(cls=GroupedCommand, short_help="Write a federation file, keys, and a page for each site.")
+@click.command(cls=GroupedCommand, short_help="Write a federation file and keys.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="[FOLDER]")
 @click.option(
     "--hosts", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, first=True, metavar="FILE",
@@ -41,7 +41,7 @@ _SETTINGS = tuple(
 )  # fmt: skip
 @setting_options(*_SETTINGS)
 def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, bind_all: bool, **flags: Any) -> None:
-    """Write a commented federation file to FOLDER, and for each site a page with what it installs, opens and types.
+    """Write a commented federation file to FOLDER, and keys.
 
     Settings that are given go into the file. They are checked as `dpeer start` checks them, and what is written starts
     as it is. Nothing is overwritten.
@@ -57,20 +57,19 @@ def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, bind_all:
     made = write(planned, folder, keys=keys, operator=operator, bind_all=bind_all)
     size, file = len(planned.sites), made[0]
     click.echo(f"{file}: {size} peers, {planned.settings.topology}{', with the keys of all' if keys else ''}")
-    click.echo(f"{folder / PAGES / 'rank-0.md'} to rank-{size - 1}.md: what each site installs, opens and types")
     if keys:
         click.echo(f"{folder / KEYS / 'rank-0.secret'} to rank-{size - 1}.secret: each for the host of its rank alone")
     if operator:
         click.echo(f"{folder / KEYS / 'operator.secret'}: signs changes of members; keep it off the hosts that train")
-    click.echo(f"{folder / PAGES / OVERVIEW}: for you: which file goes to whom, and in which order")
     click.echo("")
     if planned.apart:
-        click.echo(
-            f"Read {file} and {folder / PAGES / OVERVIEW} next. Each site then types, in its copy of this folder:"
-        )
+        click.echo(f"Read {file} next. Each site then types, in its copy of this folder:")
     else:
         click.echo("To try it on this host, type in a terminal for each rank R:")
-    named = "" if folder == Path() else f" --federation {folder / DEFAULT_FILE}"
-    named = "" if planned.apart else named
-    click.echo(f"    dpeer check{named} --rank {'R' if not planned.apart else 'ITS RANK'}")
-    click.echo(f"    dpeer start{named} --rank {'R' if not planned.apart else 'ITS RANK'}")
+    named = "" if planned.apart or folder == Path() else f" --federation {folder / DEFAULT_FILE}"
+    rank = "ITS RANK" if planned.apart else "R"
+    if planned.apart and not keys:
+        click.echo(f"    dpeer keygen --rank {rank} --out {KEYS}")
+    click.echo(f"    dpeer check{named} --rank {rank}")
+    click.echo(f"    dpeer start{named} --rank {rank}")
+    click.echo('docs/running.md, "What a site does", has every step: files, keys, firewall, data.')

@@ -14,7 +14,7 @@ import dpeer
 from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
-    "init": "Write a federation file, keys, and a page for each site.",
+    "init": "Write a federation file and keys.",
     "check": "Say whether a rank can start on this host, and what a round will take.",
     "start": "Run one peer of a federation on this host.",
     "keygen": "Make a peer's keys, by which the others know it, or an operator's.",

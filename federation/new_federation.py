@@ -1,4 +1,4 @@
-"""A new federation for `dpeer init`: its settings checked as a start checks them, then files, keys and pages."""
+"""A new federation for `dpeer init`: its settings checked as a start checks them, then its files and keys."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from dpeer.federation.addresses import addresses, all_on_this_host
 from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resolve
 from dpeer.federation.hosts_file import Host
 from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secret
-from dpeer.federation.new_federation_file import federation_file
+from dpeer.federation.new_federation_file import Site, federation_file
 from dpeer.federation.settings import Settings, as_run
-from dpeer.federation.site_page import Site, overview, site_page
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
 from dpeer.training.compress_setting import with_compress
 from dpeer.training.data.tables.schema import read_schema
 
-KEYS, PAGES, OVERVIEW = "keys", "sites", "README.md"
-"""Folders of secrets and of pages, and the page for the keeper of the federation file, below the federation's."""
+KEYS = "keys"
+"""Folder of secrets, below the federation's."""
 
 _WAIT = "7d"
 """How long peers on several hosts wait for each other, unless the user states it."""
@@ -40,7 +39,7 @@ class Plan:
     Attributes:
         values: The settings that the federation file states, plain; paths count from its folder.
         settings: The same, validated, with the address of each rank.
-        sites: The ranks, with whom each dials.
+        sites: The ranks.
         schema: The schema of the tables, of which a copy goes beside the federation file; None for none.
         apart: Whether ranks are on several hosts.
     """
@@ -83,17 +82,15 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     public_keys(checked, checked.size)
     graph = build_graph(checked)
     neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]
-    to_dial = [dialled(rank, others, everyone) for rank, others in enumerate(neighbors)]
+    for rank, others in enumerate(neighbors):
+        dialled(rank, others, everyone)  # refuses neighbors of whom neither can be dialled
     apart = bool(places) and not all_on_this_host(checked, checked.size)
     if apart:
         values.setdefault("wait", _WAIT)
     sites = tuple(
-        Site(
-            rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"), to_dial[rank],
-            tuple(other for other in neighbors[rank] if rank in to_dial[other]),
-        )
+        Site(rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"))
         for rank in range(checked.size)
-    )  # fmt: skip
+    )
     _check_run(checked)
     schema = values.get("schema")
     if schema is not None:
@@ -138,13 +135,12 @@ def write(planned: Plan, folder: Path, *, keys: bool, operator: bool, bind_all: 
         OutputError: A file exists, or cannot be written.
     """
     sites, file = planned.sites, folder / DEFAULT_FILE
-    pages = [folder / PAGES / f"rank-{one.rank}.md" for one in sites]
     secret_files = [folder / KEYS / secret_file(one.rank) for one in sites] if keys else []
     of_operator = [folder / KEYS / operators.FILE] if operator else []
     schema = planned.schema
     copied = schema is not None and schema.resolve().parent != folder.resolve()
     copies = {folder / schema.name: read_text(schema)} if schema is not None and copied else {}
-    made = [file, *copies, *pages, folder / PAGES / OVERVIEW, *secret_files, *of_operator]
+    made = [file, *copies, *secret_files, *of_operator]
     if found := [path for path in made if os.path.lexists(path)]:
         raise OutputError(f"{str(found[0])!r} exists, and nothing is overwritten: name another folder")
     with _undone(folder) as done:
@@ -162,11 +158,6 @@ def write(planned: Plan, folder: Path, *, keys: bool, operator: bool, bind_all: 
             done.append(path)
             listed["operators"] = [*given, key_of_operator]
         texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart, bind_all=bind_all)}
-        for one, path in zip(sites, pages, strict=True):
-            texts[path] = site_page(one, planned.settings, listed, file.name, KEYS, made=keys, apart=planned.apart)
-        texts[folder / PAGES / OVERVIEW] = overview(
-            sites, listed, file.name, KEYS, made=keys, operator=operator, apart=planned.apart
-        )
         for path, text in texts.items():
             with path.open("x", encoding="utf-8") as opened:
                 done.append(path)
@@ -177,10 +168,10 @@ def write(planned: Plan, folder: Path, *, keys: bool, operator: bool, bind_all: 
 @contextmanager
 def _undone(folder: Path) -> Iterator[list[Path]]:
     """Make the folders; if the block ends early, remove the files that it has listed, and folders that are new."""
-    new = [one for one in (folder / KEYS, folder / PAGES, folder) if not one.exists()]
+    new = [one for one in (folder / KEYS, folder) if not one.exists()]
     done: list[Path] = []
     try:
-        (folder / PAGES).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         yield done
     except BaseException as error:
         for path in done:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dpeer.federation.settings import Settings
-from dpeer.federation.site_page import Site
 from dpeer.sections import in_words
 from dpeer.toml_text import comment, key_text, value_text
 
@@ -44,6 +44,21 @@ _HEAD = """\
 #
 # A line such as #rounds = 20 is a default, or an example: without the # it counts. `dpeer start --help` has them all.
 """
+
+
+@dataclass(frozen=True)
+class Site:
+    """A rank of a new federation.
+
+    Attributes:
+        rank: Its number.
+        site: The name of its site; empty for none.
+        address: Where its neighbors reach it; None where it only dials out, or all are on one host.
+    """
+
+    rank: int
+    site: str
+    address: str | None
 
 
 def federation_file(

@@ -17,6 +17,12 @@ Run = Callable[..., Ended]
 
 ROOT = Path(__file__).parents[2]
 
+LAST = """\
+    dpeer check{named} --rank {rank}
+    dpeer start{named} --rank {rank}
+docs/running.md, "What a site does", has every step: files, keys, firewall, data.
+"""
+
 HOSTS = "10.8.0.10 Clinic A\n10.8.0.11 Clinic B\n- Clinic C\n10.8.0.13 Clinic D\n"
 
 
@@ -35,9 +41,7 @@ def test_without_anything_it_is_eight_peers_on_this_host(dpeer: Run) -> None:
     ended = dpeer("init")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("dpeer.toml: 8 peers, ring\n")
-    assert sorted(str(path) for path in Path().rglob("*") if path.is_file()) == [
-        "dpeer.toml", "sites/README.md", *(f"sites/rank-{rank}.md" for rank in range(8)),
-    ]  # fmt: skip
+    assert [str(path) for path in Path().rglob("*") if path.is_file()] == ["dpeer.toml"]
     assert loaded().model_fields_set == {"size", "rank"}
     assert addresses(loaded(), 8)[3] == "tcp://127.0.0.1:7703"
     assert "dpeer start --rank R" in ended.out
@@ -90,36 +94,24 @@ def test_settings_that_are_given_are_in_the_file_and_paths_count_from_it(dpeer: 
     assert str(settings.schema) == "trial/visits.toml"
     assert Path("trial/visits.toml").read_text() == Path("visits.toml").read_text()
     assert settings.model_fields_set == {*given, "size", "schema", "rank"}
-    page = Path("trial/sites/rank-2.md").read_text()
-    assert "`tables/site-2.csv`" in page
-    assert "dpeer schema check tables/site-2.csv --schema visits.toml" in page
-    assert "| `visits.toml` | its keeper |" in page
 
 
-def test_a_page_has_the_ports_that_the_graph_and_the_addresses_need(dpeer: Run) -> None:
+def test_the_last_lines_are_a_sites_commands_and_name_a_section_that_is_there(dpeer: Run) -> None:
     Path("hosts.txt").write_text(HOSTS)
-    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
-    pages = [Path(f"sites/rank-{rank}.md").read_text() for rank in range(4)]
-    lines = [[line for line in page.splitlines() if line.startswith(("- in:", "- out:"))] for page in pages]
-    assert lines == [
-        ["- out: TCP to `10.8.0.11:7700` (rank 1)", "- out: TCP to `10.8.0.13:7700` (rank 3)"],
-        ["- in: TCP to `10.8.0.11:7700` on this host, from ranks 0, 2"],
-        ["- out: TCP to `10.8.0.11:7700` (rank 1)", "- out: TCP to `10.8.0.13:7700` (rank 3)"],
-        ["- in: TCP to `10.8.0.13:7700` on this host, from ranks 0, 2"],
-    ]
-    assert pages[1].startswith("# Rank 1: Clinic B\n")
-    assert loaded().wait == 7 * 86400, "sites of several hosts do not start within five minutes"
-    table = Path("sites/README.md").read_text()
-    assert "| 2 | Clinic C | dials out | `dpeer.toml` | `sites/rank-2.md`, `keys/rank-2.secret` |" in table
+    assert dpeer("init", "here").out.endswith(LAST.format(named=" --federation here/dpeer.toml", rank="R"))
+    own = dpeer("init", "own", "--hosts", "hosts.txt").out
+    assert own.endswith("    dpeer keygen --rank ITS RANK --out keys\n" + LAST.format(named="", rank="ITS RANK"))
+    assert "keygen" not in dpeer("init", "kept", "--hosts", "hosts.txt", "--keys").out
+    assert "\n### What a site does\n" in (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    assert loaded(Path("own/dpeer.toml")).wait == 7 * 86400, "sites of several hosts do not start within five minutes"
 
 
-def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -> None:
+def test_sites_that_make_their_own_keys_put_them_in_the_place_of_a_comment(dpeer: Run) -> None:
     Path("hosts.txt").write_text(HOSTS)
     assert dpeer("init", "--hosts", "hosts.txt").code == 0
     assert not Path("keys").exists()
-    assert "    dpeer keygen --rank 2 --out keys\n" in Path("sites/rank-2.md").read_text()
     text = Path("dpeer.toml").read_text()
-    for rank in range(4):  # as its README tells the keeper
+    for rank in range(4):
         line = dpeer("keygen", "--rank", rank, "--out", "keys").out.strip()
         text = re.sub(rf'#key = "64 digits, as `dpeer keygen --rank {rank} .*', line, text)
     Path("dpeer.toml").write_text(text)
@@ -129,10 +121,6 @@ def test_sites_that_make_their_own_keys_find_the_way_in_their_page(dpeer: Run) -
 def test_a_site_may_replace_the_key_that_the_keeper_has_made(dpeer: Run) -> None:
     Path("hosts.txt").write_text(HOSTS)
     assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
-    page = Path("sites/rank-2.md").read_text()
-    assert (
-        "    dpeer keygen --rank 2 --out own\n\nOnce dpeer.toml has that key, add `--secret own/rank-2.secret`" in page
-    )
     line = dpeer("keygen", "--rank", 2, "--out", "own").out.strip()
     before, after = Path("dpeer.toml").read_text().split("[rank.2]")
     Path("dpeer.toml").write_text(f"{before}[rank.2]{re.sub('key = .*', line, after, count=1)}")
@@ -140,7 +128,7 @@ def test_a_site_may_replace_the_key_that_the_keeper_has_made(dpeer: Run) -> None
     assert keys.keyring(settings.of_rank(2), 4, 2) is not None
 
 
-@pytest.mark.parametrize("there", ["dpeer.toml", "sites/rank-2.md", "keys/rank-1.secret", "keys/operator.secret"])
+@pytest.mark.parametrize("there", ["dpeer.toml", "keys/rank-1.secret", "keys/operator.secret"])
 def test_nothing_is_overwritten_and_nothing_else_is_written(dpeer: Run, there: str) -> None:
     path = Path(there)
     path.parent.mkdir(exist_ok=True)
@@ -156,14 +144,14 @@ def test_a_disk_that_is_full_half_way_leaves_nothing(dpeer: Run, monkeypatch: py
     real = Path.open
 
     def full(path: Path, mode: str = "r", *more: Any, **named: Any) -> Any:
-        if path.name == "rank-1.md":
+        if path.name == "dpeer.toml":
             raise OSError(28, "No space left on device")
         return real(path, mode, *more, **named)
 
     monkeypatch.setattr(Path, "open", full)
     Path("mine.txt").write_text("precious")
     ended = dpeer("init", "trial", "--size", 3, "--keys", "--operator")
-    assert (ended.code, ended.err) == (2, "dpeer: 'trial' cannot be written: No space left on device\n")
+    assert (ended.code, ended.err) == (75, "dpeer: 'trial' cannot be written: No space left on device\n")
     assert [str(path) for path in Path().iterdir()] == ["mine.txt"]
 
 
@@ -179,14 +167,3 @@ def test_ranks_of_containers_listen_at_all_interfaces(dpeer: Run) -> None:
         "tcp://*:7700",
     ]
     assert listen_address(settings, 5, 0, encrypted=True) == "tcp://*:7800"
-
-
-def test_the_keeper_is_shown_what_the_relay_needs(dpeer: Run) -> None:
-    Path("hosts.txt").write_text("relay://relay.example:7790 A\nrelay://relay.example:7790 B\n")
-    assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0
-    assert (
-        "`dpeer relay --listen tcp://*:7790 --keys dpeer.toml` (relay.example:7790)"
-        in Path("sites/README.md").read_text()
-    )
-    page = Path("sites/rank-1.md").read_text()
-    assert "- out: TCP to the relay `relay.example:7790`, through which rank 0 reaches this peer" in page

@@ -71,5 +71,5 @@ MESSAGES = {
         "--quorum 1: expected 2 to 2 of 2 ranks; two groups of at most half the ranks could both go on, each without "
         "the other"),
     "a file in place of the folder": Message(
-        under_a_file, OutputError, "'{folder}/trial' cannot be written: Not a directory"),
+        under_a_file, OutputError, "'{folder}/trial' cannot be written: File exists"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""From `dpeer init` over `dpeer check` to running peers, as real processes, each as its page says."""
+"""From `dpeer init` over `dpeer check` to running peers, as real processes."""
 
 import json
 
