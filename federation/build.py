@@ -29,7 +29,6 @@ from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, 
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds
 from dpeer.federation.recorded_steps import recorded_steps
-from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -83,8 +82,6 @@ class PeerParts:
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
-    held: Held | None
-    """Digests of the peer's rows, for others on this host; None with privacy, or where rows have no digest."""
 
 
 def build(
@@ -248,7 +245,6 @@ def build(
             *not_repeated,
         ],
         promises=promises,
-        held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,
         preparation=preparation,
     )

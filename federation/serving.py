@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,6 @@ from dpeer.federation.exchange_plans import advice
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
-from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
 from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
@@ -176,7 +175,6 @@ async def serve(
             working_folder_kept() as home,
             naming(out, rank_folder(settings.out, rank)),
             hold or held(out),
-            ExitStack() as leaving,
         ):
             worker = Worker(executor, disk, alike=threads == 1)
 
@@ -204,7 +202,7 @@ async def serve(
                 started(out)
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
-                    config, out, home, log, worker, leaving, requests, board, listen=listen, meet=meet,
+                    config, out, home, log, worker, requests, board, listen=listen, meet=meet,
                     stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
                 )  # fmt: skip
             stopper.ended()
@@ -226,7 +224,6 @@ async def _serve(
     home: Path,
     log: PeerLog,
     worker: Worker,
-    leaving: ExitStack,
     requests: dict[str, Handler],
     board: StatusBoard,
     *,
@@ -248,13 +245,7 @@ async def _serve(
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
-    registry = await worker.run(leaving.enter_context, registered(parts.fingerprint, rank, parts.held))
     looking: list[asyncio.Task[None]] = []
-
-    def connected() -> None:
-        report({"kind": "connected"})
-        if registry is not None:  # those of its neighbors that are on this host have left their digests by now
-            looking.append(asyncio.create_task(_look(registry, log)))
 
     tracking = track.start(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
@@ -301,7 +292,7 @@ async def _serve(
         parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=recorded,
-        on_connected=connected,
+        on_connected=lambda: report({"kind": "connected"}),
         on_waiting=waits,
         on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
         watch=parts.watch,
@@ -387,12 +378,6 @@ async def _served(
     finally:
         filling.cancel()
         server.close()
-
-
-async def _look(registry: Registry, log: PeerLog) -> None:
-    """Say which ranks on this host hold rows of this peer, too."""
-    for found in await asyncio.to_thread(registry.compare):
-        log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
 
 
 async def _unless_stopped(meeting: Awaitable[Mapping[int, str]], stopper: Stopper) -> Mapping[int, str] | None:

@@ -39,8 +39,6 @@ from dpeer.results.units import duration, in_short
 from dpeer.topology.transfer_time import LineSpeed
 from dpeer.training import TorchLearner
 from dpeer.training.codecs import compressed_bytes
-from dpeer.training.data.duplicate_rows import count_equal
-from dpeer.training.data.duplicate_rows import in_words as equal_in_words
 
 Progress = Callable[[str], None]
 
@@ -285,8 +283,6 @@ def _check_training(
         if parts is None:
             return None
         _keep_body(findings, starting, parts.learner)
-        with findings.of("duplicates"):
-            _check_duplicates(findings, parts.fingerprint, rank, parts.held)
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
             found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, lines)
@@ -336,28 +332,6 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
         findings.warn("threads", f"{words}: other programs use this host's cores, or the model is small: --threads 1")
     else:
         findings.passed("threads", words)
-
-
-def _check_duplicates(findings: Findings, fingerprint: Mapping[str, Any], rank: int, held: Any) -> None:
-    """Whether rows stand twice in this rank's data, or in those of a peer that runs on this host."""
-    from dpeer.federation.same_rows import Registry, private_folder
-
-    check = "duplicates"
-    if held is None:
-        findings.passed(check, "rows are not compared: of private runs, of common pools, and of what is not in memory")
-        return
-    trained, rows = set(held.trained), len(held.trained) + len(held.tested)
-    twice = sum(one in trained for one in held.tested)
-    folder = private_folder(make=False)
-    others = [] if folder is None else Registry(folder, fingerprint, rank, held).compare()
-    for one in others:
-        findings.warn(check, str(one))
-    if twice:
-        findings.warn(check, f"{twice:,} of {len(held.tested):,} test rows equal a training row: measure on others")
-    if not (others or twice):
-        equal = count_equal([*held.trained, *held.tested])
-        words = f"{equal_in_words(equal, rows)}, on one side each" if equal else f"no two of {rows:,} rows are equal"
-        findings.passed(check, f"{words}; other hosts' rows are not compared: agree with them (docs/security.md)")
 
 
 @contextlib.contextmanager

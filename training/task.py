@@ -71,8 +71,6 @@ class Task:
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
         lora: The value of `--lora` that has put low-rank adapters into the model; None without adapters.
-        contents: Where the data are the peer's own, a digest of each sample's inputs, for "train", "validation" and
-            "test"; None where a common pool is divided, and for tasks of one's own.
         remarks: Notes on how common pools are divided, and on first weights from a file, a line each; logged when the
             peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
@@ -101,7 +99,6 @@ class Task:
     reading: TableInputs | None = None
     built: Mapping[str, Any] | None = None
     lora: str | None = None
-    contents: Mapping[str, Sequence[bytes]] | None = field(default=None, repr=False)
     remarks: Sequence[str] = ()
     initial: Initial | None = None
     held_out: NDArray[np.int64] | None = field(default=None, repr=False)

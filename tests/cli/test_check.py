@@ -20,7 +20,7 @@ QUICK = (
 
 @pytest.fixture
 def check(dpeer: Run, small_task: Path) -> Run:
-    """`dpeer check` of rank 1, whose test rows are its training rows: a warning."""
+    """`dpeer check` of rank 1."""
     Path("mine.py").write_text(small_task.read_text())
     return lambda *more: dpeer("check", "--rank", 1, *QUICK, *more)
 
@@ -30,7 +30,6 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
     lines = ended.out.splitlines()
     assert ended.code == 0
     assert lines[0] == "PASS  settings      rank 1 of 3, ring; no federation file: all by default"
-    assert "WARN  duplicates    12 of 12 test rows equal a training row: measure on others" in lines
     subjects = [line[2:16].strip() for line in lines[lines.index("What will happen:") + 1 :] if line.startswith("  ")]
     assert subjects[:7] == ["neighbors", "settings", "a round", "the run", "bytes", "line", "epsilon"]
     body = 4 * (4 * 6 + 6)
@@ -41,7 +40,7 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
     assert "  line          a round's bodies take 240 ms on this line" in lines
     float32 = next(line for line in lines if line.startswith("float32 "))
     assert float32.split()[1:5] == [str(body), "B", "240", "ms"]
-    assert lines[-1] == "14 PASS, 1 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
+    assert lines[-1] == "14 PASS, 0 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
     assert "training a few minibatches" in ended.err
 
 
@@ -87,7 +86,12 @@ def test_what_was_measured_earlier_is_the_line_and_a_stated_rate_wins(check: Run
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [((), 0), (("--strict",), 1), (("--proxy", "none"), 1), (("--proxy", "none", "--json"), 1)],
+    [
+        (("--insecure",), 0),
+        (("--insecure", "--strict"), 1),
+        (("--proxy", "none"), 1),
+        (("--proxy", "none", "--json"), 1),
+    ],
     ids=["a warning", "strict", "a failure", "a failure as JSON"],
 )
 def test_the_exit_code_is_for_scripts(check: Run, more: tuple[str, ...], code: int) -> None:

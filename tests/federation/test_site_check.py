@@ -16,14 +16,10 @@ import torch
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, host_checks, keys, operators, site_check, trackers
-from dpeer.federation.build import build
-from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
 from dpeer.federation.measured_lines import read_body_bytes, read_lines
 from dpeer.federation.rank_lock import held
-from dpeer.federation.same_rows import registered
-from dpeer.federation.settings import as_run
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
@@ -35,12 +31,6 @@ from tests.conftest import SMALL_TASK
 TASK = (
     SMALL_TASK
     + """
-
-def apart(rank, size, seed):
-    torch.manual_seed(seed + rank)
-    train, test = (TensorDataset(torch.randn(12, 4), torch.arange(12) % 2) for _ in range(2))
-    return Task(model=Net(), head=("fc",), train=train, test=test)
-
 
 def broken(rank, size, seed):
     raise ValueError("no scans for this site")
@@ -67,11 +57,9 @@ Look = Callable[..., Looked]
 
 
 @pytest.fixture
-def look(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+def look(in_tmp_path: Path) -> Look:
     """Check rank 1 of a federation file of four ranks, with more lines; flags by name."""
     Path("mine.py").write_text(TASK)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(in_tmp_path / "private"))
-    (in_tmp_path / "private").mkdir(mode=0o700)
 
     def run(lines: str = "", flags: dict[str, Any] | None = None, **asked: Any) -> Looked:
         Path("dpeer.toml").write_text(f"size = 4\n{lines}")
@@ -80,7 +68,7 @@ def look(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
         port = free.getsockname()[1]
         free.close()
         findings = Findings()
-        given = {"task": "mine.py:apart", **QUICK, "base_port": port - 1, **(flags or {})}
+        given = {"task": "mine.py:task", **QUICK, "base_port": port - 1, **(flags or {})}
         return Looked(findings.all, check_site(findings, Asked(**{"file": None, "flags": given, "rank": "1", **asked})))
 
     return run
@@ -99,7 +87,7 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert tree(in_tmp_path).keys() == before.keys()
     assert [one.check for one in found.findings] == [
         "settings", "key", "members", "output", "proxy", "address", "port", "clock", "shared memory", "device", "task",
-        "duplicates", "threads", "memory", "disk",
+        "threads", "memory", "disk",
     ]  # fmt: skip
     forecast = found.forecast
     assert forecast is not None
@@ -319,8 +307,6 @@ CASES = {
     "a budget that is too small": Case(
         "task", Level.FAIL, "epsilon",
         flags={"privacy": "client", "noise_multiplier": 0.1, "target_epsilon": 0.001}),
-    "rows that are trained and tested on": Case(
-        "duplicates", Level.WARN, "12 of 12 test rows equal a training row", flags={"task": "mine.py:task"}),
     "no memory": Case("memory", Level.FAIL, "free some", around=patched(site_check, "available_memory", lambda: 1000)),
     "a full disk": Case(
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
@@ -379,17 +365,6 @@ def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
     lines = found.forecast.lines()
     assert lines["neighbors"] == "named by the epoch that lists this rank"
     assert lines["bytes"] == "120 B a body, to and from each neighbor in each round"
-
-
-def test_rows_of_a_peer_on_this_host_warn(look: Look) -> None:
-    look()  # makes the files that are named below
-    flags = {"task": "mine.py:apart", **QUICK}
-    resolved = resolve(as_run(load(None, flags)), 1)
-    other = build(resolved)
-    with registered(other.fingerprint, 2, other.held):
-        found = look()
-    assert found.bad.keys() == {"duplicates"}
-    assert "rank 2, on this host, also has 24 of this peer's 24 rows" in found.bad["duplicates"][1]
 
 
 def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Path) -> None:

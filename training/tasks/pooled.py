@@ -136,7 +136,6 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         if len(part.validation)
         else None,
         remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks),
-        contents=contents if choices.partition == OWN else None,
         reading=reading,
         built={
             "model": name,
