@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _NOT_HERE = (LogSettings, AloneSettings, ThreadSettings, NetworkSettings, LauncherSettings, SimulationSettings)
 
-_OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
+_OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "out")
 """Settings that have an option of their own here, or none."""
 
 _PLAN = (

@@ -32,7 +32,6 @@ RESERVED: Mapping[str, str] = {
     "workers": "--jobs sets the number of runs at a time",
     "evaluate_on": "a comparison measures on test data, and chooses by --grid on validation data",
     "keep": "the tables are of the last rounds, never of the best one",
-    "patience": "it needs --keep best, and the tables are of the last rounds",
     "validation": "a share is held out only where --grid chooses: give it as --validation, or in [compare]",
 }
 """Settings that are the comparison's to give, and why."""

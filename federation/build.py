@@ -28,7 +28,6 @@ from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, planned_rounds
-from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -112,11 +111,6 @@ def build(
     facts_of_algorithm = facts_of(config.algorithm)
     shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
     graph, meeting, protected, guarantee = check_settings(config)
-    repeated, not_repeated = (
-        ({}, list[str]())
-        if run.steps_from is None
-        else recorded_steps(run.steps_from, rank, how.rounds, lambda number: meeting.at(number, rank).active)
-    )
     compute = compute_of(config)
     task = task_of(config)
     lacking = config.held_out_if_enough and run.keep == "best" and task.validation is None
@@ -160,7 +154,7 @@ def build(
     learner = build_learner(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
-        training_accuracy=run.training_accuracy, patience=run.patience,
+        training_accuracy=run.training_accuracy,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
@@ -215,7 +209,6 @@ def build(
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         round_seconds=run.round_seconds,
-        recorded_steps=repeated,
         quorum=network.quorum,
         rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
@@ -242,7 +235,6 @@ def build(
             *promises,
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
-            *not_repeated,
         ],
         promises=promises,
         partition=divided_as,

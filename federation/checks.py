@@ -216,9 +216,6 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
         _asked("--round-seconds", run.round_seconds): (
             "a budget is found from one round's bodies for its own training" if run.round_seconds is not None else None
         ),
-        f"--steps-from {run.steps_from}": (
-            "they are of rounds that were not trained ahead" if run.steps_from is not None else None
-        ),
     }
     for what, reason in reasons.items():
         if reason is not None:
@@ -287,18 +284,11 @@ def check_round_budget(run: RunPart, privacy: str) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    if privacy != "sample":
-        return
-    if run.round_seconds is not None:
+    if privacy == "sample" and run.round_seconds is not None:
         asked = _asked("--round-seconds", run.round_seconds)
         raise ConfigurationError(
             f"{asked} with --privacy sample: how many steps fit into a time depends on the records "
             "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
-        )
-    if run.steps_from is not None:
-        raise ConfigurationError(
-            f"--steps-from {run.steps_from} with --privacy sample: its batches are drawn in secret and are never "
-            "repeated: leave it out"
         )
 
 

@@ -79,14 +79,6 @@ class MeasureSettings(Section):
         mark=Mark.OWN,
         group=_RUN,
     )
-    patience: int | None = setting(
-        None,
-        "early stopping, for peers that train alone: train no more after so many evaluations without a better "
-        "validation loss (needs --keep best)",
-        mark=Mark.OWN,
-        group=_RUN,
-        ge=1,
-    )
     checkpoint_every: int = setting(
         1,
         "save in the first, every n-th and the last round, and when stopped: less to write, more lost by a crash; with "
@@ -330,15 +322,6 @@ class SpeedSettings(Section):
         "(about what the neighbors take); each phase takes one step at least",
         mark=Mark.OWN,
         group=_TRAINING,
-    )
-    steps_from: Path | None = setting(
-        None,
-        "folder of a run whose recorded steps are taken again, round by round, for the bits that it had with "
-        "--round-seconds; that has no effect then",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        of_rank=False,
-        strict=False,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -93,9 +93,6 @@ class PeerConfig:
     """Seconds after which a round's local training ends between two minibatches; "auto" to find them from when the
     neighbors' bodies come (`RoundBudget`); None for no limit. A slow peer with a budget is mixed in every round, and
     holds up no other; how many steps it takes depends on the machine, so its bits are repeated from a record alone."""
-
-    recorded_steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """By round, the steps of each phase of training in another run, to be taken again whatever the time."""
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs

@@ -296,7 +296,7 @@ class RankFolder:
 
     def recorded_steps(self, number: int) -> Sequence[int] | None:
         """The steps of each phase with which round `number` is to be trained again; None where they are free."""
-        return self._steps.get(number) if number <= self.released else self._config.recorded_steps.get(number)
+        return self._steps.get(number) if number <= self.released else None
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk, before a neighbor hears of it.

@@ -59,7 +59,7 @@ def _check_clock(settings: Settings) -> None:
         ConfigurationError: Names the setting.
     """
     asked = [settings, *(settings.of_rank(rank) for rank in settings.rank)]
-    if settings.faults is None and settings.steps_from is None and any(one.round_seconds == "auto" for one in asked):
+    if settings.faults is None and any(one.round_seconds == "auto" for one in asked):
         raise ConfigurationError(
             "--round-seconds auto: the peers of a simulation train in turn, so none can see how long the others take: "
             "give seconds, or --faults with a file (which may be empty) for a clock of each, or use dpeer cluster"

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.base import Facts, facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd.sampled_releases import SampledReleases, check_sound, planned_phases
@@ -82,7 +82,6 @@ def build_learner(
     keep: Literal["last", "best"] = "last",
     evaluate_on: Literal["test", "validation"] = "test",
     training_accuracy: bool = False,
-    patience: int | None = None,
     steady: bool = True,
     sampled_share: float = 1.0,
     compute: Compute = HOST,
@@ -103,7 +102,6 @@ def build_learner(
             among those that were evaluated, before and after mixing, and finished at the end.
         evaluate_on: Which of the task's data `evaluate` uses.
         training_accuracy: Whether `evaluate` measures accuracy on the training data, too.
-        patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
         steady: Whether the peer exchanges with the same neighbors in every round.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
@@ -118,21 +116,18 @@ def build_learner(
         UnknownName: No such algorithm, or option of it.
         AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them, or
-            patience where others wait for this peer's bodies, or without ``keep="best"``.
+        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
     """
     _check_validation(task, keep, evaluate_on)
     found = find_algorithm(algorithm)
     facts = facts_of(found)
-    if patience is not None:
-        _check_patience(patience, facts, keep)
     generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
     sampling = session if isinstance(session, SampleSession) else None
     sampled = None
     with generators.kept(Purpose.START, 0) if facts.draws else nullcontext():
         made = new_algorithm(found, {} if options is None else options)
         if sampling is not None:
-            check_sound(made, facts.shares, sampling, keep=keep, patience=patience)
+            check_sound(made, facts.shares, sampling, keep=keep)
         claim(task.model)
         parts = split(task.model, task.head, facts.shares, facts.name)
         began = Beginning(parts, frozen_alike(task.model, task.head) if facts.shares != "nothing" else {})
@@ -180,7 +175,7 @@ def build_learner(
     return kind(
         facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip, outer=outer,
         selection=selection, finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session,
-        sampled=sampled, digest=digest, patience=patience,
+        sampled=sampled, digest=digest,
     )  # fmt: skip
 
 
@@ -200,18 +195,3 @@ def _check_validation(task: Task, keep: str, evaluate_on: str) -> None:
 
 def _trainer(session: SampleSession | None, *given: Any, **named: Any) -> Trainer:
     return Trainer(*given, **named) if session is None else DPSGDTrainer(*given, **named, session=session)
-
-
-def _check_patience(patience: int, facts: Facts, keep: str) -> None:
-    """Refuse early stopping where it would hold up others, or cannot tell when.
-
-    Raises:
-        ConfigurationError: Says what would be right.
-    """
-    if facts.shares != "nothing":
-        raise ConfigurationError(
-            f"--patience {patience} is for peers that train alone: with {facts.name} the neighbors need this peer's "
-            "body in every round; --keep best keeps the model of the best round there"
-        )
-    if keep != "best":
-        raise ConfigurationError(f"--patience {patience} needs --keep best, and validation data (--validation 0.1)")

@@ -59,7 +59,6 @@ class TorchLearner:
         session: The peer's privacy; None trains and sends without noise and record.
         sampled: The releases of a run with privacy at sample level.
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
-        patience: The number of evaluations without a better validation loss after which a peer that trains alone stops.
 
     Attributes:
         virtual: On a virtual clock: the share of a round's steps that are taken in so many seconds. None on a real one.
@@ -81,13 +80,12 @@ class TorchLearner:
         session: Session | None,
         sampled: SampledReleases | None,
         digest: str,
-        patience: int | None,
     ) -> None:
         self.algorithm, self.session, self.digest = algorithm, session, digest
         self._facts, self.trainer, self._generators, self.gossip = facts, trainer, generators, gossip
         self.outer = outer
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
-        self.checkpoints, self._sampled, self._patience = checkpoints, sampled, patience
+        self.checkpoints, self._sampled = checkpoints, sampled
         self._mixed = False
         self.mixes_at_once = (
             gossip.brief and outer is None and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
@@ -130,7 +128,7 @@ class TorchLearner:
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
-            diverged; None when nothing was trained, as when patience has run out.
+            diverged; None when nothing was trained.
 
         Raises:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
@@ -141,8 +139,6 @@ class TorchLearner:
             self.unfinished.begin(number)
         self._mixed = False
         self.finishing.forget()
-        if self._patience is not None and self.selection.worse >= self._patience:
-            return None
         share = None if seconds is None or self.virtual is None else self.virtual(seconds)
         if (pace := self.trainer.pace) is not None:
             pace.begin()

@@ -41,7 +41,6 @@ class ModelSelection:
         best_round: The round of the best model.
         best_point: When in that round it was as it is.
         best_loss: The best model's loss on the validation data.
-        worse: How many models since then were not better.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class ModelSelection:
         self.best_round: int | None = None
         self.best_point: Point | None = None
         self.best_loss = math.inf
-        self.worse = 0
 
     def test(self) -> Evaluation:
         """Evaluate the model on the test data.
@@ -124,7 +122,6 @@ class ModelSelection:
         assert self._validation is not None, "only where the best model is looked for"
         loss = mean_loss(self._model, self._validation, self._objective)
         if not loss < self.best_loss:
-            self.worse += 1
             return False
-        self.best_loss, self.best_round, self.best_point, self.worse = loss, number, point, 0
+        self.best_loss, self.best_round, self.best_point = loss, number, point
         return True

@@ -61,7 +61,6 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "checkpoint_every": (2, {}), "checkpoint_minutes": (5.0, {}), "keep": ("best", {"validation": 0.2}),
     "finish": ("head:2", {}),
     "finish_lr": (0.01, {"finish": "all:1"}),
-    "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}),
     "log_to": (["tensorboard"], {}), "wait": (5.0, {}),
@@ -71,7 +70,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "grow": (Path("grow.toml"), {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "tcp_only": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
-    "alone": ("always", {}), "alone_share": (0.5, {}), "round_seconds": (2.5, {}), "steps_from": (Path("before"), {}),
+    "alone": ("always", {}), "alone_share": (0.5, {}), "round_seconds": (2.5, {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
 
@@ -105,11 +104,6 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, str) and value.startswith("mine.py"):
             values[name] = str(tmp_path / value)
-    if "steps_from" in values:
-        values["steps_from"] = tmp_path / values["steps_from"]
-        (tmp_path / "before" / "rank-0").mkdir(parents=True)
-        lines = ("{" + f'"round": {number}, "steps": [3, 4]' + "}\n" for number in range(4))
-        (tmp_path / "before" / "rank-0" / "metrics.jsonl").write_text("".join(lines))
     if "init_from" in values:
         values["init_from"] = tmp_path / values["init_from"]
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])
@@ -171,7 +165,6 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
         "encrypt",
         "faults",
         "grow",
-        "steps_from",
     }
 
 

@@ -25,7 +25,6 @@ from dpeer.federation.config import from_flags, load, parse_option, resolve, wit
 from dpeer.federation.folders import check, naming
 from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
 from dpeer.federation.privacy import account, privacy_config
-from dpeer.federation.recorded_steps import recorded_steps
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import ServeAddress
@@ -70,17 +69,6 @@ def address(text: str, call: Callable[..., Any], ranks: Mapping[int, Any], *rest
 def round_budget(text: str, **values: Any) -> Message:
     """An error of a budget with privacy at sample level."""
     return refused(text, check_round_budget, Settings(**values), "sample")
-
-
-def recorded(text: str, *lines: str) -> Message:
-    """An error of the steps that rank 1 has recorded in these lines, for three rounds."""
-
-    def cause(folder: Path) -> None:
-        (folder / "rank-1").mkdir()
-        (folder / "rank-1" / "metrics.jsonl").write_text("\n".join(lines))
-        recorded_steps(folder, 1, 3, lambda number: True)
-
-    return Message(cause, ConfigurationError, text)
 
 
 def listed(text: str, *keys: Any, rank: int = 0, **common: Any) -> Message:
@@ -379,19 +367,6 @@ MESSAGES = {
         "--round-seconds auto with --privacy sample: how many steps fit into a time depends on the records that were "
         "drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
         round_seconds="auto"),
-    "recorded steps with privacy of records": round_budget(
-        "--steps-from before with --privacy sample: its batches are drawn in secret and are never repeated: leave it "
-        "out", steps_from=Path("before")),
-    "recorded steps of nobody": recorded(
-        "--steps-from {folder}: '{folder}/rank-1/metrics.jsonl' has no steps of rank 1: name the folder of a run that "
-        "is there, with as many peers"),
-    "recorded steps of an older dpeer": recorded(
-        "--steps-from {folder}: '{folder}/rank-1/metrics.jsonl' has no steps of rank 1: name the folder of a run that "
-        "is there, with as many peers", '{"round": 0, "samples": 3}'),
-    "too few recorded rounds": recorded(
-        "--steps-from {folder}: rank 1 has not recorded round 2, and --rounds is 3: give no more rounds than it has "
-        "recorded",
-        '{"round": 0, "steps": [3]}', '{"round": 2, "steps": [3]}'),
     # The federation file, flags and settings.
     "inside the rounds of an algorithm that does not say it can": refused(
         "--checkpoint-minutes 10: mine does not state `replayable = True`, by which a class of your own says that its "
@@ -401,7 +376,7 @@ MESSAGES = {
         "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, bind, "
         "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
-        "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, patience, "
+        "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, "
         "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_to, round_seconds, "
         "device, amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, tcp_only, serve",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
@@ -586,7 +561,6 @@ MESSAGES = {
             ("--participation 0.5", "who trains a round ahead would not be who exchanges it", {"participation": 0.5}),
             ("--round-seconds 2.5", "a budget is found from one round's bodies for its own training",
              {"round_seconds": 2.5}),
-            ("--steps-from before", "they are of rounds that were not trained ahead", {"steps_from": Path("before")}),
         )},
     "outer steps with running sums": stepped(
         "--outer nesterov:0.7:0.9 with --mixing running-sums: a sum is made of the body that mixing has left: leave "

@@ -430,13 +430,6 @@ MESSAGES = {
         ("scaffold", {}, "scaffold, which sends variates", "momentum is for bodies alone; leave it out"),
         ("fedavg-ls", {}, "fedavg-ls, which changes the mix by a step of its own", "leave it out"),
     )},
-    "--patience where others wait": Message(
-        lambda _: build_learner(small_task(), "fedbabu", rank=0, seed=0, patience=3), ConfigurationError,
-        "--patience 3 is for peers that train alone: with fedbabu the neighbors need this peer's body in every "
-        "round; --keep best keeps the model of the best round there"),
-    "--patience without --keep best": Message(
-        lambda _: build_learner(small_task(), "local", rank=0, seed=0, patience=3), ConfigurationError,
-        "--patience 3 needs --keep best, and validation data (--validation 0.1)"),
     # Codecs and devices.
     "an unknown codec": Message(lambda _: new_codec("int9", torch.zeros(3), 0, steady=True), UnknownName,
         "unknown codec 'int9': did you mean 'int8'? valid: float32, bfloat16, float16, int16, int8, int4, "

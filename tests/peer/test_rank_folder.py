@@ -250,9 +250,3 @@ def test_damaged_notes_of_releases_leave_steps_to_the_clock(content, tmp_path):
     run(begun(tmp_path), 0)
     (tmp_path / "released.json").write_text(content)
     assert begun(tmp_path, resume=True, first=1).recorded_steps(3) is None
-
-
-def test_steps_of_another_run_are_taken_where_nothing_was_released(tmp_path):
-    config = PeerConfig(0, 4, None, OURS, out=tmp_path, recorded_steps={0: (3,), 1: (4,)})
-    files = RankFolder(config, Silent(), Outbox(), {}, {})
-    assert [files.recorded_steps(number) for number in range(3)] == [(3,), (4,), None]

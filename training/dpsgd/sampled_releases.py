@@ -18,9 +18,7 @@ from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.split import Shares
 
 
-def check_sound(
-    algorithm: Algorithm, shares: Shares, session: SampleSession, *, keep: str, patience: int | None
-) -> None:
+def check_sound(algorithm: Algorithm, shares: Shares, session: SampleSession, *, keep: str) -> None:
     """Refuse what reads the data past the steps that are protected, or chooses by it.
 
     Raises:
@@ -44,11 +42,6 @@ def check_sound(
     if keep == "best":
         raise ConfigurationError(
             "--keep best cannot be used with --privacy sample: which model is the best is read off data without noise; "
-            "leave it out"
-        )
-    if patience is not None:
-        raise ConfigurationError(
-            f"--patience {patience} cannot be used with --privacy sample: when to stop is read off data without noise; "
             "leave it out"
         )
 

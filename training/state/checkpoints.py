@@ -83,7 +83,7 @@ class Checkpoints:
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"adopted": self._trainer.adopted}
-        rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
+        rest |= {"best_loss": self._selection.best_loss if best is not None else None}
         if self._sample is not None:
             rest |= {"releases": 0, "steps": self._sample.ledger.steps}
         else:
@@ -101,7 +101,7 @@ class Checkpoints:
             number, best_round = int(rest["round"]), rest["best_round"]
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
-            charged, worse = int(rest["releases"] or 0), int(rest["worse"])
+            charged = int(rest["releases"] or 0)
             steps = rest.get("steps")
             taken = None if steps is None else int(steps)
             point = _point(rest["best_point"])
@@ -133,7 +133,7 @@ class Checkpoints:
         self._snapshots.put(last)
         self._trainer.number, self._trainer.adopted = number, rest.get("adopted") is True
         self._selection.best, self._selection.best_loss = kept, best_loss
-        self._selection.best_round, self._selection.best_point, self._selection.worse = best_round, point, worse
+        self._selection.best_round, self._selection.best_point = best_round, point
 
     def _check_finish(self, directory: Path, number: int, then: Any) -> None:
         """Refuse another `--finish` for a run that has no rounds left: it would have no effect, and all files state it.
