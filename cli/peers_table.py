@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -25,9 +26,6 @@ _LEAST_WORTH = (
 )  # fmt: skip
 """Columns that a narrow table leaves out, in this order."""
 
-_LONGEST_NAME = 40
-"""Of a rank, or of an address without an answer: a server chooses names, and must not press the others' columns."""
-
 _NUMBERS, _BROKEN, _GAP = 8, 12, 1
 """Characters that a column of numbers, and one of words, has at least when widths are planned; those between columns.
 
@@ -35,12 +33,12 @@ Planned widths are larger than most cells, so that a live table keeps its column
 """
 
 
-def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = None, width: int | None = None) -> Table:
+def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = None, width: int | None = None) -> Table:
     """The table of these peers; below it a line with the columns that are left out, if any.
 
     Args:
         found: The peers, by rank.
-        earlier: By key of a place, its bytes a second; None for the short table.
+        earlier: By folder of a place, its bytes a second; None for the short table.
         width: Characters that a line may have; None for a table with all columns.
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
@@ -57,16 +55,13 @@ def peers_table(found: Sequence[Place], earlier: Mapping[str, Rates] | None = No
         names += ["line"] if any(one.get("line_share") for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
-    rows = [_cells(one, (earlier or {}).get(one.key)) for one in found]
+    rows = [_cells(one, (earlier or {}).get(one.folder)) for one in found]
     shown = names if width is None else _that_fit(names, rows, width)
     table = plain_table(gap=_GAP)
     for name in shown:
-        table.add_column(
-            name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS,
-            max_width=_LONGEST_NAME if name == "rank" else None,
-        )  # fmt: skip
+        table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=name not in _WORDS)
     for cells in rows:
-        table.add_row(*(Text(cells.get(name, "")) for name in shown))  # as text: words of others are no markup
+        table.add_row(*(Text(cells.get(name, "")) for name in shown))  # as text: no markup
     if hidden := [name for name in names if name not in shown]:
         table.caption = Text(f"left out in {width} columns: {', '.join(hidden)}", style="dim")
         table.caption_justify = "left"
@@ -81,7 +76,7 @@ def _that_fit(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: in
         if name in _WORDS:
             return max(head, _BROKEN)
         widest = max(head, *(cell_len(cells.get(name, "")) for cells in rows))
-        return min(widest, _LONGEST_NAME) if name == "rank" else max(widest, _NUMBERS)
+        return widest if name == "rank" else max(widest, _NUMBERS)
 
     kept = list(names)
     for name in _LEAST_WORTH:

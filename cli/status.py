@@ -9,27 +9,26 @@ from pathlib import Path
 import click
 
 from dpeer.cli.peers_table import peers_table
-from dpeer.cli.status_targets import looker, targets_argument
+from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import Place
+from dpeer.federation.control_client import Place, look_in
 from dpeer.federation.readiness import WITHIN
 from dpeer.federation.status_document import why_unready
 
 
 @click.command(short_help="Show where running peers are, and whom they wait for.")
-@targets_argument
+@runs_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an object for each rank's folder.")
 @click.option("--check", is_flag=True, help="Say whether each peer takes part, and exit with 1 if one does not.")
 @click.option(
     "--within", type=click.IntRange(1), metavar="K", show_default=str(WITHIN),
     help="Rounds within which a peer that takes part has mixed, for --check.",
 )  # fmt: skip
-def status(targets: Sequence[str], federation: Path | None, as_json: bool, check: bool, within: int | None) -> int:
+def status(runs: Sequence[Path], as_json: bool, check: bool, within: int | None) -> int:
     """Show where the peers of a run folder are, or the one of a rank's folder; by default those in dpeer-run.
 
-    In a folder a running peer is asked on this host, by its control socket; the others are shown as their summary has
-    them. At HOST:PORT a peer is asked that serves its status (dpeer start --serve), on whatever host. It holds rounds,
+    A running peer is asked by its control socket; the others are shown as their summary has them. It holds rounds,
     times and liveness, and no result of the training.
 
     --check is for probes of containers and for scripts: 0 if all peers run, are in their rounds, and have mixed with a
@@ -40,14 +39,12 @@ def status(targets: Sequence[str], federation: Path | None, as_json: bool, check
       dpeer status dpeer-run
       dpeer status dpeer-run/rank-0 --json
       dpeer status dpeer-run/rank-0 --check --within 5
-      dpeer status site-1.example:7780 site-2.example:7780
-      dpeer status --federation dpeer.toml
     """  # noqa: D301 - \b is click's
     if check and as_json:
         raise ConfigurationError("--check and --json: give one of them; the exit code is what --check is for")
     if within is not None and not check:
         raise ConfigurationError(f"--within {within}: it is for --check")
-    found = looker(targets, federation)()
+    found = look_in(runs or [DEFAULT])
     if check:
         return _check(found, within or WITHIN)
     if as_json:

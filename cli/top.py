@@ -14,23 +14,23 @@ from rich.text import Text
 from dpeer.cli.dashboard import dashboard_option, open_dashboard
 from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.status_targets import DEFAULT, looker, repeated_look, targets_argument
+from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table, table_width
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import Place
+from dpeer.federation.control_client import Place, look_in
+from dpeer.federation.repeated_look import RepeatedLook
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.snapshot_words import in_sum, listed
+from dpeer.federation.status_client import looks_at
 
 
 @click.command(short_help="Show running peers, live.")
-@targets_argument
+@runs_argument
 @click.option("--every", type=click.FloatRange(0.2, 3600), default=1.0, metavar="SECONDS", help="Time between looks.")
 @click.option("--once", is_flag=True, help="Print one table, with the rates of that time, and end.")
 @dashboard_option("--web", "Serve a page of them in place of the table")
-def top(
-    targets: Sequence[str], federation: Path | None, every: float, once: bool, dashboard: ServeAddress | None
-) -> int:
-    """Show the peers of a run folder, or those at some addresses, until Ctrl-C; by default those in dpeer-run.
+def top(runs: Sequence[Path], every: float, once: bool, dashboard: ServeAddress | None) -> int:
+    """Show the peers of a run folder until Ctrl-C; by default those in dpeer-run.
 
     It asks what `dpeer status` asks, and has more columns: how long a round takes and how long is left, bytes a
     second, privacy loss, disagreement, dropped messages, and what the disk has left. A narrow terminal shows fewer
@@ -43,25 +43,24 @@ def top(
       dpeer top dpeer-run
       dpeer top dpeer-run/rank-3 --every 5
       dpeer top dpeer-run --web
-      dpeer top --federation dpeer.toml --web 7790
     """  # noqa: D301 - \b is click's
+    named = runs or [DEFAULT]
     if dashboard is not None:
         if once:
             raise ConfigurationError("--web and --once: give one of them")
-        return _serve(repeated_look(targets, federation), dashboard, _named(targets, federation), every)
+        return _serve(RepeatedLook(lambda: looks_at(named)), dashboard, listed([*map(str, named)]), every)
     console = Console(highlight=False)
-    look = looker(targets, federation)
-    found, rates = _look(look, {})
+    found, rates = _look(named, {})
     try:
         if once or not console.is_terminal:
             time.sleep(every)
-            found, rates = _look(look, rates)
+            found, rates = _look(named, rates)
             print_table(peers_table(found, rates, table_width()))
             return 0
         with Live(_view(found, rates, console.width), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                found, rates = _look(look, rates)
+                found, rates = _look(named, rates)
                 live.update(_view(found, rates, console.width), refresh=True)
     except KeyboardInterrupt:
         return 0
@@ -76,17 +75,14 @@ def _serve(look: Callable[[], list[Place]], address: ServeAddress, named: str, e
     return 0
 
 
-def _named(targets: Sequence[str], federation: Path | None) -> str:
-    return str(federation) if federation is not None else listed(targets or [DEFAULT])
-
-
-def _look(look: Callable[[], list[Place]], before: Mapping[str, Rates]) -> tuple[list[Place], dict[str, Rates]]:
+def _look(runs: Sequence[Path], before: Mapping[Path, Rates]) -> tuple[list[Place], dict[Path, Rates]]:
     """The peers, and their bytes a second since the look before."""
-    found, now = look(), time.monotonic()
-    return found, {one.key: Rates(one.answer, now, before.get(one.key)) for one in found if one.answer is not None}
+    found, now = look_in(runs), time.monotonic()
+    rates = {one.folder: Rates(one.answer, now, before.get(one.folder)) for one in found if one.answer is not None}
+    return found, rates
 
 
-def _view(found: Sequence[Place], rates: Mapping[str, Rates], width: int) -> Group:
+def _view(found: Sequence[Place], rates: Mapping[Path, Rates], width: int) -> Group:
     answers = [one.answer for one in found if one.answer is not None]
     line = f"{in_sum(answers, len(found))}; Ctrl-C ends this view, not the run"
     return Group(peers_table(found, rates, width), Text(), Text(line, style="dim"))

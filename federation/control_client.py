@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -85,16 +85,15 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
 
 @dataclass(frozen=True)
 class Place:
-    """A rank's folder, and the peer that runs there or has run there; or a peer that is asked at an address.
+    """A rank's folder, and the peer that runs there or has run there.
 
     Attributes:
-        folder: The rank's; of a peer at an address its name alone, or the address where no rank is known.
+        folder: The rank's.
         answer: The running peer's snapshot (`dpeer.peer.snapshot.Snapshot` as JSON); None where none answers.
         state: Why none does, and how the last run ended; empty for a running peer.
         completed: Rounds that are on disk; None if no round is.
         rounds: How many rounds the run has; None if it left no summary.
         saved_seconds: Age of the last checkpoint; None without one.
-        address: Where the peer was asked over HTTP; None for a folder of this host.
     """
 
     folder: Path
@@ -103,28 +102,26 @@ class Place:
     completed: int | None = None
     rounds: int | None = None
     saved_seconds: float | None = None
-    address: str | None = None
 
     @property
     def name(self) -> str:
-        """The name of the rank's folder, such as "rank-3"; the address where no rank is known."""
+        """The name of the rank's folder, such as "rank-3"."""
         return self.folder.name
-
-    @property
-    def key(self) -> str:
-        """What tells it from every other place."""
-        return f"{self.address or ''} {self.folder}"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: the snapshot, or the folder's state."""
         here = {"folder": str(self.folder), "running": self.answer is not None}
-        here |= {} if self.address is None else {"address": self.address}
         if self.answer is not None:
             return here | dict(self.answer)
         return here | {
             "state": self.state, "completed": self.completed, "rounds": self.rounds,
             "checkpoint_seconds": self.saved_seconds,
         }  # fmt: skip
+
+
+def look_in(runs: Iterable[Path]) -> list[Place]:
+    """The peers of some folders, in this order; see `look`."""
+    return [place for run in runs for place in look(run)]
 
 
 def look(folder: Path, *, history: bool = False) -> list[Place]:

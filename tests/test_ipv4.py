@@ -10,7 +10,6 @@ from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import addresses, check_address, listen_address, relay_listen_address
 from dpeer.federation.hosts_file import read_hosts
 from dpeer.federation.settings import Settings
-from dpeer.federation.status_client import read_target
 from dpeer.ipv4 import check_host
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import proxies
@@ -72,7 +71,6 @@ def settings(**own: str) -> Settings:
         lambda _: split("tcp://127.1:7700"),
         lambda _: proxies("http://127.1:7700"),
         lambda _: proxies("socks5://127.1:7700"),
-        lambda _: read_target("127.1:7700"),
         lambda _: Settings.model_validate({"serve": "127.1:7700"}),
         in_file("127.1"), in_file("127.1:7700"), in_file("tcp://127.1:7700"),
     ],

@@ -4,24 +4,18 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.tables import print_table
-from dpeer.federation.control_client import Place
+from dpeer.cli.peers_table import Rates
 from dpeer.federation.rank_lock import held
-from dpeer.federation.serve_address import read_serve
 from dpeer.federation.snapshot_words import neighbors, state
-from dpeer.federation.status_board import StatusBoard
-from dpeer.federation.status_server import StatusServer
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
-from dpeer.report import live_page
 
 WAITING = Snapshot(
     2, 4711, "collect", 20, 7, 6, (Awaited(0, "in round 7"),), 12.0, mixed=(0, 3), missed=(1,), checkpoint_seconds=3.0,
@@ -107,16 +101,6 @@ def test_links_that_take_unix_sockets_are_marked() -> None:
     found[2]["why"] = "no body"
     del found[1]["unix_socket"]  # a peer of an earlier version
     assert neighbors(found) == "alive 0 3 (unix), alive 1, suspect 2 (unix; no body)"
-
-
-def test_a_long_name_of_a_server_does_not_press_the_other_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "250")
-    print_table(peers_table([Place(Path("x" * 300), None, "away"), Place(Path("rank-2"), asdict(WAITING))]))
-    lines = capsys.readouterr().out.splitlines()
-    assert " ".join(lines[2].split()) == f"{'x' * 39}… - - away -"
-    assert lines[3].split()[:3] == ["2", "7/20", "6"]
 
 
 def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(
@@ -206,54 +190,13 @@ def test_rates_are_of_one_process() -> None:
     assert Rates(asdict(replace(more, pid=1)), 12.0, before).sent is None, "it was started again, and counts from 0"
 
 
-@contextmanager
-def served(*snapshots: Snapshot) -> Iterator[list[str]]:
-    """Peers that serve their status; the addresses."""
-    with ExitStack() as stack:
-        found = []
-        for one in snapshots:
-            board = StatusBoard(f"rank-{one.rank}", lambda one=one: one, private=False)
-            found.append(str(stack.enter_context(StatusServer(read_serve("0"), board.read, live_page)).address))
-        yield found
-
-
-def test_peers_are_asked_where_they_serve_their_status(
-    dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    with served(WAITING, replace(WAITING, rank=4, mixed_round=6)) as (two, four):
-        words = " ".join(dpeer("status", two, f"http://{four}/", "127.0.0.1:1").out.split())
-        plain = json.loads(dpeer("status", four, "--json").out)
-        checked = dpeer("status", two, four, "--check")
-        once = dpeer("top", two, "--once", "--every", 0.2)
-    assert "2 7/20 6 waits 12.0 s for bodies" in words
-    assert "4 7/20 6 waits 12.0 s for bodies" in words
-    assert "127.0.0.1:1 - - cannot be asked: Connection refused" in words
-    assert (plain[0]["address"], plain[0]["rank"], plain[0]["folder"]) == (four, 4, "rank-4")
-    assert (checked.code, checked.out.splitlines()) == (
-        1, ["rank-2: does not take part: it has mixed in none of 7 rounds", "rank-4: takes part"],
-    )  # fmt: skip
-    assert "0 B" in once.out
-
-
-def test_a_federation_file_names_where(
+def test_words_of_a_peer_are_shown_as_they_are(
     dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    with served(WAITING) as (two,):
-        (tmp_path / "dpeer.toml").write_text(f'size = 3\n[rank.2]\nserve = "{two}"\n')
-        lines = [" ".join(line.split()) for line in dpeer("status", "--federation", "dpeer.toml").out.splitlines()]
-    assert "0 - - cannot be asked: its `serve` is not in the" in " ".join(lines)
-    assert any(line.startswith("2 7/20 6 waits") for line in lines)
-
-
-def test_words_of_others_are_shown_as_they_are(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    odd = replace(WAITING, phase="pause", why="[red]see [/nowhere] \x1b[2J")
-    with served(odd) as (two,):
-        assert "([red]see [/nowhere] ?[2J)" in dpeer("status", two).out
+    odd = replace(WAITING, phase="pause", why="[red]see [/nowhere]")
+    with running(tmp_path / "rank-2", {"status": lambda request: asdict(odd)}):
+        assert "([red]see [/nowhere])" in dpeer("status", tmp_path).out
 
 
 def test_epochs_have_a_column_where_members_may_change(
@@ -309,9 +252,6 @@ def test_a_peer_that_loads_its_libraries_is_no_dead_one(dpeer: Callable[..., Any
     [
         (["status", "nowhere"], "no folder 'nowhere' exists; name the --out of a run, or rank-R in it"),
         (["status"], "no folder 'dpeer-run' exists; name the --out of a run, or rank-R in it"),
-        (["status", "run", "--federation", "dpeer.toml"], "--federation dpeer.toml and 'run': give one of them"),
-        (["top", "run", "--federation", "dpeer.toml"], "--federation dpeer.toml and 'run': give one of them"),
-        (["status", "--federation", "none.toml"], "--federation 'none.toml': No such file or directory"),
         (["drain", "run"], "no peer runs in 'run/rank-0': the last one ended 'done' after 20 rounds"),
         (["drain", "run", "--rank", "7"], "--rank 7: 'run' holds rank-0"),
         (

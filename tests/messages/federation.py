@@ -29,7 +29,6 @@ from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings, revalidated
-from dpeer.federation.status_client import asked_at
 from dpeer.federation.status_server import StatusServer
 from dpeer.federation.trackers import check as check_trackers
 from dpeer.peer import restored
@@ -299,10 +298,6 @@ MESSAGES = {
         lambda folder: StatusServer(ServeAddress("192.0.2.1", 7780), dict, live_page), AddressError,
         "--serve 192.0.2.1:7780: this host cannot listen there: Cannot assign requested address; choose an address of "
         "its own and a free port"),
-    "a federation that is asked and serves no status": Message(
-        file("dpeer.toml", "size = 2\n[rank.1]\nserve = 0", asked_at), ConfigurationError,
-        "no rank of '{folder}/dpeer.toml' serves its status where it can be asked: add serve = \"HOST:PORT\" to "
-        "[rank.N] there, and start its peer with it"),
     "a proxy of another kind": Message(lambda folder: proxies("https://web.test:443"), AddressError,
         "proxy = 'https://web.test:443': expected http://HOST:PORT or socks5://HOST:PORT"),
     "a proxy with a password": Message(lambda folder: proxies("http://me:secret@web.test:80"), AddressError,

@@ -1,0 +1,12 @@
+"""The argument of `dpeer status` and `dpeer top` that names run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+DEFAULT = Path("dpeer-run")
+"""The folder of a run that names no other."""
+
+runs_argument = click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
