@@ -1,8 +1,8 @@
-"""Table of the peers of a run folder, for `dpeer status` and `dpeer top`: a row for each rank, from its snapshot."""
+"""Table of the peers of a run folder and of the other members they know of, for `dpeer status` and `dpeer top`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = N
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
     rows = [_cells(one, (earlier or {}).get(one.folder)) for one in found]
+    rows += _others(answers, {one.name.removeprefix("rank-") for one in found})
     shown = names if width is None else _that_fit(names, rows, width)
     table = plain_table(gap=_GAP)
     for name in shown:
@@ -108,6 +109,18 @@ class Rates:
                 max(0.0, now - then) / (time - before.time)
                 for now, then in zip(self.totals, before.totals, strict=True)
             )
+
+
+def _others(answers: Sequence[Mapping[str, Any]], asked: Collection[str]) -> list[dict[str, str]]:
+    """Rows of members that run in no folder of this table: on other hosts, or in folders that were not named."""
+    most = max((one["rounds"] for one in answers), default=None)
+    return [
+        {
+            "rank": str(rank), "rounds": words.rounds(completed, most), "quorum": words.NONE, "epoch": words.NONE,
+            "state": "has not come yet" if completed is None else words.seen(rank, answers),
+        }
+        for rank, completed in words.members(answers).items() if str(rank) not in asked
+    ]  # fmt: skip
 
 
 def _cells(place: Place, rates: Rates | None) -> dict[str, str]:

@@ -61,6 +61,27 @@ def aside(neighbor: Mapping[str, Any]) -> str:
     return "; ".join(["unix"] * bool(neighbor.get("unix_socket")) + [neighbor["why"]] * bool(neighbor["why"]))
 
 
+def members(answers: Sequence[Mapping[str, Any]]) -> dict[int, int | None]:
+    """By rank, the rounds that each member has completed, at least, as any of these peers knows; None: never there."""
+    found: dict[int, int | None] = {}
+    for one in answers:
+        for rank, completed in (one.get("members") or {}).items():  # of JSON: names of ranks
+            known = found.get(int(rank))
+            found[int(rank)] = completed if known is None else max(known, completed or 0)
+    return dict(sorted(found.items()))
+
+
+def seen(rank: int, answers: Sequence[Mapping[str, Any]]) -> str:
+    """How these peers see a member that is not asked itself: "not asked; alive to rank 0, 2"."""
+    by_word: dict[str, list[str]] = {}
+    for one in answers:
+        for neighbor in one["neighbors"]:
+            if neighbor["rank"] == rank:
+                by_word.setdefault(neighbor["liveness"], []).append(str(one["rank"]))
+    views = [f"{word} to {'rank' if len(ranks) == 1 else 'ranks'} {listed(ranks)}" for word, ranks in by_word.items()]
+    return "; ".join(["not asked", *views])
+
+
 def mix(found: Mapping[str, Any]) -> str:
     """With whom and without whom a peer mixed in its last completed round, and when it last mixed at all."""
     if not found["completed"]:

@@ -1,4 +1,4 @@
-"""Snapshot of a running peer for `dpeer status`: round, awaited ranks, epochs, neighbors; no data, no metrics."""
+"""Snapshot of a running peer for `dpeer status`: round, awaited ranks, members, neighbors; no data, no metrics."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ class Snapshot:
         drains: Whether it leaves when the round is complete.
         epoch: The epoch of the present round; None in a federation that cannot change.
         next_epoch: The accepted epoch that begins after it; None while none is known.
+        members: By rank of each present member, the rounds that it has completed, at least; None: it was never there.
         mixed: Ranks whose bodies were mixed in the last completed round.
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
@@ -126,6 +127,7 @@ class Snapshot:
     drains: bool = False
     epoch: EpochSnapshot | None = None
     next_epoch: EpochSnapshot | None = None
+    members: Mapping[int, int | None] = field(default_factory=dict)
     mixed: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
     checkpoint_seconds: float | None = None
@@ -157,6 +159,8 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
     wait, last = core.waiting.present(now), files.last or {}
     chain = None if core.epochs is None else core.epochs.chain
     seconds, rounds = files.recent_seconds, core.schedule.rounds
+    clock = core.round_clock
+    there = {*clock.there}
     left = None if seconds is None or ended else seconds * max(rounds - files.completed, 0)
     return Snapshot(
         rank=config.rank,
@@ -164,7 +168,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         phase="ended" if ended else "work" if wait is None else wait.kind,
         rounds=rounds,
         completed=files.completed,
-        quorum=None if config.quorum == "any" else core.round_clock.quorum,
+        quorum=None if config.quorum == "any" else clock.quorum,
         waits_for=tuple(Awaited(rank, why) for rank, why in wait.ranks.items()) if wait else (),
         waiting_seconds=wait.seconds if wait else 0.0,
         why=wait.why if wait else "",
@@ -172,6 +176,10 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         drains=core.waiting.drains,
         epoch=None if chain is None else _epoch(chain.current),
         next_epoch=None if chain is None or chain.pending is None else _epoch(chain.pending),
+        members={
+            rank: clock[rank] if rank in there else None
+            for rank in (range(clock.size) if chain is None else chain.current.ranks)
+        },
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),

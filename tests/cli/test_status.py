@@ -190,6 +190,27 @@ def test_rates_are_of_one_process() -> None:
     assert Rates(asdict(replace(more, pid=1)), 12.0, before).sent is None, "it was started again, and counts from 0"
 
 
+def test_members_on_other_hosts_are_rows_with_their_rounds(
+    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with (
+        running(
+            tmp_path / "rank-2", {"status": lambda _: asdict(replace(WAITING, members={0: 6, 1: 4, 2: 7, 5: None}))}
+        ),
+        running(
+            tmp_path / "rank-3", {"status": lambda _: asdict(replace(WAITING, rank=3, members={0: 7, 2: 7, 3: 7}))}
+        ),
+    ):
+        rows = [" ".join(line.split()) for line in dpeer("status", tmp_path).out.splitlines()]
+        checked = dpeer("status", tmp_path, "--check").out
+    assert [row.split()[0] for row in rows if row[:1].isdigit()] == ["2", "3", "0", "1", "5"]
+    assert "0 7/20 - not asked; alive to ranks 2, 3" in rows
+    assert "1 4/20 - not asked; dead to ranks 2, 3" in rows
+    assert "5 - - has not come yet" in rows
+    assert [line.partition(":")[0] for line in checked.splitlines()] == ["rank-2", "rank-3"], "those asked alone"
+
+
 def test_words_of_a_peer_are_shown_as_they_are(
     dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Snapshot of a peer: which of its reasons are for its own host alone."""
+"""Snapshot of a peer: who the members are, and which of its reasons are for its own host alone."""
 
 from types import SimpleNamespace
 
@@ -60,3 +60,11 @@ def test_of_two_links_the_one_that_is_written_on_is_shown():
     assert table.core.members[1].link == table.links[1]
     assert len(table.core.members[1].links.all) == 2
     assert not snapshot(table).neighbors[0].unix_socket
+
+
+def test_members_are_all_with_the_rounds_that_presence_has_of_each():
+    table = Table(dialled=[1, 2], rounds=5)
+    size = table.core.round_clock.size
+    table.core.round_clock.reached(2, 3)
+    table.core.round_clock.reached(0, 1)
+    assert snapshot(table).members == {rank: {0: 1, 2: 3}.get(rank) for rank in range(size)}
