@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from dpeer.cli.dashboard import dashboard_option
 from dpeer.cli.local_run import local_run
+from dpeer.cli.old_dashboard import dashboard_option
 from dpeer.cli.options import GroupedCommand, GroupedOption, baseline_option, json_summary_option, run_options
 from dpeer.federation.run_settings import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names

@@ -1,18 +1,19 @@
-"""Dashboard: live page of many peers, served for `dpeer cluster --dashboard` and `dpeer top --web`."""
+"""`dpeer dashboard`: one page for the peers of this host, served until Ctrl-C."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
-from dpeer.federation.control_client import Place
+from dpeer.cli.interrupts import asked_to_stop
+from dpeer.cli.runs_argument import DEFAULT, runs_argument
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.serve_address import ServeAddress, read_serve
-from dpeer.federation.status_client import as_document
-
-F = TypeVar("F", bound=Callable[..., Any])
+from dpeer.federation.snapshot_words import listed
+from dpeer.optional_libraries import check_libraries
 
 
 class _Address(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -22,52 +23,42 @@ class _Address(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ServeAddress:
         """The address of a text."""
-        if isinstance(value, ServeAddress):
-            return value
         try:
-            return read_serve(value)
+            return value if isinstance(value, ServeAddress) else read_serve(value)
         except ValueError as error:
-            self.fail(f"{value!r}: {error}; without an address, write the option last", param, ctx)
+            self.fail(f"{value!r}: {error}", param, ctx)
 
 
-def dashboard_option(name: str, text: str, **more: Any) -> Callable[[F], F]:
-    """The option that opens the page, at a free port of loopback where it is given without an address.
+@click.command(short_help="Serve one page for the peers of this host.")
+@runs_argument
+@click.option(
+    "--listen", type=_Address(), default="0", metavar="[HOST:]PORT", show_default="a free port of loopback",
+    help="Where the page is served; at HOST all who reach it can read it.",
+)  # fmt: skip
+def dashboard(runs: Sequence[Path], listen: ServeAddress) -> int:
+    """Serve a page for a browser that shows the peers of run folders while they run; by default those in dpeer-run.
 
-    Args:
-        name: As it is typed.
-        text: What it does, for the help.
-        more: Further arguments of `click.option`.
-    """
-    return click.option(
-        name, "dashboard", is_flag=False, flag_value="0", type=_Address(), metavar="[ADDRESS]",
-        help=f"{text}: at a free port, at PORT of loopback, or at HOST:PORT, where all who reach it can read it.",
-        **more,
-    )  # fmt: skip
+    It has the graph with live links and arrows of who waits for whom, accuracy, disagreement, round times and missed
+    bodies by round, and a row for each member. It asks what `dpeer status` asks, and reads the peers' metrics.jsonl.
 
+    \b
+    Examples:
+      dpeer dashboard
+      dpeer dashboard dpeer-run other-run --listen 7790
+    """  # noqa: D301 - \b is click's
+    check_libraries("dpeer dashboard", "dashboard", starlette="starlette", uvicorn="uvicorn")
+    from dpeer.report.dashboard.server import Dashboard, Looks
 
-def open_dashboard(
-    address: ServeAddress, option: str, look: Callable[[], list[Place]], title: str, say: Callable[[str], Any],
-    *, every: float = 1.0,
-) -> AbstractContextManager[Any]:  # fmt: skip
-    """Context in which the page is served; says where.
-
-    Args:
-        address: Where to listen.
-        option: By which the address was given.
-        look: Looks at the peers; called on a thread, and only while a page is open.
-        title: The page's.
-        say: Prints a line.
-        every: Seconds between two looks, however many pages are open.
-
-    Raises:
-        AddressError: The address cannot be bound.
-    """
-    from dpeer.federation.status_server import Latest, StatusServer
-    from dpeer.report import live_page
-
-    source = Latest(lambda: as_document(look()), every)
-    server = StatusServer(address, source, live_page, title=title, option=option)
-    say(f"dpeer: a page of all peers is at {server.url}")
-    if not address.loopback:
-        say(f"WARNING: the page at {server.address} has no password: all who reach it can read it (docs/security.md)")
-    return server
+    if listen.everywhere:
+        raise ConfigurationError(
+            f"--listen {listen}: name one address of this host: the page answers browsers that ask for that name alone"
+        )
+    named = runs or [DEFAULT]
+    looks = Looks(named)
+    looks()  # a mistake shows now, and not on the page
+    with asked_to_stop() as asked, Dashboard(listen, looks, f"dpeer: {listed([*map(str, named)])}") as page:
+        click.echo(f"dpeer: the page is at http://{page.address}/; Ctrl-C ends it, not the run")
+        if not listen.loopback:
+            click.echo("WARNING: the page has no password: all who reach it can read it (docs/security.md)", err=True)
+        asked.wait()
+    return 0

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import click
 from rich.console import Console
 
-from dpeer.cli.dashboard import open_dashboard
 from dpeer.cli.interrupts import ended_at_once
+from dpeer.cli.old_dashboard import open_dashboard
 from dpeer.cli.progress import open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal

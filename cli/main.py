@@ -28,6 +28,7 @@ _COMMANDS = {
     "simulate": "Run a whole federation in this process.",
     "status": "Show where running peers are, and whom they wait for.",
     "top": "Show running peers, live.",
+    "dashboard": "Serve one page for the peers of this host.",
     "drain": "Have running peers finish their round and leave.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "compare": "Run algorithms side by side and print how they compare.",

@@ -11,8 +11,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from dpeer.cli.dashboard import dashboard_option, open_dashboard
 from dpeer.cli.interrupts import asked_to_stop
+from dpeer.cli.old_dashboard import dashboard_option, open_dashboard
 from dpeer.cli.peers_table import Rates, peers_table
 from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table, table_width

@@ -1,10 +1,12 @@
-"""The address at which a peer answers HTTP requests for its status: `serve`, as it is written, bound and asked."""
+"""The address of a web server: of `serve` and of the dashboard, as it is written and bound."""
 
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 
+from dpeer.exceptions import not_bound
 from dpeer.ipv4 import check_host
 
 LOOPBACK = "127.0.0.1"
@@ -66,3 +68,26 @@ def checked(value: str) -> str:
 def as_text(value: object) -> object:
     """A port that was written as a number, as a text; other values as they are."""
     return str(value) if type(value) is int else value
+
+
+def bound(address: ServeAddress, option: str) -> socket.socket:
+    """A socket that listens at an address.
+
+    Args:
+        address: Where.
+        option: By which it was given, for the error.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+    host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
+    try:
+        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, place = min(found, key=lambda one: one[0] == socket.AF_INET6)
+        return socket.create_server(place, family=family)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise not_bound(
+            f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port",
+            error,
+        ) from error

@@ -167,6 +167,14 @@ REFUSED = {
         "--dashboard 192.0.2.1:7780: this host cannot listen there: …"
     ),
     "simulate --dashboard": "No such option '--dashboard'.…",
+    "dashboard gone": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
+    "dashboard dpeer-run --listen dpeer-run": (
+        "Invalid value for '--listen': 'dpeer-run': expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780"
+    ),
+    "dashboard dpeer-run --listen 127.1:7790": (
+        "Invalid value for '--listen': '127.1:7790': 127.1 is no IPv4 address: write 127.0.0.1"
+    ),
+    "dashboard dpeer-run --listen *:7790": "--listen *:7790: name one address of this host: …",
     # Other commands.
     "keygen --rank -1": "--rank -1: expected a rank, from 0",
     "keygen": "keygen: give either --rank R or --operator",

@@ -417,6 +417,7 @@ NOT_RUN = {
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer top dpeer-run --web": "until Ctrl-C",
+    "dpeer dashboard dpeer-run": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
     "dpeer leave dpeer-run --rank 3 --operator keys/operator.secret": "a member runs",

@@ -1,0 +1,147 @@
+"""Web server of the dashboard: the page, its files and `/peers.json`, on a thread of its own, for known names alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dpeer.exceptions import DpeerError
+from dpeer.federation.control_client import look, ranks_of
+from dpeer.federation.repeated_look import RepeatedLook
+from dpeer.federation.serve_address import ServeAddress, bound
+from dpeer.report.dashboard.rounds import Rounds
+from dpeer.report.dashboard.view import view
+from dpeer.results.files import finite
+
+_PAGE = Path(__file__).parent / "page"
+"""The page's own files, and the library of its charts (uPlot, MIT)."""
+
+_EVERY = 1.0
+"""Seconds between two looks at the peers, however many pages are open."""
+
+_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+}
+
+Source = Callable[[], dict[str, Any]]
+
+
+class Looks:
+    """Looks at the peers of run folders, and at their last rounds.
+
+    Args:
+        runs: Run folders, or ranks' folders.
+    """
+
+    def __init__(self, runs: Iterable[Path]) -> None:
+        self._runs = list(runs)
+        self._look = RepeatedLook(
+            lambda: {str(folder): partial(look, folder) for run in self._runs for folder in ranks_of(run)}
+        )
+        self._rounds: dict[Path, Rounds] = {}
+
+    def __call__(self) -> dict[str, Any]:
+        """What the page shows now.
+
+        Raises:
+            ConfigurationError: A folder holds no run.
+        """
+        places = self._look()
+        for one in places:
+            self._rounds.setdefault(one.folder, Rounds(one.folder)).look()
+        return view(places, self._rounds)
+
+
+class Dashboard:
+    """Serves the page until it is closed.
+
+    Args:
+        address: Where to listen; not every address of the host, since the page is served under known names alone.
+        source: Makes what the page shows; called on a thread, and only while a page is open.
+        title: The page's.
+
+    Raises:
+        AddressError: The address cannot be bound.
+    """
+
+    def __init__(self, address: ServeAddress, source: Source, title: str) -> None:
+        self._socket = bound(address, "--listen")
+        self.address = ServeAddress(address.host, self._socket.getsockname()[1])
+        names = ["localhost", "127.0.0.1", "[::1]", address.host, f"[{address.host}]", socket.gethostname()]
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                _app(source, title, names), log_level="critical", lifespan="off", server_header=False, ws="none",
+                limit_concurrency=64, timeout_graceful_shutdown=1,
+            )
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._server.run, args=[[self._socket]], name="dashboard", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def _app(source: Source, title: str, names: list[str]) -> ASGIApp:
+    """The routes, behind the check of names: a web page of another name cannot read them (DNS rebinding)."""
+    looking = asyncio.Lock()
+    latest: tuple[float, Response] | None = None
+
+    async def peers(request: Request) -> Response:
+        nonlocal latest
+        async with looking:
+            if latest is None or time.monotonic() - latest[0] >= _EVERY:
+                latest = time.monotonic(), await asyncio.to_thread(_answer, source, title)
+            return latest[1]
+
+    return Starlette(
+        routes=[Route("/peers.json", peers), Mount("/", StaticFiles(directory=_PAGE, html=True))],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False), Middleware(_Headers)],
+    )
+
+
+def _answer(source: Source, title: str) -> Response:
+    try:
+        return JSONResponse(finite(source() | {"title": title}))
+    except DpeerError as error:
+        return JSONResponse({"error": str(error)}, 503)
+
+
+class _Headers:
+    """Adds the headers by which the page runs its own scripts alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS.items()]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

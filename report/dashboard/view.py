@@ -1,0 +1,199 @@
+"""What the dashboard shows at one moment: tiles, peers that take no part, links, waits and rows, as JSON values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from dpeer.federation import snapshot_words as words
+from dpeer.federation.control_client import Place
+from dpeer.federation.readiness import unready
+from dpeer.report.dashboard.rounds import Rounds
+
+Standing = Literal["part", "idle", "away", "ended", "unasked"]
+"""A peer takes part in rounds, runs without, does not run or answer, or has ended; or is a member without a folder."""
+
+WITHHELD = "see the peer's log"
+"""What stands in place of a reason that may name an address or a setting: other hosts may read the page."""
+
+
+@dataclass(frozen=True)
+class _Peer:
+    """A row: a peer of this host, or a member that its peers know of."""
+
+    name: str
+    standing: Standing
+    state: str
+    trouble: str | None
+    completed: int | None
+    rounds: int | None
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    history: Rounds | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank in its name."""
+        number = self.name.removeprefix("rank-")
+        return int(number) if number.isdecimal() else None
+
+    def last(self, figure: str) -> float | None:
+        """The newest value of a figure of its rounds."""
+        return None if self.history is None else self.history.last(figure)
+
+    @property
+    def private(self) -> bool:
+        return self.history is not None and self.history.private
+
+
+def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str, Any]:
+    """The view of peers that were looked at, and of the members that they know of.
+
+    Args:
+        places: The peers of this host.
+        histories: Their last rounds, by folder.
+    """
+    peers = [_peer(one, histories[one.folder]) for one in places]
+    peers += _others(peers)
+    peers.sort(key=lambda one: (one.rank is None, one.rank or 0, one.name))
+    standings = Counter(one.standing for one in peers)
+    return {
+        "news": _news(standings),
+        "tiles": _tiles(peers, standings),
+        "trouble": _trouble(peers),
+        "private": sum(one.private for one in peers),
+        "columns": _columns(peers),
+        "peers": [
+            {
+                "rank": one.rank,
+                "name": one.name,
+                "standing": one.standing,
+                "words": one.trouble or one.state,
+                "links": {str(other["rank"]): [other["liveness"], words.aside(other)]
+                          for other in one.answer.get("neighbors", ())},
+                "waits": {str(other["rank"]): other["why"] for other in one.answer.get("waits_for", ())},
+                "history": {} if one.history is None else one.history.columns(),
+            }
+            for one in peers
+        ],
+    }  # fmt: skip
+
+
+def _peer(place: Place, history: Rounds) -> _Peer:
+    found = place.answer
+    if found is None:
+        over = place.rounds is not None and (place.completed or 0) >= place.rounds
+        trouble = None if over else place.state
+        standing: Standing = "ended" if over else "away"
+        return _Peer(place.name, standing, place.state, trouble, place.completed, place.rounds, history=history)
+    hidden = {*found["withheld"]}
+    shown = {
+        name: [one | {"why": WITHHELD} if one["rank"] in hidden and one["why"] else one for one in found[name]]
+        for name in ("waits_for", "neighbors")
+    }
+    found = {**found, **shown}
+    ended = found["phase"] == "ended"
+    trouble = None if ended else unready(found)
+    standing = "ended" if ended else "part" if trouble is None else "idle"
+    return _Peer(place.name, standing, words.state(found), trouble, found["completed"], found["rounds"], found, history)
+
+
+def _others(peers: Sequence[_Peer]) -> list[_Peer]:
+    """The members that have no folder here."""
+    answers = [one.answer for one in peers if one.answer]
+    asked = {one.rank for one in peers}
+    most = max((one["rounds"] for one in answers if one["rounds"] is not None), default=None)
+    return [
+        _Peer(f"rank-{rank}", "unasked", words.seen(rank, answers), None, completed, most)
+        for rank, completed in words.members(answers).items()
+        if rank not in asked
+    ]
+
+
+def _news(standings: Mapping[Standing, int]) -> str:
+    """What a screen reader and the page's tab say; it changes only when a peer's standing does."""
+    here = sum(standings.values()) - standings.get("unasked", 0)
+    if standings.get("ended") == here:
+        return "the run has ended" if here > 1 else "the peer has ended"
+    return f"{standings.get('part', 0)} of {here} take part"
+
+
+def _tiles(peers: Sequence[_Peer], standings: Mapping[Standing, int]) -> list[tuple[str, str, str]]:
+    """Name, value and a remark of each fact over all peers."""
+    here = [one for one in peers if one.standing != "unasked"]
+    rest = {"idle": "idle", "away": "away", "ended": "ended", "unasked": "not asked"}
+    aside = [f"{standings[name]} {word}" for name, word in rest.items() if standings.get(name)]  # type: ignore[index]
+    tiles = [("peers that take part", f"{standings.get('part', 0)} of {len(here)}", ", ".join(aside))]
+    running = [one for one in peers if one.standing in ("part", "idle", "unasked") and one.completed is not None]
+    limit = max((one.rounds for one in peers if one.rounds is not None), default=None)
+    of = "" if limit is None else f"of {limit}"
+    now = sorted({min((one.completed or 0) + 1, limit or 10**9) for one in running})
+    done = max((one.completed or 0 for one in peers), default=0)
+    spread = f"{done} done" if not now else str(now[0]) if len(now) == 1 else f"{now[0]} to {now[-1]}"
+    tiles.append(("round", spread, of))
+    if times := _known(peers, "round_seconds"):
+        slowest = f"slowest peer {words.duration(max(times))}" if len(times) > 1 else ""
+        tiles.append(("a round takes", words.duration(median(times)), slowest))
+    if left := _known(peers, "left_seconds"):
+        tiles.append(("time left", words.duration(max(left)), "at this pace"))
+    for figure in ("accuracy", "disagreement"):
+        if values := [value for one in peers if (value := one.last(figure)) is not None]:
+            several = len(values) > 1
+            remark = f"{_figure(min(values))} to {_figure(max(values))}" if several else ""
+            tiles.append((f"{figure}, median" if several else figure, _figure(median(values)), remark))
+    if losses := [
+        (one.answer["epsilon"], one.answer["delta"]) for one in peers if one.answer.get("epsilon") is not None
+    ]:
+        epsilon, delta = max(losses)
+        tiles.append(("epsilon, largest" if len(losses) > 1 else "epsilon", words.epsilon(epsilon),
+                      "" if delta is None else f"at delta {delta:.1g}"))  # fmt: skip
+    if disks := _known(peers, "disk_free"):
+        tiles.append(("least disk left", words.size(min(disks)), ""))
+    return tiles
+
+
+def _known(peers: Sequence[_Peer], name: str) -> list[float]:
+    return [value for one in peers if (value := one.answer.get(name)) is not None]
+
+
+def _trouble(peers: Sequence[_Peer]) -> list[tuple[str, list[str]]]:
+    """Each reason why peers take no part, and their names."""
+    found: dict[str, list[str]] = {}
+    for one in peers:
+        if one.trouble is not None:
+            found.setdefault(one.trouble, []).append(one.name)
+    return list(found.items())
+
+
+_COLUMNS: Mapping[str, tuple[bool, Callable[[_Peer], str]]] = {
+    "rounds": (True, lambda one: words.rounds(one.completed, one.rounds)),
+    "epoch": (False, lambda one: words.epoch(one.answer)),
+    "state": (False, lambda one: one.state),
+    "neighbors": (False, lambda one: words.neighbors(one.answer.get("neighbors", ())) or words.NONE),
+    "last mix": (False, lambda one: words.mix(one.answer) if one.answer else words.NONE),
+    "round time": (True, lambda one: words.duration(one.answer.get("round_seconds"))),
+    "accuracy": (True, lambda one: words.or_dash(one.last("accuracy"), _figure)),
+    "disagreement": (True, lambda one: words.or_dash(one.last("disagreement"), _figure)),
+    "epsilon": (True, lambda one: words.epsilon(one.answer.get("epsilon"))),
+    "dropped": (False, lambda one: words.dropped(one.answer) or words.NONE),
+    "disk left": (True, lambda one: words.size(one.answer.get("disk_free"))),
+    "saved": (True, lambda one: words.ago(one.answer.get("checkpoint_seconds"))),
+}
+"""Of the table of peers, by heading: whether cells are numbers, and what is in them."""
+
+
+def _columns(peers: Sequence[_Peer]) -> list[dict[str, Any]]:
+    """The columns in which a peer has a value, with the text of each peer's cell."""
+    found = [
+        {"name": name, "number": number, "cells": [text(one) for one in peers]}
+        for name, (number, text) in _COLUMNS.items()
+    ]
+    return [one for one in found if one["cells"] != [words.NONE] * len(peers)]
+
+
+def _figure(value: float) -> str:
+    """A figure with three digits after the point, or three that count where it is small or large."""
+    return f"{value:.3f}" if 0.1 <= abs(value) < 100 or value == 0 else f"{value:.3g}"
