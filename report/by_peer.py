@@ -1,44 +1,44 @@
-"""Panels of dots: every peer's gain, every peer's result in rows and by rank, and each run's final disagreement."""
+"""Panel of every peer's result, federated beside local only; and the headline of who improved."""
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from dpeer.report.facets import LINES, Report, peer_name
-from dpeer.report.style import (
-    COLORS,
-    WIDE,
-    Panel,
-    clip,
-    legend,
-    log_ticks,
-    look,
-    name_rows,
-    new_figure,
-    tidy,
-)
+from dpeer.report.facets import LINES, Report
+from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figure
 from dpeer.results.effect import Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import pooled_text
-from dpeer.results.groups import DISTANCE, Group, distances, settled
+from dpeer.results.groups import Group
 from dpeer.results.reading import Run
 
 _ROWS = 40
 """The most rows of a picture."""
 
-_RANKS = 40
+_COLORS: dict[Verdict | None, str] = {
+    "improved": COLORS[2], "worse": COLORS[1], "inconclusive": "#777777", None: COLORS[0],
+}  # fmt: skip
 
-_JOINED = 3
-"""The most runs whose dots of a rank are joined by a line: of more, lines are a tangle."""
+_ALONE = {"ls": "", "marker": "D", "ms": 6, "mfc": "white", "mec": "black", "mew": 1.2}
 
-_COLORS: dict[Verdict | None, str] = {"improved": COLORS[2], "worse": COLORS[1], "inconclusive": "#777777"}
 
-_HOLDING = ("task", "task_options", "partition", "size", "seed", "seed_partition", "test_split", "validation")
-"""Settings that decide which peer holds which data."""
+@dataclass(frozen=True)
+class _Peer:
+    """A peer's kept model at the end, and the comparison with its baseline where it has one."""
+
+    name: str
+    kept: float
+    effect: Effect | None
+
+    @property
+    def joined(self) -> float:
+        """The federated model's value, which is not kept where validation data chose the baseline."""
+        return self.kept if self.effect is None or self.effect.joined is None else self.effect.joined
 
 
 def effects_of(run: Run) -> dict[int, Effect]:
@@ -61,189 +61,107 @@ def headlines(groups: tuple[Group, ...]) -> list[str]:
     return found
 
 
-def gains(report: Report) -> Panel | None:
-    """Every peer's gain with its interval, the highest at the top; None where no peer was compared."""
-    groups = report.groups
-    several = sum(any(effects_of(run) for run in group.runs) for group in groups) > 1
-    rows = [
-        (effect, peer_name(group, run, rank, several=several))
-        for group in groups for run in group.runs for rank, effect in effects_of(run).items()
-        if effect.gain is not None and effect.low is not None and effect.high is not None
-    ]  # fmt: skip
-    if not rows:
-        return None
-    of_accuracy = Counter(effect.of_accuracy for effect, _ in rows).most_common(1)[0][0]
-    rows = [row for row in rows if row[0].of_accuracy == of_accuracy]
-    shown = sorted(rows, key=lambda row: row[0].gain or 0.0, reverse=True)[-_ROWS:]
-    figure = new_figure(1.5 + max(0.3 * len(shown), 0.9))
-    axes = figure.subplots()
-    axes.axvline(0.0, color="black", lw=1.0)
-    labelled: set[str] = set()
-    for row, (effect, _) in enumerate(shown):
-        color, word = _COLORS[effect.verdict], verdict_word(effect)
-        low, high, gain = (value for value in (effect.low, effect.high, effect.gain) if value is not None)
-        axes.plot([low, high], [row, row], color=color, lw=2.4, alpha=0.6, solid_capstyle="butt")
-        label = None if word in labelled else word
-        axes.plot([gain], [row], ls="", marker="o", ms=6.5, color=color, label=label)
-        labelled.add(word)
-    name_rows(axes, [name for _, name in shown])
-    axes.set_xlabel("gain in accuracy (share correct)" if of_accuracy else "gain: how much lower the loss is")
-    figure.legend(loc="outside lower center", ncols=len(labelled), frameon=False)
-    caption = (
-        "How much better a peer's federated model does on its own rows than its local-only baseline: right of the line "
-        "federating is better. Bars are 95 % intervals over the peer's rows. "
-        + (f"The {_ROWS} lowest of {len(rows)}. " if len(rows) > _ROWS else "")
-        + "It is inconclusive where the interval holds zero, where the peer has fewer than ten rows, or where too few "
-        "of them differ."
-    )
-    alt = "Dots of every peer's gain with intervals. " + " ".join(
-        f"{name}: {effect.gain:+.4f}, {verdict_word(effect)}." for effect, name in shown
-    )
-    return Panel("Effect of federating", caption, alt, figure)
-
-
 def results_of_peers(report: Report) -> Panel | None:
-    """Every peer's result as a dot, with a row for each group; None where `results_by_rank` or the table shows it."""
-    measure, groups = report.measure, report.groups
-    if len(groups) == 1 and (len(groups[0].ranks) == 1 or _order_of_ranks(report)):
+    """Every peer's result: a row for each peer of one group, of more a row for each group; None without results."""
+    found = [(group, peers) for group in report.groups if (peers := _peers(group, report))]
+    if not found:
         return None
-    title = f"{measure.name.capitalize()} of every peer at the end"
-    rows = [(group, [run.finals(measure.key) for run in group.runs]) for group in groups]
-    rows = [(group, found) for group, found in rows if any(found)]
-    if not rows:
-        article = "an" if measure.name[0] in "aeiou" else "a"
-        return Panel(title, f"No peer of these runs has {article} {measure.name}.")
-    shown = sorted(rows, key=lambda row: _mean(row[1]), reverse=measure.most_is_best)[:_ROWS]
-    figure = new_figure(1.3 + max(0.38 * len(shown), 0.9))
+    title = f"{report.measure.name.capitalize()} of every peer at the end"
+    if len(found) == 1 and len(found[0][1]) <= _ROWS:
+        return _each(report, title, found[0][1])
+    return _together(report, title, found)
+
+
+def _peers(group: Group, report: Report) -> list[_Peer]:
+    """All peers of a group, of all seeds."""
+    measure, found = report.measure, []
+    for run in group.runs:
+        effects = effects_of(run)
+        seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
+        for rank, value in run.finals(measure.key).items():
+            effect = effects.get(rank)
+            if effect is None or effect.measure != measure.key or None in (effect.joined, effect.alone):
+                effect = None
+            found.append(_Peer(f"rank {rank}{seed}", value, effect))
+    return found
+
+
+def _each(report: Report, title: str, peers: list[_Peer]) -> Panel:
+    """A row for each peer, the best at the top."""
+    measure = report.measure
+    shown = sorted(peers, key=lambda peer: peer.joined, reverse=measure.most_is_best)
+    figure = new_figure(1.6 + max(0.3 * len(shown), 0.9))
+    axes = figure.subplots()
+    kinds: dict[str, Artist] = {}
+    for row, peer in enumerate(shown):
+        color = _COLORS[None if peer.effect is None else peer.effect.verdict]
+        if peer.effect is not None:
+            _draw_gain(axes, row, peer.effect, color, most_is_best=measure.most_is_best)
+        axes.plot([peer.joined], [row], ls="", marker="o", ms=7, color=color)
+        word = "federated" if peer.effect is None else f"federated: {verdict_word(peer.effect)}"
+        kinds.setdefault(word, Line2D([], [], ls="", marker="o", ms=7, color=color, label=word))
+    name_rows(axes, [peer.name for peer in shown])
+    axes.set_xlabel(measure.axis)
+    caption = "Each peer on its own data, the best at the top. "
+    if any(peer.effect for peer in shown):
+        alone = next(peer.effect.baseline for peer in shown if peer.effect)
+        kinds[alone] = Line2D([], [], **_ALONE, label=alone)
+        caption += (
+            f"Dot: the federated model; diamond: {alone}, trained as long on the peer's data by itself; bar: the 95 % "
+            "interval of the gain over the peer's rows, drawn from the diamond. It is inconclusive where the interval "
+            "holds zero, where the peer has fewer than ten rows, or where too few of them differ."
+        )
+    else:
+        caption += "No peer was compared with its local-only baseline; `dpeer worth` does that after a run."
+    legend(figure, {}, [*kinds.values()])
+    alt = "Dots of every peer's result. " + " ".join(map(_in_words, shown))
+    return Panel(title, caption, alt, figure)
+
+
+def _draw_gain(axes: Axes, row: int, effect: Effect, color: str, *, most_is_best: bool) -> None:
+    """The baseline's value, and the gain's interval from there."""
+    assert effect.alone is not None, "looked at by the caller"
+    if effect.low is not None and effect.high is not None:
+        sign = 1 if most_is_best else -1
+        ends = [effect.alone + sign * effect.low, effect.alone + sign * effect.high]
+        axes.plot(ends, [row, row], color=color, lw=2.4, alpha=0.5, solid_capstyle="butt", zorder=1)
+    axes.plot([effect.alone], [row], **_ALONE)
+
+
+def _in_words(peer: _Peer) -> str:
+    if peer.effect is None:
+        return f"{peer.name}: {peer.joined:.4f}."
+    return f"{peer.name}: {peer.joined:.4f}, alone {peer.effect.alone:.4f}, {verdict_word(peer.effect)}."
+
+
+def _together(report: Report, title: str, found: list[tuple[Group, list[_Peer]]]) -> Panel:
+    """A row for each group with a dot for each peer, the best mean at the top."""
+    measure, groups = report.measure, report.groups
+    shown = sorted(found, key=lambda row: _mean(row[1]), reverse=measure.most_is_best)[:_ROWS]
+    figure = new_figure(1.5 + max(0.38 * len(shown), 0.9))
     axes = figure.subplots()
     generator = np.random.default_rng(0)
-    for row, (group, found) in enumerate(shown):
+    for row, (group, peers) in enumerate(shown):
         color = COLORS[(group.number - 1) % len(COLORS)] if len(groups) <= LINES else COLORS[0]
-        values = np.array([value for each in found for value in each.values()])
-        lifted = row + generator.uniform(-0.22, 0.22, len(values))
-        pale = max(0.25, min(0.75, 18 / len(values)))
+        lifted = row + generator.uniform(-0.22, 0.22, len(peers))
+        pale = max(0.25, min(0.75, 18 / len(peers)))
+        values = [peer.kept for peer in peers]
         axes.plot(values, lifted, ls="", marker="o", ms=5.5, color=color, mec="none", alpha=pale, clip_on=False)
-        axes.plot([_mean(found)] * 2, [row - 0.4, row + 0.4], color="black", lw=2.2)
+        axes.plot([_mean(peers)] * 2, [row - 0.4, row + 0.4], color="black", lw=2.2)
     name_rows(axes, [group.name for group, _ in shown])
     axes.set_xlabel(measure.axis)
+    mean = Line2D([], [], ls="", marker="|", ms=14, mew=2.2, color="black", label="mean over peers")
+    legend(figure, {}, [Line2D([], [], ls="", marker="o", ms=5.5, color=GREY, label="a peer"), mean])
     caption = (
-        "A dot is a peer on its own data, with the model that was kept; the black bar is the mean. "
+        "A dot is a peer on its own data, with the model that was kept. "
         + ("All seeds' peers are shown. " if any(len(group.runs) > 1 for group, _ in shown) else "")
-        + ("The best mean is at the top. " if len(groups) > 1 else "")
-        + (f"The {_ROWS} best of {len(rows)}; the table has all. " if len(rows) > _ROWS else "")
+        + ("The best mean is at the top. " if len(found) > 1 else "")
+        + (f"The {_ROWS} best of {len(found)}; the table has all. " if len(found) > _ROWS else "")
     )
-    alt = f"Dots of every peer's {measure.name}, a row for each group. " + " ".join(
-        f"{group.label}: mean {_mean(found):.3f}." for group, found in shown
-    )
+    means = [f"{group.label}: mean {_mean(peers):.3f}." for group, peers in shown]
+    alt = f"Dots of every peer's {measure.name}, a row for each group. {' '.join(means)}"
     return Panel(title, caption, alt, figure)
 
 
-def results_by_rank(report: Report) -> Panel | None:
-    """The peers' results by rank; None where a rank is not the same peer in all runs, or peers are too many."""
-    measure, groups, order = report.measure, report.groups, _order_of_ranks(report)
-    if not order:
-        return None
-    found = {group.number: group.runs[0].finals(measure.key) for group in groups}
-    lead = _lead(groups, found)
-    figure = new_figure(3.6 + 0.25 * len(groups))
-    axes = figure.subplots()
-    # Side by side: where two did equally well, one would hide the other.
-    step = min(0.16, 0.7 / len(groups))
-    beside = {group.number: (place - (len(groups) - 1) / 2) * step for place, group in enumerate(groups)}
-    for place, rank in enumerate(order if len(groups) <= _JOINED else ()):
-        there = [(place + beside[number], each[rank]) for number, each in found.items() if rank in each]
-        axes.plot(*zip(*there, strict=True), color="#999999", lw=1.1, zorder=1)
-    for group in groups:
-        own, shift = found[group.number], beside[group.number]
-        there = [(place + shift, own[rank]) for place, rank in enumerate(order) if rank in own]
-        if there:
-            axes.plot(*zip(*there, strict=True), **{**look(group.number - 1), "ls": "", "ms": 7, "alpha": 0.85})
-    axes.set_xticks(range(len(order)), [str(rank) for rank in order], fontsize=10 if len(order) <= 24 else 9)
-    if len(order) > 24:
-        axes.tick_params(axis="x", rotation=90)
-    tidy(axes)
-    axes.set_xlabel("rank of the peer, " + (f"sorted by {clip(lead.label, 40)}" if len(groups) > 1 else "sorted"))
-    axes.set_ylabel(measure.axis)
-    if len(groups) > 1:
-        legend(figure, {group.number - 1: group.name for group in groups}, [])
-    else:
-        dashes: dict[str, Any] = {"color": "black", "lw": 1.2, "ls": (0, (4, 2))}
-        axes.axhline(fmean(found[lead.number].values()), **dashes, zorder=1)
-        legend(figure, {}, [Line2D([], [], **dashes, label="mean over peers")])
-    caption = f"Every peer on its own data, with the model that was kept, by rank: from the lowest {measure.name} "
-    caption += f"in {lead.label} on. " if len(groups) > 1 else "on. "
-    if len(groups) > 1:
-        caption += "The runs divide the data alike, so a rank stands for the same data in all of them."
-    worst = [(group, *measure.worst(found[group.number])) for group in groups if found[group.number]]
-    alt = f"Dots of {measure.name} by rank. " + " ".join(
-        f"{group.label}: worst is rank {rank} with {value:.3f}." for group, rank, value in worst
-    )
-    return Panel(f"{measure.name.capitalize()} by rank", caption, alt, figure)
-
-
-def _order_of_ranks(report: Report) -> list[int]:
-    """The ranks by their results in the group with the most; empty where ranks are not comparable, or too many."""
-    groups = report.groups
-    if len(groups) > LINES or any(len(group.runs) > 1 for group in groups) or groups[0].size > _RANKS:
-        return []
-    if len({tuple(str(group.runs[0].settings.get(key)) for key in _HOLDING) for group in groups}) > 1:
-        return []
-    if all(len(group.ranks) < 2 for group in groups):
-        return []
-    found = {group.number: group.runs[0].finals(report.measure.key) for group in groups}
-    first = found[_lead(groups, found).number]
-    others = {rank for values in found.values() for rank in values} - first.keys()
-    return [*sorted(first, key=lambda rank: (first[rank], rank)), *sorted(others)]
-
-
-def _lead(groups: tuple[Group, ...], found: dict[int, dict[int, float]]) -> Group:
-    """The group with the most results; the first of several."""
-    return max(groups, key=lambda group: len(found[group.number]))
-
-
-def _mean(found: list[dict[int, float]]) -> float:
-    return fmean(fmean(values.values()) for values in found if values)
-
-
-def final_disagreement(report: Report) -> Panel:
-    """Consensus distance at the end."""
-    title, groups = "Disagreement at the end", report.groups
-    rows = [(group, found) for group in groups if (found := distances(group))]
-    if not rows:
-        partial = any(group.partial for group in groups)
-        why = "it takes the files of all peers" if partial else "nothing is shared, or they have not ended"
-        return Panel(title, f"These runs have no {DISTANCE}: {why}.")
-    furthest = max(value for _, found in rows for value in found)
-    rows = [(group, [settled(value, furthest) for value in found]) for group, found in rows]
-    if furthest < 1e-9:
-        return Panel(title, f"The peers' bodies are equal at the end: their {DISTANCE} is 0.")
-    shown = sorted(rows, key=lambda row: fmean(row[1]))[:_ROWS]
-    figure = new_figure(1.2 + max(0.38 * len(shown), 0.7))
-    axes = figure.subplots()
-    for row, (group, found) in enumerate(shown):
-        style = group.number - 1 if len(groups) <= LINES else 0
-        axes.plot([0.0, fmean(found)], [row, row], color="#bbbbbb", lw=1.2, zorder=1)
-        axes.plot(found, [row] * len(found), **{**look(style), "ls": "", "ms": 6, "alpha": 0.7, "clip_on": False})
-        if len(found) > 1:
-            axes.plot([fmean(found)] * 2, [row - 0.32, row + 0.32], color="black", lw=2.2)
-    values = [value for _, found in shown for value in found]
-    if min(values) > 0 and max(values) / min(values) > WIDE:
-        axes.set_xscale("log")
-        log_ticks(axes.xaxis)
-    else:
-        axes.set_xlim(0.0, max(values) * 1.08 or 1.0)
-    name_rows(axes, [group.name for group, _ in shown])
-    axes.set_xlabel(f"{DISTANCE} (in the parameters' unit)")
-    caption = (
-        "How far the peers' bodies lie from their mean: the root of the mean square of their distances, after the last "
-        "mixing; 0 is full agreement. Bodies of different models or algorithms are of different lengths, so compare "
-        "like with like. "
-        + ("A marker is a seed, the black bar their mean. " if any(len(found) > 1 for _, found in shown) else "")
-    )
-    if missing := [group.label for group in groups if not distances(group)]:
-        more = ", ..." if len(missing) > 8 else ""
-        caption += f"Not measured, or nothing is shared: {', '.join(missing[:8])}{more}. "
-    if len(rows) > _ROWS:
-        caption += f"The {_ROWS} lowest of {len(rows)}; the table has all."
-    alt = "Markers of the final consensus distance. " + " ".join(f"{g.label}: {fmean(f):.3g}." for g, f in shown)
-    return Panel(title, caption, alt, figure)
+def _mean(peers: list[_Peer]) -> float:
+    return fmean(peer.kept for peer in peers)

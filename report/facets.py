@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpeer.report.style import clip, new_figure, tidy
+from dpeer.report.style import new_figure, tidy
 from dpeer.results.groups import Group, Grouped, Measure, short
-from dpeer.results.reading import Run
 
 LINES = 8
 """The most lines in a facet."""
@@ -91,13 +90,11 @@ class Report:
 
 
 def arrange(grouped: Grouped, measure: Measure) -> Facets:
-    """Few groups in one facet, more in facets by a setting or two; where that is not enough, only the best."""
+    """Few groups in one facet, more in facets by a setting; where that is not enough, only the best."""
     groups = grouped.groups
     if len(groups) <= LINES:
         return Facets((Facet("", tuple(Line(group, group.number - 1, group.name) for group in groups)),))
-    divided = [facets for count in (1, 2) for keys in combinations(grouped.naming, count)
-               if (facets := _divide(grouped, keys))]  # fmt: skip
-    if divided:
+    if divided := [facets for key in grouped.naming if (facets := _divide(grouped, key))]:
         # Few facets of many lines compare more; algorithms are compared most.
         return Facets(min(divided, key=lambda facets: (_apart(facets), len(facets))))
     ranked = sorted(groups, key=measure.standing, reverse=True)[:LINES]
@@ -106,27 +103,25 @@ def arrange(grouped: Grouped, measure: Measure) -> Facets:
     return Facets((Facet("", lines),), remark)
 
 
-def _divide(grouped: Grouped, keys: tuple[str, ...]) -> tuple[Facet, ...] | None:
-    """Facets for the settings' values; None if facets, or lines in them, are too many."""
+def _divide(grouped: Grouped, key: str) -> tuple[Facet, ...] | None:
+    """Facets for a setting's values; None if facets, or lines in them, are too many."""
     titles: dict[str, list[Group]] = {}
-    styles: dict[str, int] = {}
-    others = tuple(key for key in grouped.naming if key not in keys)
+    others = [other for other in grouped.naming if other != key]
+    names = {group.number: _name(group, others) for group in grouped.groups}
+    styles = {name: style for style, name in enumerate(dict.fromkeys(names.values()))}
     for group in grouped.groups:
-        titles.setdefault(short({key: group.values[key] for key in keys}), []).append(group)
-        styles.setdefault(_name(group, others), len(styles))
-    if not 1 < len(titles) <= _FACETS or not 1 < len(styles) <= LINES:
-        return None
-    facets = [
-        Facet(title, tuple(Line(group, styles[_name(group, others)], _name(group, others)) for group in inside))
-        for title, inside in titles.items()
-    ]
+        titles.setdefault(short({key: group.values[key]}), []).append(group)
     # The same look twice in a facet: a label or a folder sets them apart, which no setting does.
-    if any(len({line.style for line in facet.lines}) < len(facet.lines) for facet in facets):
+    alike = any(len({names[group.number] for group in inside}) < len(inside) for inside in titles.values())
+    if alike or not 1 < len(titles) <= _FACETS or not 1 < len(styles) <= LINES:
         return None
-    return tuple(facets)
+    return tuple(
+        Facet(title, tuple(Line(group, styles[names[group.number]], names[group.number]) for group in inside))
+        for title, inside in titles.items()
+    )
 
 
-def _name(group: Group, keys: tuple[str, ...]) -> str:
+def _name(group: Group, keys: Sequence[str]) -> str:
     seeds = f" ({len(group.runs)} seeds)" if len(group.runs) > 1 else ""
     return (short({key: group.values[key] for key in keys}) or "all") + seeds
 
@@ -168,10 +163,3 @@ def label_outer(axes: list[Axes], x: str, y: str) -> None:
             one.set_ylabel(y)
         if number >= len(axes) - columns:
             one.set_xlabel(x if columns < 3 else textwrap.fill(x, 28))
-
-
-def peer_name(group: Group, run: Run, rank: int, *, several: bool) -> str:
-    """The name of a peer's row, with its group if `several` have rows, and its seed if the group has several runs."""
-    parts = [clip(group.label, 50)] if several else []
-    seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
-    return ", ".join([*parts, f"rank {rank}{seed}"])

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from dpeer.exceptions import OutputError, not_written
 from dpeer.federation.settings import aside
-from dpeer.report import by_peer, by_round, classes, faults, graphs, round_time, steps
+from dpeer.report import by_peer, by_round, graphs, round_costs
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
@@ -31,20 +31,11 @@ MARK = '<meta name="generator" content="dpeer report'
 NONE = "-"
 
 PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
-    "gain": by_peer.gains,
     "accuracy-by-round": by_round.accuracy_by_round,
-    "generalization-gap-by-round": by_round.generalization_gap,
-    "faults": faults.strips,
-    "steps": steps.shortened,
-    "accuracy-per-peer": by_peer.results_of_peers,
-    "accuracy-by-rank": by_peer.results_by_rank,
-    "disagreement": by_peer.final_disagreement,
+    "accuracy-by-peer": by_peer.results_of_peers,
+    "time-and-bytes": round_costs.time_and_bytes,
     "disagreement-by-round": by_round.disagreement_by_round,
-    "bytes-by-round": by_round.bytes_by_round,
-    "accuracy-by-bytes": by_round.accuracy_by_bytes,
-    "round-time": round_time.round_times,
     "graph": graphs.tiles,
-    "class-mix": classes.class_mix,
 }
 """The panels with pictures by the names of their files, in the page's order; None where nothing can be shown."""
 

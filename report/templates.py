@@ -121,7 +121,7 @@ REPORT = """<!DOCTYPE html>
 
 {% endfor %}
 <footer>Made by dpeer report {{ version }} from the runs' summary.json and metrics.jsonl. It holds no data and no model,
-but accuracies, class counts and paths: see who should have it.</footer>
+but accuracies and paths: see who should have it.</footer>
 </body>
 </html>
 """

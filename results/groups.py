@@ -259,31 +259,14 @@ def by_round(group: Group, key: Figure) -> Curve:
     return Curve([number + 1 for number in shared], means, low, high)
 
 
-def sent_by_round(group: Group) -> Curve:
-    """Bytes that a peer has sent since the start, from 0 rounds on: the mean and, as `high`, the busiest peer's."""
-    series = [totals for run in group.runs if (totals := _totals(run))]
-    shared = sorted(set.intersection(*(set(totals) for totals in series))) if series else []
-    mean = [fmean(fmean(totals[number]) for totals in series) for number in shared]
-    high = [fmean(max(totals[number]) for totals in series) for number in shared]
-    return Curve(shared, mean, mean, high)
-
-
-def _totals(run: Run) -> dict[int, list[float]]:
-    """The bytes that each peer has sent, by the number of rounds completed, as far as all peers have come."""
-    logs = [peer.entries for peer in run.peers.values() if peer.entries]
-    if not logs:
-        return {}
-    rounds = sorted({number for entries in logs for number in entries})
-    if run.status == "unfinished":
-        rounds = [number for number in rounds if number < run.completed]
-    sent = [0.0] * len(logs)
-    found = {0: list(sent)}
-    for number in rounds:
-        for row, entries in enumerate(logs):
-            line = entries.get(number)
-            sent[row] += (line.bytes_sent or 0) if line else 0
-        found[number + 1] = list(sent)
-    return found
+def sent_in_a_round(group: Group) -> tuple[float, float] | None:
+    """The bytes that a peer sends in a round, in the mean over rounds: the mean over peers, and the busiest peer's."""
+    found = [
+        [fmean(line.bytes_sent or 0 for line in peer.entries.values()) for peer in run.peers.values() if peer.entries]
+        for run in group.runs
+    ]
+    found = [sent for sent in found if sent]
+    return None if not found else (fmean(map(fmean, found)), fmean(map(max, found)))
 
 
 def mean_of(group: Group, key: Figure, *, mixed: bool = False) -> list[float]:

@@ -93,13 +93,6 @@ def wholes(value: Any) -> tuple[int, ...] | None:
     return None
 
 
-def words(value: Any) -> tuple[str, ...] | None:
-    """Texts if the value is a list of nothing else, and not an empty one."""
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-        return tuple(value)
-    return None
-
-
 def numbers_by_rank(value: Any) -> tuple[float | None, ...]:
     """A number or None for each peer; empty if the value is no list."""
     return tuple(map(number, value)) if isinstance(value, list) else ()

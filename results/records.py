@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from dpeer.results.files import finite
-from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
+from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole
 
 Figure = Literal[
     "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
@@ -190,8 +190,6 @@ class Line(JsonFields):
     diverged: bool = json_field(_diverged)
     """Whether training has diverged: its loss was not finite."""
     samples: int | None = json_field(total)
-    steps: Sequence[int] | None = json_field(wholes)
-    steps_asked: Sequence[int] | None = json_field(wholes)
     disagreement: float | None = json_field(number)
     mass_error: float | None = json_field(number)
     mass_adopted: float | None = json_field(number)

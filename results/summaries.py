@@ -23,7 +23,6 @@ from dpeer.results.json_fields import (
     whole,
     wholes,
     wholes_by_rank,
-    words,
 )
 
 
@@ -102,8 +101,6 @@ class PeerSummary(Summary):
     training_samples: int | None = json_field(whole)
     class_counts: tuple[int, ...] | None = json_field(wholes)
     """Training samples by class; None where the task has no classes."""
-    class_names: tuple[str, ...] | None = json_field(words)
-    """The names of the classes in the order of both counts; None where the task has none."""
     diverged: bool | None = json_field(flag)
     """Whether loss or parameters were not finite at the end."""
     worth: Effect | None = json_field(effect_of)  # noqa: RUF009 - see `json_field`

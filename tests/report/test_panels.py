@@ -1,20 +1,17 @@
-"""Panels of a report: gains, classes, faults, and the ticks of their axes."""
+"""Panels of a report: results of peers, costs of a round, and the ticks of their axes."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from dpeer.report.by_peer import gains, headlines
-from dpeer.report.classes import class_mix
+from dpeer.report.by_peer import headlines, results_of_peers
+from dpeer.report.round_costs import parts_of, time_and_bytes
 from dpeer.report.facets import Report
-from dpeer.report.faults import SAT_OUT, strips
-from dpeer.report.steps import shortened
 from dpeer.report.style import log_ticks
 from dpeer.results.effect import as_entry
+from dpeer.results.groups import LOSS
 
 Of = Callable[..., Report]
 
@@ -24,13 +21,40 @@ def entry(gain: float, verdict: str | None = "inconclusive", **values: Any) -> d
                          algorithm="local", verdict=verdict, **values))  # fmt: skip
 
 
-def test_gains_are_shown_the_highest_first_with_a_headline(make_run: Any, report_of: Of) -> None:
-    folder = make_run("run", more={"worth": [entry(-0.2, "worse"), entry(0.3, "improved"), entry(0.01)]})
-    report = report_of(folder)
-    panel = gains(report)
+def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_run: Any, report_of: Of) -> None:
+    worth = [entry(-0.2, "worse", joined=0.5, alone=0.7), entry(0.3, "improved", joined=0.8, alone=0.5), None]
+    report = report_of(make_run("run", more={"worth": worth}))
+    panel = results_of_peers(report)
     assert panel is not None
-    assert panel.alt.endswith("rank 1: +0.3000, improved. rank 2: +0.0100, inconclusive. rank 0: -0.2000, worse.")
-    assert headlines(report.groups) == ["1 of 3 peers improved over local only; 1 worse; 1 inconclusive"]
+    assert panel.alt == (
+        "Dots of every peer's result. rank 2: 0.9000. rank 1: 0.8000, alone 0.5000, improved. "
+        "rank 0: 0.5000, alone 0.7000, worse."
+    )
+    assert panel.figure is not None
+    (axes,) = panel.figure.axes
+    bars = [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2]
+    assert bars == [pytest.approx([0.7, 0.9]), pytest.approx([0.4, 0.6])], "the gain's interval, from local only on"
+    assert headlines(report.groups) == ["1 of 2 peers improved over local only; 1 worse"]
+
+
+@pytest.mark.parametrize("other", [entry(0.3, "improved"), {**entry(0.3, joined=1.0, alone=0.7), "measure": "loss"}])
+def test_a_comparison_without_both_values_of_the_measure_is_not_drawn(make_run: Any, report_of: Of, other: Any) -> None:
+    panel = results_of_peers(report_of(make_run("run", more={"worth": [other] * 3})))
+    assert panel is not None
+    assert panel.alt == "Dots of every peer's result. rank 2: 0.9000. rank 1: 0.7500. rank 0: 0.5000."
+    assert "dpeer worth" in panel.caption
+
+
+def test_of_a_loss_the_interval_of_a_gain_lies_below_the_baseline(make_run: Any, report_of: Of) -> None:
+    worth = {**entry(0.3, "improved", joined=0.4, alone=0.7), "measure": "test_loss"}
+    report = report_of(make_run("run", (None, None), more={"worth": [worth, None]}))
+    panel = results_of_peers(Report.of(report.grouped, LOSS))
+    assert panel is not None
+    assert panel.figure is not None
+    (axes,) = panel.figure.axes
+    assert [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2] == [
+        pytest.approx([0.5, 0.3])
+    ]
 
 
 def test_the_headline_of_one_run_has_the_gain_of_all_its_peers_together(make_run: Any, report_of: Of) -> None:
@@ -52,79 +76,54 @@ def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -
         "dfedmdc: 0 of 2 peers improved over local only; 2 inconclusive",
         "dfedavgm: 1 of 2 peers improved over local only; 1 inconclusive",
     ]
-    panel = gains(report)
+    panel = results_of_peers(report)
     assert panel is not None
-    assert "dfedavgm, rank 0: +0.3000" in panel.alt
-
-
-def test_shortened_rounds_are_shown_by_peer_the_slowest_first(make_run: Any, report_of: Of) -> None:
-    def slow(rank: int, line: dict[str, Any]) -> dict[str, Any]:
-        done = [[3, 1], [4, 2]][line["round"]] if rank == 1 else [8, 2]
-        return {"steps": done, "steps_asked": [8, 2]}
-
-    folder = make_run("slow", lines=slow)
-    panel = shortened(report_of(folder))
-    assert panel is not None
-    assert panel.alt == (
-        "Bars of the share of steps. rank 1: 10 of 20 steps in 2 rounds. rank 0: 20 of 20 steps in 2 rounds. "
-        "rank 2: 20 of 20 steps in 2 rounds."
-    )
-    (axes,) = panel.figure.axes
-    assert [bar.get_width() for bar in axes.patches] == [50.0, 100.0, 100.0]
-    assert [line.get_xdata().tolist() for line in axes.lines] == [[40.0, 60.0], [100.0, 100.0], [100.0, 100.0]]
-
-
-@pytest.mark.parametrize("steps", [[8, 2], [], None, "damaged"])
-def test_where_no_round_was_shortened_no_steps_are_shown(make_run: Any, report_of: Of, steps: Any) -> None:
-    folder = make_run("whole", lines=lambda rank, line: {"steps": steps, "steps_asked": [8, 2]})
-    assert shortened(report_of(folder)) is None
+    assert panel.alt.endswith("a row for each group. dfedmdc: mean 0.717. dfedavgm: mean 0.717.")
 
 
 @pytest.mark.parametrize("worth", [[None] * 3, [entry(0.1, None), {"why": "no time"}, 7], "damaged"])
-def test_without_a_comparison_no_gain_is_shown(make_run: Any, report_of: Of, worth: Any) -> None:
+def test_without_a_comparison_results_have_no_headline(make_run: Any, report_of: Of, worth: Any) -> None:
     report = report_of(make_run("run", more={"worth": worth}))
-    assert (headlines(report.groups), gains(report)) == ([], None)
+    panel = results_of_peers(report)
+    assert panel is not None
+    assert (headlines(report.groups), "alone" in panel.alt) == ([], False)
 
 
-def test_no_round_is_sat_out_before_the_rank_is_back_even_if_that_takes_no_time(make_run: Any, report_of: Of) -> None:
-    crash = {"what": "crash", "rank": 0, "round": 1, "own_round": 1, "time": 1.5, "until_round": 4, "until_time": 4.5}
-    # A round that is sat out may be over at the moment, to a thousandth, at which the rank begins again.
-    rank = {"rank": 0, "status": "done", "completed_at": [1.0, 4.5, 4.55], "sat_out": [1, 2]}
-    panel = strips(report_of(make_run("run", more={"faults": {"time": 4.55, "happened": [crash], "ranks": [rank]}})))
+def seconds(received: float, hidden: float, exchange: float = 3.0, train: float = 5.0) -> dict[str, float]:
+    return {
+        "train_seconds": train, "exchange_seconds": exchange, "mix_seconds": 0.5, "receive_seconds": received,
+        "hidden_seconds": hidden,
+    }  # fmt: skip
+
+
+def test_a_round_s_costs_are_means_over_peers_and_rounds(make_run: Any, report_of: Of) -> None:
+    plain = make_run("plain", lines=lambda rank, line: seconds(2.0 + rank, 0.0) if line["round"] else seconds(0.0, 0.0))
+    late = make_run("late", lines=lambda rank, line: seconds(4.0, 3.5, exchange=0.5), overlap=1)
+    report = report_of(plain, late)
+    waits = (2.0 + 3.0 + 3.0) / 6  # of rank 2 no more than it waited at all
+    assert parts_of(report.groups[0]) == pytest.approx((5.0, waits, 3.0 - waits, 0.5))
+    assert parts_of(report.groups[1]) == pytest.approx((5.0, 0.5, 0.0, 0.5))
+    panel = time_and_bytes(report)
     assert panel is not None
     assert panel.figure is not None
-    (axes,) = panel.figure.axes
-    began = [
-        path.get_extents().x0
-        for one in axes.collections
-        if to_hex(one.get_facecolor()[0]) == SAT_OUT.lower()
-        for path in one.get_paths()
-    ]
-    assert min(began) == 4.5
-
-
-def test_classes_have_their_names_whatever_their_order_on_a_peer(make_run: Any, report_of: Of) -> None:
-    panel = class_mix(
-        report_of(make_run("a", classes=[5, 2], names=(("ill", "well"), ("well", "ill"), ("well", "dead"))))
+    times, megabytes = panel.figure.axes
+    lengths = [sum(patch.get_width() for patch in times.patches if patch.get_y() == y) for y in (-0.25, 0.75)]
+    assert lengths == pytest.approx([8.5, 6.0]), "a row is as long as its round"
+    assert [patch.get_width() for patch in megabytes.patches] == [2.0, 2.0]
+    assert [line.get_xdata()[0] for line in megabytes.lines] == [3.0, 3.0]
+    assert panel.alt.startswith(
+        "Bars of a round's seconds and megabytes. overlap -: 8.5 s (training 5.0 s, waiting for the line 1.3 s, other "
+        "waiting 1.7 s, mixing 500 ms); 2.0 MB sent, 3.0 MB by the busiest peer."
     )
-    assert panel.alt.endswith("of the classes ill, well, dead.")
-    assert "numbered" not in panel.caption
-    assert panel.figure is not None
-    widths = [
-        {round(box.get_extents().y0 + 0.41): round(box.get_extents().width) for box in one.get_paths()}
-        for one in panel.figure.axes[0].collections
-    ]
-    assert widths == [{0: 5, 1: 2}, {0: 2, 1: 5, 2: 5}, {2: 2}], "ill, well and dead, by rank"
-    damaged = make_run("b", classes=[5, 2], names=(("ill", "well"), ("well",), ("well", "ill")))
-    assert class_mix(report_of(damaged)).alt.endswith("3 peers with 7 to 7 samples of 2 classes.")
 
 
-@pytest.mark.parametrize("classes", [1, 17, 62])
-def test_any_number_of_classes_is_shown(make_run: Any, report_of: Of, in_tmp_path: Path, classes: int) -> None:
-    panel = class_mix(report_of(make_run("a", classes=[4] * classes)))
-    assert f"3 peers with {4 * classes} to {4 * classes} samples" in panel.alt
-    assert panel.figure is not None
-    panel.figure.savefig(in_tmp_path / "mix.png", dpi=20)
+def test_of_rounds_without_seconds_only_bytes_are_shown(make_run: Any, report_of: Of) -> None:
+    sat_out = make_run("sat-out", lines=lambda rank, line: {**seconds(2.0, 0.0), "active": False, "bytes_sent": 0})
+    panel = time_and_bytes(report_of(sat_out))
+    assert panel is not None
+    assert panel.alt.endswith("dfedmdc: 0 B sent, 0 B by the busiest peer.")
+    begun = make_run("begun", rounds=0)
+    assert time_and_bytes(report_of(begun)) is None
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.03, 1.5), (1e-3, 1.5), (1e-5, 2.0), (2.5e-16, 1.5), (1e-8, 300.0)])

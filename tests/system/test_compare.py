@@ -147,7 +147,7 @@ def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(
     found = [dict(zip(heading, line, strict=True)) for line in rows]
     shown = [(line["training accuracy after mixing"], line["generalization gap"]) for line in found]
     assert (f"{training:.4f}", f"{training - test:+.4f}") in shown
-    assert (tmp_path / "dpeer-report" / "generalization-gap-by-round.png").exists()
+    assert (tmp_path / "dpeer-report" / "accuracy-by-peer.png").exists()
 
 
 def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_rest_stops(command, dpeer):
