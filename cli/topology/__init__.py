@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from dpeer.cli.topology.gaps import spectral_gap
-from dpeer.cli.topology.plot import plot
 from dpeer.cli.topology.show import show
 
 
@@ -16,4 +15,3 @@ def topology() -> None:
 
 topology.add_command(show)
 topology.add_command(spectral_gap)
-topology.add_command(plot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +15,8 @@ from rich.table import Table
 
 from dpeer.cli.tables import json_option, print_table
 from dpeer.cli.topology.options import build_one, graph_options, size_option, topology_option
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.optional_libraries import check_libraries
 from dpeer.topology import AnyTopology, TimeVaryingTopology
 
 MATRIX_LIMIT = 12
@@ -26,20 +28,32 @@ EDGES_LIMIT = 100
 LIMIT = 2000
 """The largest size whose edges and weights are given at all."""
 
+DRAWN_LIMIT = 1000
+"""The largest size that is drawn: beyond, dots merge."""
+
 
 @click.command()
 @topology_option
 @size_option
 @graph_options
+@click.option(
+    "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
+    help="Draw the graph, its spectrum and how fast it agrees in a .png or .svg, in place of printing it.",
+)  # fmt: skip
 @json_option
-def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> None:
-    """Print a graph's edges and mixing weights."""
+def show(name: str | None, size: int | None, picture: Path | None, as_json: bool, **options: Any) -> None:
+    """Print a graph's edges and mixing weights, or draw it."""
+    if picture is not None:
+        _check_path(picture)
     shown = build_one(name, size, options)
-    if shown.size > LIMIT:
+    what, limit = ("edges and weights are shown", LIMIT) if picture is None else ("graphs are drawn", DRAWN_LIMIT)
+    if shown.size > limit:
         raise ConfigurationError(
-            f"--size {shown.size}: edges and weights are shown up to {LIMIT} peers; "
-            "`dpeer topology spectral-gap` takes a million"
+            f"--size {shown.size}: {what} up to {limit} peers; `dpeer topology spectral-gap` takes a million"
         )
+    if picture is not None:
+        _draw(shown, picture)
+        return
     if not as_json:
         _print_graph(shown)
         return
@@ -57,6 +71,25 @@ def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> N
         document["edges"] = shown.edges
         document["weights"] = shown.weights.tolist()
     click.echo(json.dumps(document, allow_nan=False))
+
+
+def _check_path(path: Path) -> None:
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ConfigurationError(f"--plot {str(path)!r}: name a file that ends in .png or .svg")
+    if not path.parent.is_dir():
+        raise OutputError(f"--plot {str(path)!r}: no such folder: {str(path.parent)!r}")
+    check_libraries("dpeer topology show --plot", "plot", matplotlib="matplotlib")
+
+
+def _draw(shown: AnyTopology, path: Path) -> None:
+    from dpeer.report.topology_plot import picture  # needs matplotlib, an optional library
+
+    image = picture(shown, path.suffix.lower().removeprefix("."))
+    try:
+        path.write_bytes(image)
+    except OSError as error:
+        raise OutputError(f"--plot {str(path)!r} cannot be written: {error.strerror}") from error
+    click.echo(f"{path}: {shown.name} of {shown.size} peers, its spectrum and its rounds of gossip")
 
 
 def _together(shown: TimeVaryingTopology) -> NDArray[np.float64]:

@@ -212,18 +212,11 @@ REFUSED = {
     ),
     "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line: …",
     "topology spectral-gap --size eight": "--size 'eight': write whole numbers, for example 8 or 8,16",
-    "topology plot --out a.pdf": "--out 'a.pdf': name a file that ends in .png or .svg",
-    "topology plot --out no/such/a.png": "--out 'no/such/a.png': no such folder: 'no/such'",
-    "topology plot --out folder.png": "--out 'folder.png' cannot be written: Is a directory",
-    "topology plot --topology ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring,ring": (
-        "--topology: 13 graphs; a picture shows at most 12"
-    ),
-    "topology plot --size 1001": (
-        "--size 1001: pictures are drawn of at most 1000 peers; `dpeer topology spectral-gap` takes a million"
-    ),
-    "topology plot --rounds 0": "Invalid value for '--rounds': 0 is not in the range 1<=x<=100000.",
-    "topology plot --topology file:three.txt,ring": (
-        "file:three.txt has 3 peers and ring 8: a picture shows graphs of one size, give --size"
+    "topology show --plot a.pdf": "--plot 'a.pdf': name a file that ends in .png or .svg",
+    "topology show --plot no/such/a.png": "--plot 'no/such/a.png': no such folder: 'no/such'",
+    "topology show --plot folder.png": "--plot 'folder.png' cannot be written: Is a directory",
+    "topology show --plot a.png --size 1001": (
+        "--size 1001: graphs are drawn up to 1000 peers; `dpeer topology spectral-gap` takes a million"
     ),
     "topology spectral-gap --bandwidth 100Mbit": (
         "--bandwidth needs the size of a body: give --body-bytes, for example 45MB"

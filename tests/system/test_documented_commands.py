@@ -386,7 +386,7 @@ SLOW = {
     ),
     HAR: Small(f"{COMPARES} --seeds 0-1 --algorithms {DRAWN_ROWS}", (har_npz,)),
     CIFAR: Small(f"{COMPARES} {OF_CIFAR} --seeds 0-1 --algorithms {DRAWN_ROWS}", (cifar,)),
-    "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
+    "dpeer topology show --topology exponential --size 16 --plot exponential.png": Small(),
 }
 
 LONG = {
