@@ -12,6 +12,7 @@ import click
 
 import dpeer
 from dpeer.exceptions import DpeerError, UnknownName
+from dpeer.federation.removed_names import instead
 
 _COMMANDS = {
     "init": "Write a federation file and keys.",
@@ -91,6 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - this very program
     try:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
+    except UnknownName as error:
+        code = _end(instead(arguments) or str(error), error.exit_code, debug)
     except DpeerError as error:
         code = _end(str(error), error.exit_code, debug)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -101,7 +104,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         code = _end("interrupted", 130, debug=False)
     except click.ClickException as error:
-        code = _end(_message(error), error.exit_code, debug)
+        code = _end(_removed(error, arguments) or _message(error), error.exit_code, debug)
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
@@ -110,6 +113,13 @@ def main(arguments: list[str] | None = None) -> None:
         # All work is done: from here on Ctrl-C ends the process without tracebacks of libraries' exit handlers.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _removed(error: click.ClickException, arguments: list[str]) -> str | None:
+    """The line for a name that an earlier version had; None for any other error."""
+    if isinstance(error, click.NoSuchOption):
+        return instead(arguments, error.option_name) or instead(arguments)
+    return instead(arguments) if isinstance(error, click.UsageError) else None
 
 
 def _message(error: click.ClickException) -> str:

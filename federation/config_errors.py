@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.federation.removed_names import KEYS
 from dpeer.training.lora import FORM
 
 _EXPECTED = {
@@ -60,6 +61,8 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
             *table, name = location
             of_file = "" if path is None else f" of {path}"
             where = f"[{'.'.join(table)}]{of_file}" if table else of_file.removeprefix(" of ")
+            if name in KEYS:
+                return ConfigurationError(f"{name}{f' in {where}' if where else ''} has been removed: {KEYS[name]}")
             return UnknownName("key", name, self._of_rank if table else self._known, where)
         source = key if path is None else f"{key} in {path}"
         if location and location[0] in flags:
