@@ -39,8 +39,7 @@ _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_o
 """Settings that have an option of their own here, or none."""
 
 _PLAN = (
-    "algorithms", "topology", "partition", "seeds", "target", "at_round", "at_epsilon", "last", "reference", "grid",
-    "tune_seeds", "validation",
+    "algorithms", "topology", "partition", "seeds", "reference", "grid", "validation",
 )  # fmt: skip
 """Options that are keys of an experiment's table [compare]."""
 
@@ -52,19 +51,6 @@ _option = partial(click.option, cls=GroupedOption, group="The comparison")
 
 def _list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[float] | None]:
-    """A callback that reads numbers with commas between them."""
-
-    def read(context: click.Context, parameter: click.Parameter, value: str | None) -> list[Any] | None:
-        try:
-            return None if value is None else [kind(part) for part in value.split(",")]
-        except ValueError:
-            example = "50,100" if kind is int else "1,2.5"
-            raise click.BadParameter(f"{value!r}: expected numbers with commas, for example {example}") from None
-
-    return read
 
 
 def _shard(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -85,34 +71,19 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 @_option("--topology", callback=_list, metavar="NAME,...", help="Graphs; a table for each.")
 @_option("--partition", callback=_list, metavar="SPEC,...", help="Ways to divide the data; a table for each.")
 @_option("--seeds", help="Repetitions: FIRST-LAST, or numbers with commas.  [default: 0]")
-@_option("--target", type=float, help="An accuracy between 0 and 1: what it took to reach it is shown as well.")
-@_option(
-    "--at-round", callback=_numbers(int), metavar="N,...",
-    help="Accuracies after these numbers of rounds are shown as well.",
-)  # fmt: skip
-@_option(
-    "--at-epsilon", callback=_numbers(float), metavar="E,...",
-    help="Accuracies before any peer has spent more than these epsilons are shown as well.",
-)  # fmt: skip
-@_option(
-    "--last", type=int, metavar="N",
-    help="Accuracies are means over the evaluated ones of the last N rounds.  [default: 1, the last round]",
-)  # fmt: skip
 @_option(
     "--reference", metavar="ROW",
     help="Row that the others are compared with.  [default: the row that trains alone, else the first]",
 )  # fmt: skip
 @_option(
     "--grid", multiple=True, metavar="KEY[+KEY]=VALUE,...",
-    help="Choose these settings for each row on validation data, before anything is compared; repeatable.",
+    help="Choose these settings for each row on validation data of seed 100, before anything is run; repeatable.",
 )  # fmt: skip
-@_option("--tune-seeds", help="Seeds with which --grid chooses; none of --seeds.  [default: 100]")
 @_option(
     "--validation", type=float,
     help="Share of the training samples held out for --grid to choose on; a task of your own brings validation data.  "
     "[default: 0.2]",
 )  # fmt: skip
-@_option("--small", is_flag=True, help="With the settings of the file's table [small].")
 @_option(
     "--jobs", type=click.IntRange(1), metavar="N",
     help="Runs at a time, each on a core of its own.  [default: all cores; ray: all that are missing]",
@@ -132,7 +103,7 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
 def compare(
-    experiment: Path | None, small: bool, jobs: int | None, shard: tuple[int, int] | None, launcher: str, out: Path,
+    experiment: Path | None, jobs: int | None, shard: tuple[int, int] | None, launcher: str, out: Path,
     as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Run algorithms side by side on the same peers, and print how they compare.
@@ -145,7 +116,7 @@ def compare(
 
     plan = {name: given.pop(name) for name in _PLAN}
     plan["grid"] = list(plan["grid"]) or None
-    found = load(experiment, given, plan, small=small)
+    found = load(experiment, given, plan)
     opened = find_launcher(launcher, jobs, out)
     compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True)), shard and Shard(*shard)).run()
     if isinstance(compared, str):

@@ -39,11 +39,9 @@ class Condition:
 
     Attributes:
         values: The varied settings, by field name; None for the default.
-        target: The accuracy for which costs are asked in this table; None where it has none of its own.
     """
 
     values: Mapping[str, Any]
-    target: float | None = None
 
     @property
     def label(self) -> str:

@@ -11,23 +11,13 @@ from typing import Any, Protocol
 from dpeer.exceptions import not_written
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.grid_search import Trial, at_edge, best, trials
+from dpeer.experiments.grid_search import TUNE_SEED, Trial, at_edge, best, trials
 from dpeer.experiments.launchers.launcher import OpenLauncher
-from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.outcomes import Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.statistics import Rows
-from dpeer.experiments.tables import (
-    MEASURES,
-    Table,
-    accuracy_table,
-    cost_table,
-    epsilon_table,
-    gap_table,
-    metric_table,
-    rounds_table,
-    target_table,
-)
+from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table
 from dpeer.experiments.variants import Variant
 from dpeer.results.files import make_folder
 from dpeer.results.files import replace as replace_file
@@ -139,7 +129,7 @@ class Comparison:
                 for variant, _ in rows
             }
             shown += self._tables(condition, results)
-            lines += csv_rows(results, condition.values, self._of.seeds, self._of.plan.last)
+            lines += csv_rows(results, condition.values, self._of.seeds)
             whole.append((condition, results))
         files = self._write(shown, lines, remarks)
         figures = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
@@ -155,10 +145,9 @@ class Comparison:
         """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print; or why it cannot."""
         e = self._of
         tried: dict[str, list[Trial]] = {
-            variant.label: trials(e.base, variant, e.grid, condition, e.tune_seeds, e.validation, self._out)
-            for variant in e.variants
+            variant.label: trials(e.base, variant, e.grid, condition, e.validation, self._out) for variant in e.variants
         }
-        cells = (cell for found in tried.values() for trial in found for cell in trial.cells)
+        cells = (trial.cell for found in tried.values() for trial in found)
         if (why := self._make(cells, "tuning runs")) is not None:
             return why
         rows, remarks = [], []
@@ -192,23 +181,11 @@ class Comparison:
 
     def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
         e = self._of
-        tables = [
-            accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.plan.last) for measure in MEASURES
-        ]
-        keeps_another = any(result.keeps_another for results in rows.values() for result in results)
-        if keeps_another:
+        tables = [accuracy_table(condition.label, measure, rows, e.baseline, e.reference) for measure in MEASURES]
+        if any(result.keeps_another for results in rows.values() for result in results):
             tables.append(accuracy_table(condition.label, "accuracy", rows, e.baseline, e.reference))
-        if metrics := metric_table(condition.label, rows, e.plan.last):
+        if metrics := metric_table(condition.label, rows):
             tables.append(metrics)
-        measures: tuple[Measure, ...] = (*MEASURES, "accuracy") if keeps_another else (*MEASURES,)
-        gaps = [gap_table(condition.label, measure, rows, e.plan.last) for measure in measures]
-        tables += [table for table in gaps if table is not None]
-        if e.plan.at_round:
-            tables += [rounds_table(condition.label, measure, rows, e.plan.at_round) for measure in MEASURES]
-        if e.plan.at_epsilon:
-            tables += [epsilon_table(condition.label, measure, rows, e.plan.at_epsilon) for measure in MEASURES]
-        if (target := e.target_of(condition)) is not None:
-            tables += [target_table(condition.label, measure, rows, target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]
 
     def _about(self) -> list[str]:
@@ -222,7 +199,7 @@ class Comparison:
                 else "one seed has no intervals"
             )
         lines += [
-            "every column is of the rounds that its table's title names",
+            "every column is of the round or the model that its table's title names",
             "worst peer: the lowest accuracy of a peer, mean over seeds",
         ]
         if e.baseline is not None and len(e.variants) > 1:
@@ -233,7 +210,7 @@ class Comparison:
         if not remarks:
             return []
         e = self._of
-        where = f"chosen on validation data of {e.conditions[0].label}, seed {', '.join(map(str, e.tune_seeds))}:"
+        where = f"chosen on validation data of {e.conditions[0].label}, seed {TUNE_SEED}:"
         return [where, *(f"- {remark}" for remark in remarks)]
 
     def _write(self, tables: Sequence[Table], lines: list[dict[str, Any]], remarks: Sequence[str]) -> tuple[Path, Path]:

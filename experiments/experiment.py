@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.experiments.cells import Condition
-from dpeer.experiments.grid_search import Axis, check_grid, parse_axis
-from dpeer.experiments.outcomes import WINDOW
+from dpeer.experiments.grid_search import TUNE_SEED, Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
 from dpeer.federation.config import read_toml
 from dpeer.federation.config_errors import InvalidSettings
@@ -35,35 +33,24 @@ def _as_text(value: Any) -> Any:
 
 
 Seeds = Annotated[str, BeforeValidator(_as_text)]
-Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class Plan(BaseModel):
-    """`[compare]` in an experiment's file, and the flags of the same names.
-
-    Accuracies are means over the evaluated ones of the `last` rounds. `at_round` and `at_epsilon` ask for accuracies in
-    between, `target` for the costs of reaching it in tables that have no target of their own.
-    """
+    """`[compare]` in an experiment's file, and the flags of the same names."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     algorithms: list[str] = Field(min_length=1)
     topology: list[str] | None = Field(None, min_length=1)
     partition: list[str] | None = Field(None, min_length=1)
-    vary: dict[str, Values] = Field(default_factory=dict)
     conditions: list[dict[str, Any]] = Field(default_factory=list)
     seeds: Seeds = "0"
-    last: Annotated[int, Field(ge=1)] = 1
-    target: Annotated[float, Field(gt=0, le=1)] | None = None
-    at_round: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    at_epsilon: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=list)
     reference: str | None = None
     grid: list[str] = Field(default_factory=list)
-    tune_seeds: Seeds = "100"
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
-def parse_seeds(option: str, text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     """Parse ``0-4``, ``3`` or ``0,2,7``.
 
     Raises:
@@ -75,7 +62,7 @@ def parse_seeds(option: str, text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or len(numbers) > _MOST_SEEDS or min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise ConfigurationError(f"--{option} {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
+        raise ConfigurationError(f"--seeds {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
     return list(numbers)
 
 
@@ -102,14 +89,6 @@ def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _taken(content: dict[str, Any], name: str, path: Path | None, place: str = "") -> dict[str, Any] | None:
-    """Take a table out of the file's content."""
-    found = content.pop(name, None)
-    if found is not None and not isinstance(found, dict):
-        raise ConfigurationError(f"{place}{name} in {path} = {found!r}: expected a table, [{place}{name}]")
-    return found
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A comparison, checked.
@@ -119,11 +98,9 @@ class Experiment:
         variants: The rows.
         conditions: The tables.
         seeds: The repetitions.
-        plan: The figures that the tables show.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
         grid: The hyperparameters that are chosen on validation data, with their values.
-        tune_seeds: The repetitions of that choice.
         validation: Share of the training samples held out for that choice; 0 where the task brings validation data.
     """
 
@@ -131,50 +108,33 @@ class Experiment:
     variants: Sequence[Variant]
     conditions: Sequence[Condition]
     seeds: Sequence[int]
-    plan: Plan
     baseline: str | None
     reference: str
     grid: Sequence[Axis]
-    tune_seeds: Sequence[int]
     validation: float
 
-    def target_of(self, condition: Condition) -> float | None:
-        """The accuracy for which costs are asked in one of the tables."""
-        return self.plan.target if condition.target is None else condition.target
 
-
-def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
-    """Put an experiment together, and check it; flags win over the file, its `[small]` over the rest of it.
+def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Experiment:
+    """Put an experiment together, and check it; flags win over the file.
 
     Args:
         path: The experiment's file; None without one.
         settings: Flags that are settings, by field name.
         plan: Flags that are the comparison's own, by field of `Plan`.
-        small: Whether the file's small variant is asked for.
 
     Raises:
         ConfigurationError: Names the key, the value and right values.
     """
     content = read_toml(path, "experiment") if path is not None else {}
-    variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
-    if variant is not None:
-        own = _taken(variant, "compare", path, "small.")
-        if small:
-            compared = {**(compared or {}), **(own or {})}
-            content = _merged(content, variant)
-    elif small:
-        raise ConfigurationError(
-            "--small is for an experiment's file that has a table [small]"
-            + (f"; {path} has none" if path else ": name the file")
-        )
+    compared = content.pop("compare", None)
+    if compared is not None and not isinstance(compared, dict):
+        raise ConfigurationError(f"compare in {path} = {compared!r}: expected a table, [compare]")
     given = {name: value for name, value in settings.items() if value not in (None, {})}
     flags = {name: value for name, value in plan.items() if value is not None}
     try:
         found = Plan.model_validate({**(compared or {}), **flags})
     except ValidationError as error:
         raise _explained(error, flags, path) from error
-    if "target" in flags:
-        found.conditions = [{key: one[key] for key in one if key != "target"} for one in found.conditions]
     # By themselves: a flag wins over the file, whatever the file calls the setting.
     return _checked(_merged(with_compress(content), with_compress(given)), found, path, given)
 
@@ -183,7 +143,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     for name, why in RESERVED.items():
         if name in base:
             raise ConfigurationError(f"{name} in {path}: a comparison cannot be given it here: {why}")
-    for name in plan.vary.keys() | {name for one in plan.conditions for name in one}:
+    for name in (name for one in plan.conditions for name in one):
         field = name.replace("-", "_")
         if field in given:
             raise ConfigurationError(
@@ -210,56 +170,14 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     reference = plan.reference or baseline or labels[0]
     if reference not in labels:
         raise UnknownName("row", reference, labels, "--reference")
-    evaluated = math.ceil(settings.rounds / settings.evaluate_every)
-    targets = [target for target in (plan.target, *(one.target for one in conditions)) if target is not None]
-    if targets and evaluated < WINDOW:
-        raise ConfigurationError(
-            f"--target {targets[0]:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
-            f"{settings.rounds} and evaluate-every = {settings.evaluate_every} only {evaluated} are evaluated"
-        )
-    points: dict[str, Sequence[float]] = {"at-round": plan.at_round, "at-epsilon": plan.at_epsilon}
-    for option, asked in points.items():
-        if (again := next((value for value in asked if asked.count(value) > 1), None)) is not None:
-            raise ConfigurationError(f"--{option}: {again:g} is named twice")
-    _check_rounds(plan.at_round, settings)
-    _check_private(plan, settings.privacy, [*(row.changes for row in variants), *(one.values for one in conditions)])
-    seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
+    seeds = parse_seeds(plan.seeds)
     grid = [parse_axis(text) for text in plan.grid]
     check_grid(grid, variants)
-    _check_tuning(grid, conditions, seeds, tune_seeds)
+    _check_tuning(grid, conditions, seeds)
     return Experiment(
-        base, variants, conditions, seeds, plan, baseline, reference, grid, tune_seeds,
+        base, variants, conditions, seeds, baseline, reference, grid,
         _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
     )  # fmt: skip
-
-
-def _check_rounds(asked: Sequence[int], settings: Settings) -> None:
-    """Refuse rounds that no run evaluates; rows that evaluate otherwise have a dash."""
-    for number in asked:
-        if number > settings.rounds:
-            raise ConfigurationError(f"--at-round {number}: these runs have {settings.rounds} rounds")
-        if number % settings.evaluate_every and number != settings.rounds:
-            before = number - number % settings.evaluate_every
-            after = min(before + settings.evaluate_every, settings.rounds)
-            near = f"{before} and {after} are" if before else f"{after} is the first that is"
-            raise ConfigurationError(
-                f"--at-round {number}: with evaluate-every {settings.evaluate_every} it is not evaluated, {near}"
-            )
-
-
-def _check_private(plan: Plan, level: str, others: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse to ask for accuracy at an epsilon where nothing is private."""
-    if not plan.at_epsilon:
-        return
-    levels = [level]
-    for one in others:
-        preset = find_preset(one["preset"]).values if isinstance(one.get("preset"), str) else {}
-        levels.append({**preset, **one}.get("privacy", "none"))
-    if all(one == "none" for one in levels):
-        raise ConfigurationError(
-            f"--at-epsilon {plan.at_epsilon[0]:g}: no run of this comparison is private: give --privacy, or leave it "
-            "out"
-        )
 
 
 def _rounds(given: Iterable[Mapping[str, Any]]) -> int:
@@ -283,16 +201,13 @@ def _check_data(task: str, conditions: Sequence[Condition]) -> None:
             check_spec(str(condition.values["partition"]))
 
 
-def _check_tuning(
-    grid: Sequence[Axis], conditions: Sequence[Condition], seeds: Sequence[int], tune_seeds: Sequence[int]
-) -> None:
+def _check_tuning(grid: Sequence[Axis], conditions: Sequence[Condition], seeds: Sequence[int]) -> None:
     for name in (name for axis in grid for name in axis.names):
         if name in conditions[0].values:
             raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} distinguishes the tables: choose one of both")
-    if common := sorted({*seeds} & {*tune_seeds}) if grid else []:
+    if grid and TUNE_SEED in seeds:
         raise ConfigurationError(
-            f"--tune-seeds: seed {common[0]} is one of the comparison's, whose test data the choice would have seen; "
-            f"for example --tune-seeds {max(seeds) + 100}"
+            f"--seeds: --grid chooses with seed {TUNE_SEED}, and the choice would have seen its test data: leave it out"
         )
 
 
@@ -304,53 +219,27 @@ def _validation(plan: Plan, tasks: set[str | None]) -> float:
 
 
 def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[Condition]:
-    """Every combination of the varied settings, each with every one of the conditions that are listed."""
-    varied: dict[str, Any] = {}
-    for key, values in plan.vary.items():
-        name = setting_name(renamed(key, None)[0], f"compare.vary in {path}")
-        varied[name] = [renamed(key, value)[1] for value in values]
-    for name in ("topology", "partition"):
-        if name in varied and getattr(plan, name):
-            raise ConfigurationError(f"compare.vary in {path}: {name!r} is given as compare.{name}, too")
+    """Every graph with every division, each with every one of the conditions that are listed."""
     where = f"compare.conditions in {path}"
-    asked = plan.conditions or [{}]
     listed = [
-        {
-            setting_name(name, where): value
-            for name, value in itertools.starmap(renamed, one.items())
-            if name != "target"
-        }
-        for one in asked
+        {setting_name(name, where): value for name, value in itertools.starmap(renamed, one.items())}
+        for one in plan.conditions or [{}]
     ]
-    targets = [_target(one["target"], where) if "target" in one else None for one in asked]
     usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
     if "fresh_neighbors" in base:
         usual["fresh_neighbors"] = base["fresh_neighbors"]
-    fresh = "fresh_neighbors" in {*usual, *varied, *(name for one in listed for name in one)}
+    fresh = "fresh_neighbors" in {*usual, *(name for one in listed for name in one)}
     if usual["topology"] is None and not fresh:  # fresh neighbors make graphs of their own
         usual["topology"] = Settings.model_fields["topology"].default
-    vary = {
-        **{name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")},
-        **varied,
-    }
+    vary = {name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")}
     names = dict.fromkeys([*usual, *vary, *(name for one in listed for name in one)])
     defaults = {name: usual.get(name, base.get(name)) for name in names}
     for name, value in defaults.items():
         if value is None and name not in ("topology", "fresh_neighbors"):
             defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
     combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
-    found = [
-        Condition({**defaults, **combined, **one}, target)
-        for combined in combinations
-        for one, target in zip(listed, targets, strict=True)
-    ]
+    found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]
     labels = [condition.label for condition in found]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")
     return found
-
-
-def _target(value: Any, where: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
-        return float(value)
-    raise ConfigurationError(f"{where}: target = {value!r}: expected an accuracy above 0 and at most 1, such as 0.8")

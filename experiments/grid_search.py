@@ -21,6 +21,9 @@ from dpeer.training import ALGORITHMS, find_algorithm
 from dpeer.training.compress_setting import renamed
 from dpeer.training.settings import WireSettings
 
+TUNE_SEED = 100
+"""The seed of all trials; none of a comparison's, so that the choice has not seen its test data."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -39,24 +42,25 @@ class Axis:
 
 @dataclass(frozen=True)
 class Trial:
-    """Some values for a row, and the runs that try them."""
+    """Some values for a row, the run that tries them, and the values as a part of its folder's name."""
 
     values: Mapping[str, Any]
-    cells: list[Cell]
-
-    @property
-    def mark(self) -> str:
-        """The values as a part of a folder's name."""
-        return "".join(f"-{name}{value}" for name, value in self.values.items())
+    cell: Cell
+    mark: str
 
     def score(self) -> float:
-        """Mean accuracy on validation data at the end, over peers and seeds; minus infinity where training diverged.
+        """Mean accuracy on validation data at the end, over peers; minus infinity where training diverged.
 
         Raises:
             ConfigurationError: The task has no accuracy.
             OutputError: Some of a run's files are missing or damaged.
         """
-        return fmean(map(_score, self.cells))
+        peers = Result(self.cell.folder).peers
+        # A model of NaNs has an accuracy all the same, that of its first class.
+        if any(peer.test_loss_mixed is None for peer in peers):
+            return -math.inf
+        accuracies = [peer.accuracy_mixed for peer in peers if peer.accuracy_mixed is not None]
+        return fmean(accuracies) if len(accuracies) == len(peers) else -math.inf
 
 
 def parse_axis(text: str) -> Axis:
@@ -103,7 +107,6 @@ def trials(
     variant: Variant,
     grid: Sequence[Axis],
     condition: Condition,
-    seeds: Sequence[int],
     validation: float,
     out: Path,
 ) -> list[Trial]:
@@ -114,7 +117,6 @@ def trials(
         variant: The row; settings that it sets itself are not tried.
         grid: The directions.
         condition: The condition under which the row is tried.
-        seeds: Other seeds than the comparison's, so that the choice has not seen its test data.
         validation: Share of each peer's training samples to hold out; 0 where the task brings validation data.
         out: The comparison's folder.
 
@@ -128,10 +130,9 @@ def trials(
     found = []
     for point in itertools.product(*(values for _, values in axes)):
         values = {name: value for (names, _), value in zip(axes, point, strict=True) for name in names}
-        trial = Trial(values, [])
         tried = replace(variant, changes={**variant.changes, **values})
-        trial.cells.extend(make_cell(measured, tried, condition, s, out / "tune", mark=trial.mark) for s in seeds)
-        found.append(trial)
+        mark = "".join(f"-{name}{value}" for name, value in values.items())
+        found.append(Trial(values, make_cell(measured, tried, condition, TUNE_SEED, out / "tune", mark=mark), mark))
     return found
 
 
@@ -144,7 +145,7 @@ def best(found: Sequence[Trial]) -> Trial:
     chosen = max(found, key=Trial.score)
     if chosen.score() == -math.inf:
         raise ConfigurationError(
-            f"--grid: training of {chosen.cells[0].variant.label!r} diverged with every value: try smaller ones"
+            f"--grid: training of {chosen.cell.variant.label!r} diverged with every value: try smaller ones"
         )
     return chosen
 
@@ -158,12 +159,3 @@ def at_edge(chosen: Mapping[str, Any], grid: Sequence[Axis]) -> list[str]:
         if len(numbers) > 1 and any(chosen[name] in (min(numbers), max(numbers)) for name in names):
             found += names
     return found
-
-
-def _score(cell: Cell) -> float:
-    peers = Result(cell.folder).peers
-    # A model of NaNs has an accuracy all the same, that of its first class.
-    if any(peer.test_loss_mixed is None for peer in peers):
-        return -math.inf
-    accuracies = [peer.accuracy_mixed for peer in peers if peer.accuracy_mixed is not None]
-    return fmean(accuracies) if len(accuracies) == len(peers) else -math.inf

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -17,18 +16,6 @@ from dpeer.results.records import Line
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 """Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""
 
-WINDOW = 5
-"""Over how many evaluated rounds an accuracy is averaged before it is held against a target."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The rounds, gradients and bytes that it took to reach a target."""
-
-    rounds: int
-    samples: int
-    busiest_bytes: int
-
 
 class Result:
     """The metrics of all peers of one cell. An accuracy is NaN where training has diverged so far that none is left.
@@ -37,7 +24,7 @@ class Result:
         folder: The cell's folder.
 
     Attributes:
-        rounds: The number of rounds.
+        algorithm: Its name.
         peers: The summary of each peer, by rank.
 
     Raises:
@@ -50,7 +37,7 @@ class Result:
         if run is None or run.summary is None or run.summary.rounds is None:
             raise _unusable(folder, "has no summary.json of all peers that says so")
         found = list(run.peers.values())
-        self.rounds, self._bytes_sent = run.summary.rounds, run.bytes_sent
+        self.algorithm, self._bytes_sent = run.summary.algorithm, run.bytes_sent
         self.peers = [peer.summary for peer in found if peer.summary is not None]
         if len(self.peers) < run.size:
             raise _unusable(folder, f"has summaries of {len(self.peers)} of its {run.size} peers")
@@ -71,16 +58,11 @@ class Result:
         """Whether the training loss of any peer has not been finite in a round that it trained in."""
         return any(line.diverged for lines in self._lines for line in lines)
 
-    def accuracies(self, measure: Measure, last: int = 1) -> list[float]:
-        """Every peer's mean accuracy over the evaluated ones of the last rounds, by rank.
-
-        Args:
-            measure: Which of the accuracies; a peer keeps one model, whatever the number of rounds.
-            last: How many rounds count as the last ones; the very last is always evaluated.
-        """
+    def accuracies(self, measure: Measure) -> list[float]:
+        """Every peer's accuracy in the last round, or of the model that it has kept, by rank."""
         if measure == "accuracy":
             return [_number(peer.accuracy) for peer in self.peers]
-        return [fmean(_accuracy(line, measure) for line in self._last(lines, last)) for lines in self._lines]
+        return [_accuracy(lines[-1], measure) for lines in self._lines]  # the last round is always evaluated
 
     @property
     def keeps_another(self) -> bool:
@@ -92,83 +74,28 @@ class Result:
         """Whether the kept model of any peer was finished at home."""
         return any(peer.kept_point == "finished" for peer in self.peers)
 
-    def others(self, last: int = 1) -> dict[str, float]:
-        """Other metrics by name: the mean over the peers of each one's mean over the evaluated ones of the last rounds.
+    def others(self) -> dict[str, float]:
+        """The mean over the peers of the last round's other metrics, by name.
 
         NaN where a peer's is not finite. A metric that not all peers have is left out.
         """
-        found = [[line.metrics or {} for line in self._last(lines, last)] for lines in self._lines]
-        names = [name for name in found[0][-1] if name != "accuracy"]
+        found = [lines[-1].metrics or {} for lines in self._lines]
         return {
-            name: fmean(fmean(_number(line[name]) for line in lines) for lines in found)
-            for name in names
-            if all(name in line for lines in found for line in lines)
+            name: fmean(_number(metrics[name]) for metrics in found)
+            for name in found[0]
+            if name != "accuracy" and all(name in metrics for metrics in found)
         }
 
-    def evaluated(self, last: int) -> int:
-        """The number of rounds that `accuracies` is the mean of."""
-        return len(self._last(self._lines[0], last))  # all peers evaluate in the same rounds
-
-    def _last(self, lines: Sequence[Line], last: int) -> list[Line]:
-        return [line for line in lines if line.round >= self.rounds - last and _evaluated(line)]
-
-    def curve(self, measure: Measure) -> list[tuple[int, float]]:
-        """Round and mean accuracy over the peers, for the rounds that were evaluated."""
-        together = zip(*self._lines, strict=True)
-        return [
-            (lines[0].round, fmean(_accuracy(line, measure) for line in lines))
-            for lines in together
-            if all(map(_evaluated, lines))
-        ]
-
-    def training(self, measure: Measure, last: int = 1) -> list[float] | None:
-        """Every peer's training accuracy, of the rounds that `accuracies` is of; None where it was not measured.
-
-        Args:
-            measure: After mixing, before it, or of the kept model.
-            last: How many rounds count as the last ones.
-        """
+    def training(self, measure: Measure) -> list[float | None]:
+        """Every peer's accuracy on its training data, of the same model as `accuracies`; None where not measured."""
         if measure == "accuracy":
-            kept = [peer.training_accuracy for peer in self.peers]
-            return [one for one in kept if one is not None] if None not in kept else None
+            return [peer.training_accuracy for peer in self.peers]
         key = "training_accuracy" if measure == "accuracy_mixed" else "training_accuracy_trained"
-        found = [[getattr(line, key) for line in self._last(lines, last)] for lines in self._lines]
-        return None if any(None in values for values in found) else [fmean(values) for values in found]
+        return [getattr(lines[-1], key) for lines in self._lines]
 
-    def at_round(self, measure: Measure, rounds: int) -> float | None:
-        """The mean accuracy over the peers after so many rounds; None if the last of them was not evaluated."""
-        return dict(self.curve(measure)).get(rounds - 1)
-
-    def at_epsilon(self, measure: Measure, budget: float) -> tuple[int, float] | None:
-        """The last evaluated round up to which no peer had spent more than a budget.
-
-        Returns:
-            The number of rounds up to it, and the mean accuracy over the peers; None without privacy, and where the
-            first evaluated round has cost more.
-        """
-        spent = [_spent_by_round(lines) for lines in self._lines]
-        within = [
-            (number + 1, accuracy)
-            for number, accuracy in self.curve(measure)
-            if all(one is not None and one[number] <= budget for one in spent)
-        ]
-        return within[-1] if within else None
-
-    def reached(self, measure: Measure, target: float) -> Cost | None:
-        """The costs until the smoothed mean accuracy reached the target; None if it never did."""
-        rounds = first_reached(self.curve(measure), target)
-        if rounds is None:
-            return None
-        sent = [sum(line.bytes_sent or 0 for line in lines if line.round < rounds) for lines in self._lines]
-        return Cost(rounds, self.samples(rounds), max(sent))
-
-    def samples(self, rounds: int | None = None) -> int:
-        """For how many samples a gradient was computed in the first rounds (or all), over all peers.
-
-        A SAM step computes two. Gradients after the last round belong to that round.
-        """
-        lines = (line for lines in self._lines for line in lines if rounds is None or line.round < rounds)
-        return sum(line.samples or 0 for line in lines)
+    def samples(self) -> int:
+        """For how many samples a gradient was computed, over all peers; a SAM step computes two."""
+        return sum(line.samples or 0 for lines in self._lines for line in lines)
 
     @property
     def spent(self) -> list[Mapping[str, Any]]:
@@ -188,40 +115,12 @@ class Result:
         return fmean(known) if len(known) == len(found) else None
 
 
-def first_reached(curve: Sequence[tuple[int, float]], target: float) -> int | None:
-    """The first round at which the mean of the last `WINDOW` evaluated rounds is at least the target.
-
-    Args:
-        curve: Round and accuracy, in order; NaN where training has diverged, which reaches nothing.
-        target: The accuracy to reach.
-
-    Returns:
-        How many rounds it took; None if it was not reached. (Fewer than `WINDOW` rounds never reach it.)
-    """
-    for end in range(WINDOW, len(curve) + 1):
-        if fmean(value for _, value in curve[end - WINDOW : end]) >= target:
-            return curve[end - 1][0] + 1
-    return None
-
-
 def _is_damaged(peer: Peer) -> bool:
     return bool(peer.metrics.damaged) or not peer.entries or any(line.samples is None for line in peer.entries.values())
 
 
 def _unusable(folder: Path, why: str) -> OutputError:
     return OutputError(f"{str(folder)!r} holds a run that is done but {why}: remove that folder to have it run again")
-
-
-def _spent_by_round(lines: Sequence[Line]) -> dict[int, float] | None:
-    """A peer's epsilon after each round; None without privacy. Null under privacy is not finite."""
-    if all(line.privacy is None and line.epsilon is None for line in lines):
-        return None
-    return {line.round: math.inf if line.epsilon is None else line.epsilon for line in lines}
-
-
-def _evaluated(line: Line) -> bool:
-    # An accuracy that is null may also be one that is not finite.
-    return line.metrics is not None
 
 
 def _number(value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Statistics of one row of a comparison over seeds and peers: means, worst peer, difference to the reference, gap."""
+"""Statistics of one row of a comparison over seeds and peers: means, worst peer, difference to the reference."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Figures:
     difference: Interval | None
 
 
-def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, reference: str, last: int = 1) -> Figures:
+def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, reference: str) -> Figures:
     """A row's figures.
 
     Args:
@@ -59,9 +59,8 @@ def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, refere
         measure: Which of the accuracies.
         baseline: The row that trains alone, if any does.
         reference: The row that the others are compared with.
-        last: All figures are of a peer's mean over the evaluated ones of so many of the last rounds.
     """
-    found = {name: [result.accuracies(measure, last) for result in rows[name]] for name in {row, reference}}
+    found = {name: [result.accuracies(measure) for result in rows[name]] for name in {row, reference}}
     here = found[row]
     difference = None
     if row != reference:
@@ -70,7 +69,7 @@ def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, refere
     return Figures(
         mean=fmean(map(fmean, here)),
         worst=fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in here),
-        below=None if baseline in (None, row) else _below(here, [r.accuracies(measure, last) for r in rows[baseline]]),
+        below=None if baseline in (None, row) else _below(here, [r.accuracies(measure) for r in rows[baseline]]),
         difference=difference,
     )
 
@@ -82,92 +81,14 @@ def _below(here: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) ->
     return fmean(not mine >= other for mine, other in pairs) if pairs else None  # NaN is below
 
 
-def others(results: Sequence[Result], last: int = 1) -> dict[str, float]:
+def others(results: Sequence[Result]) -> dict[str, float]:
     """The means over seeds of the other metrics, by name; those that not all seeds have are left out."""
-    found = [result.others(last) for result in results]
+    found = [result.others() for result in results]
     return {name: fmean(one[name] for one in found) for name in found[0] if all(name in one for one in found)}
 
 
 def majority(results: Sequence[Result]) -> float | None:
     """The mean over seeds of always answering each peer's most frequent training class; None without classes."""
-    return _mean_of_all([result.majority for result in results])
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How well a row does on training data, over seeds and peers.
-
-    Attributes:
-        training: The mean training accuracy.
-        test: The mean accuracy on test data, of the same rounds.
-        gap: The generalization gap, training accuracy less accuracy, with its 95 % interval over the seeds.
-    """
-
-    training: float
-    test: float
-    gap: Interval
-
-
-def gap_of(results: Sequence[Result], measure: Measure, last: int = 1) -> Gap | None:
-    """A row's training accuracy and generalization gap; None where some run has not measured it."""
-    training, test = [], []
-    for result in results:
-        found = result.training(measure, last)
-        if found is None:
-            return None
-        training.append(fmean(found))
-        test.append(fmean(result.accuracies(measure, last)))
-    return Gap(fmean(training), fmean(test), interval([a - b for a, b in zip(training, test, strict=True)]))
-
-
-def at_round(results: Sequence[Result], measure: Measure, rounds: int) -> float | None:
-    """The mean over seeds of the accuracy after so many rounds; None where a run did not evaluate then."""
-    return _mean_of_all([result.at_round(measure, rounds) for result in results])
-
-
-@dataclass(frozen=True)
-class Within:
-    """A row's accuracy within a privacy budget, over the seeds that have an evaluated round within it.
-
-    Attributes:
-        accuracy: The mean accuracy.
-        rounds: The mean number of rounds.
-        seeds: How many seeds those are.
-    """
-
-    accuracy: float
-    rounds: float
-    seeds: int
-
-
-def at_epsilon(results: Sequence[Result], measure: Measure, budget: float) -> Within | None:
-    """A row's accuracy before any peer has spent more than a budget; None if no seed has such a round."""
-    found = [one for result in results if (one := result.at_epsilon(measure, budget)) is not None]
-    if not found:
-        return None
-    return Within(fmean(accuracy for _, accuracy in found), fmean(rounds for rounds, _ in found), len(found))
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The mean costs until the target was reached, over the seeds that reached it."""
-
-    seeds: int
-    rounds: float
-    samples: float
-    busiest_bytes: float
-
-
-def costs_of(results: Sequence[Result], measure: Measure, target: float) -> Costs | None:
-    """The costs until the smoothed accuracy reached a target; None if no seed reached it."""
-    found = [cost for result in results if (cost := result.reached(measure, target)) is not None]
-    if not found:
-        return None
-    means = (fmean(getattr(cost, name) for cost in found) for name in ("rounds", "samples", "busiest_bytes"))
-    return Costs(len(found), *means)
-
-
-def _mean_of_all(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one is not known."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    found = [result.majority for result in results]
+    known = [value for value in found if value is not None]
+    return fmean(known) if len(known) == len(found) else None

@@ -7,18 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpeer.experiments.outcomes import WINDOW, Measure, Result
-from dpeer.experiments.statistics import (
-    Interval,
-    Rows,
-    at_epsilon,
-    at_round,
-    costs_of,
-    figures,
-    gap_of,
-    majority,
-    others,
-)
+from dpeer.experiments.outcomes import Measure
+from dpeer.experiments.statistics import Interval, Rows, figures, majority, others
 from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called
 from dpeer.results.units import size
@@ -60,10 +50,8 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def accuracy_table(
-    condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str, last: int = 1
-) -> Table:
-    """Accuracies of all rows of one condition, over seeds; every column is of the same rounds, which the title names.
+def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str) -> Table:
+    """Accuracies of all rows of one condition, over seeds; every column is of the last round, or of the kept model.
 
     Args:
         condition: The condition in words.
@@ -71,15 +59,14 @@ def accuracy_table(
         rows: The results.
         baseline: The row that trains alone, if any does.
         reference: The row that the others are compared with.
-        last: Every figure is of a peer's mean over the evaluated ones of so many of the last rounds.
     """
-    title, name = ("of the kept model", "kept") if measure == "accuracy" else _rounds(rows, last)
+    title, name = ("of the kept model", "kept") if measure == "accuracy" else ("last round", "last round")
     columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
     columns += [f"{name} - {reference}"] * (len(rows) > 1)
     lines = []
     for row in rows:
-        found = figures(row, rows, measure, baseline, reference, last)
+        found = figures(row, rows, measure, baseline, reference)
         line = [row, _four(found.mean), _four(found.worst)]
         if baseline is not None:
             line.append("-" if found.below is None else f"{found.below:.0%}")
@@ -99,43 +86,17 @@ def accuracy_table(
     return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
 
 
-def metric_table(condition: str, rows: Rows, last: int = 1) -> Table | None:
+def metric_table(condition: str, rows: Rows) -> Table | None:
     """The other metrics of all rows after mixing, over seeds; None if no row has any."""
-    found = {row: others(results, last) for row, results in rows.items()}
+    found = {row: others(results) for row, results in rows.items()}
     names = list(dict.fromkeys(name for values in found.values() for name in values))
     if not names:
         return None
     shown = names[:_COLUMNS]
     lines = [[row, *(_four(values.get(name)) for name in shown)] for row, values in found.items()]
     left = [f"more in --json: {', '.join(map(called, names[_COLUMNS:]))}"] if len(names) > _COLUMNS else []
-    title = f"{condition}: other metrics after mixing, {_rounds(rows, last)[0]}"
+    title = f"{condition}: other metrics after mixing, last round"
     return Table(title, ["", *map(called, shown)], lines, left)
-
-
-def gap_table(condition: str, measure: Measure, rows: Rows, last: int = 1) -> Table | None:
-    """Training accuracy, test accuracy and their difference; None if no row has measured the first."""
-    found = {row: gap_of(results, measure, last) for row, results in rows.items()}
-    if not any(found.values()):
-        return None
-    lines = [
-        [row, "-", "-", "-"] if gap is None else [row, _four(gap.training), _four(gap.test), _signed(gap.gap)]
-        for row, gap in found.items()
-    ]
-    what = "of the kept model" if measure == "accuracy" else f"{MEASURES[measure]}, {_rounds(rows, last)[0]}"
-    remark = "generalization gap: training accuracy less test accuracy, each peer on its own data"
-    columns = ["", "training", "test", "generalization gap"]
-    return Table(f"{condition}: training accuracy {what}", columns, lines, [remark])
-
-
-def _rounds(rows: Rows, last: int) -> tuple[str, str]:
-    """The rounds that a table is of, for its title and, shorter, for a column."""
-    result: Result = next(iter(rows.values()))[0]
-    among, evaluated = min(last, result.rounds), result.evaluated(last)
-    if evaluated == 1:  # a mean of one round is that round, however many were asked for
-        return "last round", "last round"
-    which = f"last {among}"
-    those = "" if evaluated == among else f"{evaluated} evaluated ones of the "
-    return f"mean of the {those}{which} rounds", which
 
 
 def cost_table(condition: str, rows: Rows) -> Table:
@@ -157,50 +118,6 @@ def cost_table(condition: str, rows: Rows) -> Table:
         "values, used the same data, and have cost more together"
     ]
     return Table(f"{condition}: the whole run", columns, lines, remarks if private else [])
-
-
-def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:
-    """The costs until the smoothed accuracy reached a target."""
-    lines = []
-    for row, results in rows.items():
-        found = costs_of(results, measure, target)
-        cells = ["0", "-", "-", "-"]
-        if found is not None:
-            sent = size(round(found.busiest_bytes))
-            cells = [str(found.seeds), f"{found.rounds:.1f}", f"{found.samples:,.0f}", sent]
-        lines.append([row, f"{cells[0]} of {len(results)}", *cells[1:]])
-    return Table(
-        f"{condition}: to {target:g} {MEASURES[measure]}",
-        ["", "seeds", "rounds", "samples processed", "busiest peer sent"],
-        lines,
-        [f"reached: the mean over peers of {WINDOW} evaluated rounds in a row; means over the seeds that reached it"],
-    )
-
-
-def rounds_table(condition: str, measure: Measure, rows: Rows, rounds: Sequence[int]) -> Table:
-    """The accuracy after given numbers of rounds."""
-    lines = [[row, *(_four(at_round(results, measure, number)) for number in rounds)] for row, results in rows.items()]
-    missing = [number for place, number in enumerate(rounds, 1) if any(line[place] == "-" for line in lines)]
-    remarks = [f"-: not evaluated in round {', '.join(map(str, missing))}"] if missing else []
-    columns = ["", *(f"round {number}" for number in rounds)]
-    return Table(f"{condition}: accuracy {MEASURES[measure]}, in given rounds", columns, lines, remarks)
-
-
-def epsilon_table(condition: str, measure: Measure, rows: Rows, budgets: Sequence[float]) -> Table:
-    """The accuracy that was reached before any peer had spent more than given epsilons, and after how many rounds."""
-    lines, fewer = [], []
-    for row, results in rows.items():
-        line = [row]
-        for budget in budgets:
-            found = at_epsilon(results, measure, budget)
-            line += ["-", "-"] if found is None else [_four(found.accuracy), f"{found.rounds:.1f}"]
-            if found is not None and found.seeds < len(results):
-                fewer.append(f"{row} at {budget:g}: {found.seeds} of {len(results)} seeds")
-        lines.append(line)
-    columns = ["", *(heading for budget in budgets for heading in (f"epsilon {budget:g}", "rounds"))]
-    remarks = ["of the last evaluated round in which no peer had spent more; a dash: no round, or not private"]
-    remarks += [f"not all seeds have one: {'; '.join(fewer)}"] if fewer else []
-    return Table(f"{condition}: accuracy {MEASURES[measure]}, at given epsilons", columns, lines, remarks)
 
 
 def _signed(difference: Interval) -> str:

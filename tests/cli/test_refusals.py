@@ -187,7 +187,6 @@ REFUSED = {
         "operators.0 = 'ab': expected 64 hexadecimal digits, as `dpeer keygen --operator` prints them"
     ),
     "compare --shard 9/8": "Invalid value for '--shard': '9/8': expected K/N with K from 1 to N, for example 2/8",
-    "compare --at-round x": "Invalid value for '--at-round': 'x': expected numbers with commas, for example 50,100",
     "algorithms --json --body-epochs five": "Invalid value for '--body-epochs': 'five' is not a valid integer.",
     "algorithms --rho 0.1": "No such option '--rho'.",
     "algorithms dfedavgm": "Got unexpected extra argument (dfedavgm)",

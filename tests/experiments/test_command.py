@@ -25,7 +25,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
     """Compare some rows in one folder, their runs written by hand; returns what was printed last, line by line."""
 
     def compare(*rows: str) -> str:
-        found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)}, small=False)
+        found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)})
         made = Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console()))
         for variant in found.variants:
             cell = made.cell(variant, "", found.conditions[0], 0)
@@ -65,32 +65,11 @@ def test_runs_of_an_earlier_comparison_that_this_one_does_not_show_are_named(
     assert "| dfedsam |" in (tmp_path / "comparison.md").read_text()
 
 
-def test_each_table_has_the_costs_of_its_own_target(write_cell: Write, tmp_path: Path) -> None:
-    (tmp_path / "two.toml").write_text(
-        "size = 2\nrounds = 6\n[compare]\nalgorithms = ['dfedmdc']\n"
-        "conditions = [{ topology = 'ring', target = 0.8 }, { topology = 'full' }]\n"
-    )
-    found = load(tmp_path / "two.toml", {}, {}, small=False)
-    made = Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console()))
-    for condition, reached in zip(found.conditions, (0.9, 0.7), strict=True):
-        cell = made.cell(found.variants[0], "", condition, 0)
-        write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")
-        cell.claim()
-    compared = made.run()
-    assert not isinstance(compared, str)
-    costs = [table for table in compared.tables if ": to " in table.title]
-    assert [table.title for table in costs] == [
-        "ring: to 0.8 after mixing", "ring: to 0.8 after local training, before mixing",
-    ]  # fmt: skip
-    assert costs[0].rows[0][:3] == ["dfedmdc", "1 of 1", "5.0"]
-    assert [table["target"] for table in compared.figures["tables"]] == [0.8, None]
-
-
 def test_the_first_lines_name_the_columns_and_local_is_the_reference(compared: Callable[..., str]) -> None:
     lines = compared("dfedmdc", "local").splitlines()
     assert lines[:4] == [
         "1 seed, 3 rounds; means over seeds and peers; one seed has no intervals",
-        "every column is of the rounds that its table's title names",
+        "every column is of the round or the model that its table's title names",
         "worst peer: the lowest accuracy of a peer, mean over seeds",
         "below local: share of the peers that do worse than they do in local",
     ]
@@ -101,22 +80,16 @@ def test_the_first_lines_name_the_columns_and_local_is_the_reference(compared: C
 
 def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer: Callable[..., Any], tmp_path: Path) -> None:
     compared("local", "dfedmdc")  # so that there is nothing to run
-    ended = dpeer(
-        "compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--last", 3, "--out", tmp_path, "--json"
-    )
+    ended = dpeer("compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--out", tmp_path, "--json")
     assert (ended.code, ended.complaints) == (0, [])
     message = json.loads(ended.out)
     assert message["files"] == [str(tmp_path / "comparison.md"), str(tmp_path / "peers.csv")]
-    assert (message["last"], message["chosen"]) == (3, [])
+    assert message["chosen"] == []
     (table,) = message["tables"]
     assert table["condition"] == {"topology": "ring", "partition": None}
     assert table["rows"]["dfedmdc"]["accuracy_mixed"] == {
         "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,
     }  # fmt: skip
-    ended = dpeer("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
-    assert (ended.code, ended.complaints) == (
-        2, ["dpeer: --last = 0: input should be greater than or equal to 1"],
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("grid", [[], ["body-lr=0.01,0.1"]], ids=["runs", "tuning runs"])
@@ -135,7 +108,7 @@ def test_shards_make_each_run_once_and_the_tables_are_made_without_one(
 
     monkeypatch.setattr(comparison, "run_cells", run)
     plan = {"algorithms": ["local", "dfedavgm"], "seeds": "0-1", "grid": grid}
-    found = load(None, {"size": 2, "rounds": 3}, plan, small=False)
+    found = load(None, {"size": 2, "rounds": 3}, plan)
 
     def compare(shard: Shard | None) -> Compared | str:
         return Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console(quiet=True)), shard).run()

@@ -30,29 +30,24 @@ task_options = { a = 1, b = 1 }
 [compare]
 algorithms = ["local", "dfedsmdc:sam=both"]
 topology = ["ring", "full"]
-vary = { participation = [0.5, 1.0] }
+conditions = [{ participation = 0.5 }, { participation = 1.0 }]
 seeds = [3, 5]
-target = 1
-[small]
-size = 3
-task_options = { b = 2 }
-[small.compare]
-seeds = 7
 """
 
 
-def test_flags_win_over_small_and_that_over_the_rest(tmp_path: Path) -> None:
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, FILE)
-    full = load(path, {}, {}, small=False)
-    assert (full.base["size"], full.base["task_options"], full.seeds) == (4, {"a": 1, "b": 1}, [3, 5])
-    small = load(path, {"rho": 0.3, "task_options": {"c": 3}}, {"topology": ["grid"], "seeds": "0-2"}, small=True)
-    assert small.base["task_options"] == {"a": 1, "b": 2, "c": 3}
-    assert (small.base["size"], small.base["rho"], small.seeds) == (3, 0.3, [0, 1, 2])
-    assert load(path, {}, {}, small=True).seeds == [7]
-    assert [one.label for one in small.conditions] == ["grid, participation 0.5", "grid, participation 1.0"]
-    assert len(full.conditions) == 4
+    found = load(path, {}, {})
+    assert (found.base["size"], found.base["task_options"], found.seeds) == (4, {"a": 1, "b": 1}, [3, 5])
+    assert len(found.conditions) == 4
+    flags = {"rho": 0.3, "task_options": {"b": 2, "c": 3}}
+    other = load(path, flags, {"topology": ["grid"], "seeds": "0-2"})
+    assert (other.base["rho"], other.base["task_options"]) == (0.3, {"a": 1, "b": 2, "c": 3})
+    assert other.seeds == [0, 1, 2]
+    assert [one.label for one in other.conditions] == ["grid, participation 0.5", "grid, participation 1.0"]
+    assert load(write(tmp_path, FILE.replace("[3, 5]", "7")), {}, {}).seeds == [7]
     with pytest.raises(UnknownName):
-        load(write(tmp_path, FILE.replace("size = 4", "sise = 4")), {}, {}, small=False)
+        load(write(tmp_path, FILE.replace("size = 4", "sise = 4")), {}, {})
 
 
 def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_has_others(tmp_path: Path) -> None:
@@ -62,52 +57,19 @@ def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_has_others(
         ({}, rows, 20), ({"preset": "paper-cifar"}, rows, 500), ({"preset": "paper-cifar", "rounds": 3}, rows, 3),
         ({"preset": "paper-dispfl"}, rows, 20), ({}, own, 200),
     ):  # fmt: skip
-        assert load(None, settings, plan, small=False).base["rounds"] == rounds
+        assert load(None, settings, plan).base["rounds"] == rounds
     text = "{0}[compare]\nalgorithms=['local']\nconditions=[{{preset='paper-cifar'}}, {{preset='paper-dispfl'}}]\n"
-    assert load(write(tmp_path, text.format("")), {}, {}, small=False).base["rounds"] == 500
-    assert load(write(tmp_path, text.format("rounds = 4\n")), {}, {}, small=False).base["rounds"] == 4
-
-
-TARGETS = """
-[compare]
-algorithms = ["local", "dfedmdc"]
-conditions = [{ partition = "iid", target = 0.8 }, { partition = "pathological:2", target = 1 }, { partition = "own" }]
-target = 0.3
-[small]
-rounds = 4
-"""
-
-
-def test_a_table_may_have_a_target_of_its_own(tmp_path: Path) -> None:
-    path = write(tmp_path, TARGETS)
-    found = load(path, {}, {}, small=False)
-    assert [found.target_of(one) for one in found.conditions] == [0.8, 1.0, 0.3]
-    assert all("target" not in one.label for one in found.conditions), "the runs are the same without it"
-    flag = load(path, {}, {"target": 0.5}, small=False)
-    assert [flag.target_of(one) for one in flag.conditions] == [0.5] * 3
-    for text in (TARGETS, TARGETS.replace("target = 0.3\n", "")):
-        with pytest.raises(ConfigurationError):  # four rounds are fewer than a target needs
-            load(write(tmp_path, text), {}, {}, small=True)
-
-
-def test_accuracy_at_an_epsilon_can_be_asked_for_where_a_run_is_private() -> None:
-    def asked(settings: dict[str, Any], **plan: Any) -> Any:
-        return load(None, {"rounds": 10, **settings}, {"algorithms": ["fedavg"], **plan}, small=False).plan
-
-    assert asked({"privacy": "client", "noise_multiplier": 2.0}, at_epsilon=[1, 2.5]).at_epsilon == [1, 2.5]
-    assert asked({"preset": "dp-fedsam"}, at_epsilon=[1]).at_epsilon == [1]
-    for row in ("fedavg:privacy=client:noise-multiplier=2", "fedavg:preset=dp-fedsam"):
-        assert asked({}, algorithms=[row], at_epsilon=[1]).at_epsilon == [1]
-    assert asked({"evaluate_every": 4}, at_round=[4, 10]).at_round == [4, 10], "the last one is evaluated"
+    assert load(write(tmp_path, text.format("")), {}, {}).base["rounds"] == 500
+    assert load(write(tmp_path, text.format("rounds = 4\n")), {}, {}).base["rounds"] == 4
 
 
 def test_a_value_in_a_row_may_have_a_colon() -> None:
-    (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}, small=False).variants
+    (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}).variants
     assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
 
 
 def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
-    found = load(None, {"fresh_neighbors": "2"}, {"algorithms": ["local", "dfedmdc"]}, small=False)
+    found = load(None, {"fresh_neighbors": "2"}, {"algorithms": ["local", "dfedmdc"]})
     (condition,) = found.conditions
     assert condition.label == "fresh-neighbors 2"
     cell = make_cell(found.base, found.variants[1], condition, 0, tmp_path)
@@ -180,12 +142,12 @@ def test_each_row_tries_the_settings_that_affect_it(tmp_path: Path) -> None:
     grid = [parse_axis("body-lr+head-lr=0.1,0.2"), parse_axis("rho=0.01,0.02,0.03")]
 
     def tried(row: str) -> list[Any]:
-        found = trials({"rounds": 7}, parse_variant(row), grid, RING, [100, 101], 0.3, tmp_path)
-        assert len({cell.folder for trial in found for cell in trial.cells}) == 2 * len(found)
-        for cell in (cell for trial in found for cell in trial.cells):
-            s = cell.settings
-            assert (s.validation, s.evaluate_on, s.evaluate_every) == (0.3, "validation", 7)
-            assert cell.folder.parent == tmp_path / "tune"
+        found = trials({"rounds": 7}, parse_variant(row), grid, RING, 0.3, tmp_path)
+        assert len({trial.cell.folder for trial in found}) == len(found)
+        for trial in found:
+            s = trial.cell.settings
+            assert (s.seed, s.validation, s.evaluate_on, s.evaluate_every) == (100, 0.3, "validation", 7)
+            assert trial.cell.folder.parent == tmp_path / "tune"
         return [trial.values for trial in found]
 
     assert tried("local") == [{"body_lr": 0.1}, {"body_lr": 0.2}]
@@ -202,7 +164,7 @@ def test_the_best_on_validation_data_is_chosen_and_never_a_diverged_one(
         for path in folder.glob("rank-*/summary.json"):
             path.write_text(json.dumps({**json.loads(path.read_text()), "test_loss_mixed": loss}))
         settings = made(tmp_path, size=2).settings.model_copy(update={"out": folder})
-        return Trial({"body_lr": value}, [Cell(parse_variant("dfedmdc"), RING, 0, settings)])
+        return Trial({"body_lr": value}, Cell(parse_variant("dfedmdc"), RING, 0, settings), "")
 
     low, high, same, gone = trial(0.1, 0.5), trial(0.2, 0.7), trial(0.3, 0.7), trial(0.4, 0.99, None)
     chosen = best([low, high, same, gone])

@@ -18,17 +18,8 @@ from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
-from dpeer.experiments.statistics import at_epsilon, at_round, figures, gap_of, interval, others
-from dpeer.experiments.tables import (
-    Table,
-    accuracy_table,
-    cost_table,
-    epsilon_table,
-    gap_table,
-    metric_table,
-    rounds_table,
-    target_table,
-)
+from dpeer.experiments.statistics import figures, interval, others
+from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -47,7 +38,7 @@ def rows(values: dict[str, Any], result: Made) -> dict[str, list[Result]]:
 
 def printed(rows: Mapping[str, list[Result]], settings: dict[str, Any], **plan: Any) -> dict[str, Any]:
     """The JSON of a comparison with one table."""
-    asked = load(None, settings, {"algorithms": [*rows], **plan}, small=False)
+    asked = load(None, settings, {"algorithms": [*rows], **plan})
     found = as_json(asked, [(Condition({"topology": "ring"}), rows)])
     whole: dict[str, Any] = json.loads(json.dumps(found, allow_nan=False))
     (whole["table"],) = whole["tables"]
@@ -66,25 +57,25 @@ def test_the_interval_of_paired_differences_is_scipys(seeds: int) -> None:
     assert interval([0.5, math.nan, 0.5]).half is None
 
 
-@pytest.mark.parametrize(("last", "title"), [(1, "last round"), (10, "last 10")])
-def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
-    last: int, title: str, values: dict[str, Any], rows: dict[str, list[Result]]
+def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
+    values: dict[str, Any], rows: dict[str, list[Result]]
 ) -> None:
     name = "dfedsmdc:rho=0.1"
-    found = figures(name, rows, "accuracy_mixed", "local", "dfedmdc", last)
-    late = {row: value[:, :, -last:].mean(axis=2) for row, value in values.items()}
+    found = figures(name, rows, "accuracy_mixed", "local", "dfedmdc")
+    late = {row: value[:, :, -1] for row, value in values.items()}
     assert found.mean == pytest.approx(late[name].mean())
     assert found.worst == pytest.approx(late[name].min(axis=1).mean())
     assert found.below == pytest.approx((late[name] < late["local"]).mean())
-    before = [result.accuracies("accuracy_trained", last) for result in rows[name]]
+    before = [result.accuracies("accuracy_trained") for result in rows[name]]
     assert np.array(before) == pytest.approx(late[name] / 2)
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
     assert found.difference is not None
     mean, half = found.difference
     assert half is not None
     assert (mean - half, mean + half) == pytest.approx((low, high))
-    table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc", last)
-    assert table.columns == ["", title, "worst peer", "below local", f"{title} - dfedmdc"]
+    table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc")
+    assert table.title == "ring: accuracy after mixing, last round"
+    assert table.columns == ["", "last round", "worst peer", "below local", "last round - dfedmdc"]
     line = next(line for line in table.rows if line[0] == name)
     assert line[1:] == [
         f"{found.mean:.4f}", f"{found.worst:.4f}", f"{found.below:.0%}", f"{mean:+.4f} ± {half:.4f}",
@@ -101,23 +92,6 @@ def test_columns_without_content_are_left_out(rows: dict[str, list[Result]]) -> 
     assert "±" not in "".join(cell for row in table.rows for cell in row)
 
 
-@pytest.mark.parametrize(
-    ("evaluate_every", "last", "named", "title"),
-    [
-        (1, 1, "last round", "last round"),
-        (50, 10, "last round", "last round"),
-        (1, 10, "last 10", "mean of the last 10 rounds"),
-        (4, 10, "last 10", "mean of the 3 evaluated ones of the last 10 rounds"),
-        (1, 50, "last 12", "mean of the last 12 rounds"),
-    ],
-)
-def test_the_title_names_the_rounds(evaluate_every: int, last: int, named: str, title: str, result: Made) -> None:
-    made = {name: [result([[0.5] * ROUNDS], evaluate_every=evaluate_every)] for name in ("local", "dfedmdc")}
-    table = accuracy_table("ring", "accuracy_mixed", made, "local", "dfedmdc", last)
-    assert table.title == f"ring: accuracy after mixing, {title}"
-    assert (table.columns[1], table.columns[-1]) == (named, f"{named} - dfedmdc")
-
-
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
     rows = {"local": [result([[0.5]] * 4)], "dfedmdc": [result([[0.5], [0.4], [0.6], [None]])]}
     assert figures("dfedmdc", rows, "accuracy_mixed", "local", "dfedmdc").below == 0.5
@@ -126,21 +100,17 @@ def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made)
 
 
 def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], result: Made) -> None:
-    found = printed(rows, {"size": PEERS, "rounds": ROUNDS}, seeds="0-3", last=10, target=0.5)
-    assert [found[key] for key in ("seeds", "last", "reference", "target")] == [[0, 1, 2, 3], 10, "local", 0.5]
+    found = printed(rows, {"size": PEERS, "rounds": ROUNDS}, seeds="0-3")
+    assert [found[key] for key in ("seeds", "rounds", "reference")] == [[0, 1, 2, 3], ROUNDS, "local"]
     table = found["table"]
-    assert (table["condition"], table["target"], table["majority"]) == ({"topology": "ring"}, 0.5, 0.5)
+    assert (table["condition"], table["majority"]) == ({"topology": "ring"}, 0.5)
     for name, row in table["rows"].items():
         for measure in ("accuracy_mixed", "accuracy_trained"):
-            expected, own = figures(name, rows, measure, "local", "local", 10), row[measure]
+            expected, own = figures(name, rows, measure, "local", "local"), row[measure]
             assert [own["mean"], own["worst_peer"], own["below_baseline"]] == [
                 expected.mean, expected.worst, expected.below,
             ]  # fmt: skip
             assert (own["difference"], own["difference_half"]) == (expected.difference or (None, None))
-        reached = [cost for r in rows[name] if (cost := r.reached("accuracy_mixed", 0.5)) is not None]
-        assert row["accuracy_mixed"]["to_target"]["seeds"] == len(reached)
-        assert row["accuracy_mixed"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
-        assert "to_target" not in row["accuracy"], "a target is reached in rounds"
         assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
         assert row["samples"] == 60 * PEERS * ROUNDS
     lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lambda rank, n: {"diverged": True})]}
@@ -164,7 +134,7 @@ def test_a_kept_model_has_a_table_where_it_is_another_model(result: Made) -> Non
     ]  # fmt: skip
     row = printed(rows, {"size": 2, "rounds": 5})["table"]["rows"]["dfedavgm:finish=all:1"]
     assert row["accuracy"]["mean"] == 0.625
-    assert [line["accuracy"] for line in csv_rows(rows, {}, [0], 2)] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
+    assert [line["accuracy"] for line in csv_rows(rows, {}, [0])] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
 
 
 def test_rows_that_diverged_are_named(result: Made) -> None:
@@ -174,12 +144,8 @@ def test_rows_that_diverged_are_named(result: Made) -> None:
     assert table.remarks[-1] == "training diverged in a peer (loss not finite): dfedmdc (1 of 2 seeds)"
 
 
-def test_costs_are_means_over_the_seeds_that_reached_the_target(result: Made) -> None:
-    up, down = result([[0.9] * 8] * 2), result([[0.1] * 8] * 2)
-    late = result([[0.0, 0.0, *[0.9] * 6]] * 2)
-    table = target_table("ring", "accuracy_mixed", {"a": [up, late, down], "b": [down] * 3}, 0.85)
-    assert table.rows == [["a", "2 of 3", "6.0", "720", "1.2 kB"], ["b", "0 of 3", "-", "-", "-"]]
-    assert cost_table("ring", {"a": [up]}).rows == [["a", "1.2 kB", "960"]]
+def test_the_costs_of_whole_runs_are_means_over_seeds(result: Made) -> None:
+    assert cost_table("ring", {"a": [result([[0.9] * 8] * 2)]}).rows == [["a", "1.2 kB", "960"]]
 
 
 def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
@@ -202,7 +168,8 @@ def test_csv_has_a_line_a_peer_and_reads_back(values: dict[str, Any], rows: dict
     for entry in read:
         own = values[entry["row"]][int(entry["seed"]), int(entry["rank"])]
         assert float(entry["accuracy"]) == own[-1]
-        assert float(entry["accuracy_mixed_last_10"]) == pytest.approx(own[-10:].mean())
+        assert float(entry["accuracy_mixed"]) == own[-1]
+        assert (entry["algorithm"], entry["test_loss"], entry["epsilon"]) == ("dfedmdc", "0.1", "")
         assert float(entry["accuracy_trained"]) == own[-1] / 2
         assert (entry["topology"], entry["partition"]) == ("ring", "")
         assert int(entry["bytes_sent"]) == 100 * (int(entry["rank"]) + 1) * ROUNDS
@@ -229,7 +196,6 @@ def test_other_metrics_are_means_over_rounds_peers_and_seeds(result: Made) -> No
     two = [result([[0.2, 0.4], [0.6, 0.8]], metrics=("accuracy", "auroc", "my_own")) for _ in range(2)]
     rows = {"local": two, "dfedmdc": [result([[0.1, 0.3], [0.5, None]], metrics=("accuracy", "auroc"))] * 2}
     assert others(two) == pytest.approx({"auroc": 0.6, "my_own": 0.6})
-    assert others(two, 2) == pytest.approx({"auroc": 0.5, "my_own": 0.5})
     table = metric_table("ring", rows)
     assert table is not None
     assert table.columns == ["", "AUROC", "my own"]
@@ -244,91 +210,14 @@ def trained_on(rank: int, number: int) -> dict[str, Any]:
     return {"training_accuracy": 0.9 + 0.01 * number, "training_accuracy_trained": 1.0}
 
 
-def test_the_gap_is_training_less_test_accuracy_of_the_same_rounds(result: Made) -> None:
-    ours = [result([[0.2, 0.5, end], [0.4, 0.6, end + 0.2]], trained_on) for end in (0.7, 0.6)]
-    last, late = gap_of(ours, "accuracy_mixed"), gap_of(ours, "accuracy_mixed", last=2)
-    before = gap_of(ours, "accuracy_trained")
-    assert last is not None
-    assert late is not None
-    assert before is not None
-    assert (last.training, last.test, last.gap.mean) == pytest.approx((0.92, 0.75, 0.17))
-    assert last.gap.half == pytest.approx(12.706 * 0.1 / 2, rel=1e-3), "of 0.12 and 0.22"
-    assert before.gap.mean == pytest.approx(1 - 0.375)
-    assert (late.training, late.test) == pytest.approx((0.915, 0.65))
-    other = [result([[0.2, 0.5, 0.7]])] * 2
-    table = gap_table("ring", "accuracy_mixed", {"one": ours, "two": other})
-    assert table is not None
-    assert table.rows[0][:3] == ["one", "0.9200", "0.7500"]
-    assert table.rows[0][3].startswith("+0.1700 ± ")
-    assert table.rows[1] == ["two", "-", "-", "-"]
-    assert table.title == "ring: training accuracy after mixing, last round"
-    assert gap_table("ring", "accuracy_mixed", {"two": other}) is None
-    kept = {"one": [result([[0.5], [0.5]], training_kept=[0.875, 0.75], kept=[0.5, 0.625])], "two": [result([[0.5]])]}
-    table = gap_table("ring", "accuracy", kept)
-    assert table is not None
-    assert table.title == "ring: training accuracy of the kept model"
-    assert table.rows == [["one", "0.8125", "0.5625", "+0.2500"], ["two", "-", "-", "-"]]
-
-
-def test_the_csv_has_every_peers_training_accuracy_and_gap_where_they_were_measured(result: Made) -> None:
+def test_the_csv_has_every_peers_training_accuracy_and_epsilon_where_they_are_known(result: Made) -> None:
     plain = result([[0.2, 0.5], [0.4, 0.6]])
-    measured = result([[0.2, 0.5], [0.4, 0.6]], trained_on, training_kept=[0.875, 0.75], kept=[0.5, 0.625])
+    measured = result(
+        [[0.2, 0.5], [0.4, 0.6]], trained_on, training_kept=[0.875, 0.75], kept=[0.5, 0.625], spent=[1.5, None]
+    )
     text = csv_text(csv_rows({"plain": [plain], "measured": [measured]}, {}, [0]))
     found = {(line["row"], int(line["rank"])): line for line in csv.DictReader(io.StringIO(text))}
-    names = [f"{name}{ending}" for ending in ("_mixed", "_trained", "")
-             for name in ("training_accuracy", "generalization_gap")]  # fmt: skip
-    assert [found["plain", 1][name] for name in names] == [""] * 6
-    assert [float(found["measured", 1][name]) for name in names] == pytest.approx([0.91, 0.31, 1.0, 0.7, 0.75, 0.125])
-    assert "training_accuracy" not in csv_text(csv_rows({"plain": [plain]}, {}, [0])), "no empty columns"
-
-
-def test_accuracy_after_given_rounds(result: Made) -> None:
-    results = [result([[0.1, 0.2, 0.3, 0.4, 0.5], [0.3, 0.4, 0.5, 0.6, 0.7]], evaluate_every=2)]
-    assert at_round(results, "accuracy_mixed", 2) == pytest.approx(0.3)
-    assert at_round(results, "accuracy_trained", 4) == pytest.approx(0.25)
-    assert at_round(results, "accuracy_mixed", 5) == pytest.approx(0.6), "the last one is evaluated"
-    table = rounds_table("ring", "accuracy_mixed", {"one": results}, [2, 3, 9])
-    assert table.columns == ["", "round 2", "round 3", "round 9"]
-    assert table.rows == [["one", "0.3000", "-", "-"]]
-    assert table.remarks == ["-: not evaluated in round 3, 9"]
-
-
-def test_accuracy_at_an_epsilon_is_that_of_the_last_round_in_which_no_peer_had_spent_more(result: Made) -> None:
-    def spending(*epsilons: list[Any]) -> Callable[[int, int], dict[str, Any]]:
-        return lambda rank, number: {"epsilon": (one := epsilons[rank][number]), "privacy": {"epsilon": one}}
-
-    values = [[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6]]
-    costs = spending([0.0, 1.0, 2.0, 3.0], [1.5, 1.5, 2.5, 3.5])
-    private = [result(values, costs)]
-    for budget, rounds, accuracy in ((1.5, 2, 0.3), (2.0, 2, 0.3), (2.5, 3, 0.4), (99.0, 4, 0.5)):
-        found = at_epsilon(private, "accuracy_mixed", budget)
-        assert found is not None
-        assert (found.rounds, found.accuracy) == (rounds, pytest.approx(accuracy))
-    assert at_epsilon(private, "accuracy_mixed", 1.4) is None
-    assert at_epsilon([result(values, spending(*[[None] * 4] * 2))], "accuracy_mixed", 99.0) is None, "no bound"
-    assert at_epsilon([result(values)], "accuracy_mixed", 99.0) is None
-    rarely = at_epsilon([result(values, costs, evaluate_every=2)], "accuracy_mixed", 2.5)
-    assert rarely is not None
-    assert rarely.rounds == 2, "the last evaluated one"
-    rows = {"one": [*private, result(values, spending(*[[2.2] * 4] * 2))]}
-    table = epsilon_table("ring", "accuracy_mixed", rows, [2.0, 3.0])
-    assert table.columns == ["", "epsilon 2", "rounds", "epsilon 3", "rounds"]
-    assert table.rows == [["one", "0.3000", "2.0", "0.4500", "3.5"]]
-    assert table.remarks[1] == "not all seeds have one: one at 2: 1 of 2 seeds"
-
-
-def test_the_json_has_accuracies_at_rounds_and_epsilons(result: Made) -> None:
-    def more(rank: int, number: int) -> dict[str, Any]:
-        return {"epsilon": 1.0 + number, "privacy": {"epsilon": 1.0 + number}, "training_accuracy": 0.9}
-
-    settings = {"privacy": "client", "noise_multiplier": 2.0, "rounds": 2, "size": 2}
-    rows = {"fedavg": [result([[0.1, 0.2], [0.3, 0.4]], more)]}
-    row = printed(rows, settings, at_round=[1, 2], at_epsilon=[1.5, 9])["table"]["rows"]["fedavg"]
-    found = row["accuracy_mixed"]
-    assert (found["training_accuracy"], found["generalization_gap"]) == pytest.approx((0.9, 0.6))
-    assert found["at_round"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.3)}
-    assert found["at_epsilon"] == {
-        "1.5": {"accuracy": pytest.approx(0.2), "rounds": 1.0, "seeds": 1},
-        "9": {"accuracy": pytest.approx(0.3), "rounds": 2.0, "seeds": 1},
-    }
-    assert "at_round" not in row["accuracy"]
+    names = ("training_accuracy_mixed", "training_accuracy_trained", "training_accuracy")
+    assert [found["plain", 1][name] for name in names] == [""] * 3
+    assert [float(found["measured", 1][name]) for name in names] == pytest.approx([0.91, 1.0, 0.75])
+    assert [found["measured", rank]["epsilon"] for rank in range(2)] == ["1.5", ""]

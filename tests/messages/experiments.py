@@ -1,6 +1,5 @@
 """Error messages of experiments/."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,9 @@ from dpeer.results.files import write_json
 from tests.messages.message import Message, file
 
 ROUND = '{{"round": {}, "samples": 1}}\n'
-FEW = (
-    "it is held against the mean of 5 evaluated rounds, and with rounds = 4 and evaluate-every = 1 only 4 are evaluated"
-)
 SEEDS = "expected FIRST-LAST or numbers with commas, for example 0-4"
 TEST_DATA = "a comparison measures on test data, and chooses by --grid on validation data"
-NEW = "whose test data the choice would have seen; for example --tune-seeds 100"
-NOT_PRIVATE = "no run of this comparison is private: give --privacy, or leave it out"
 RESERVED = "a comparison cannot be given it here"
-SMALL = "--small is for an experiment's file that has a table [small]"
 EXAMPLE = "for example --algorithms local,dfedavgm,dfedsmdc"
 AGAIN = "give another --out, or remove that folder"
 
@@ -41,10 +34,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     "unknown option 'x' in --algorithm-option, which no row knows: valid: (none)": {"_algorithm_options": {"x": 1}},
     f"--seeds '4-0': {SEEDS}": {"seeds": "4-0"},
     f"--seeds '0-999999999999': {SEEDS}": {"seeds": "0-999999999999"},
-    f"--target 0.5: {FEW}": {"target": 0.5},
     "unknown row 'dfedmdc' in --reference: valid: local": {"reference": "dfedmdc"},
     "--grid: 'rho' means nothing to any row (local), or each sets it itself: leave it out": {"grid": ["rho=0.1,0.2"]},
-    f"--tune-seeds: seed 0 is one of the comparison's, {NEW}": {"grid": ["body-lr=0.1,0.2"], "tune_seeds": "0"},
+    "--seeds: --grid chooses with seed 100, and the choice would have seen its test data: leave it out": {
+        "grid": ["body-lr=0.1,0.2"], "seeds": "99-101"},
     "--grid: 'body-lr' is named twice": {"grid": ["body-lr=0.1", "body-lr=0.2"]},
     "--grid 'body-lr=1,1': a key or a value is given twice": {"grid": ["body-lr=1,1"]},
     "--grid 'body-lr': expected KEY=VALUE,VALUE, for example body-lr+head-lr=0.01,0.03,0.1": {"grid": ["body-lr"]},
@@ -55,19 +48,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     "unknown task 'digitz': did you mean 'digits'? valid: …": {"_task": "digitz"},
     "--rounds is missing: the presets of this comparison have others each (paper-cifar 500, dp2-fedsam 200)": {
         "_preset": "paper-cifar", "_rounds": None, "algorithms": ["local", "dfedmdc:preset=dp2-fedsam"]},
-    "--at-round 11: these runs have 4 rounds": {"at_round": [11]},
-    "--at-round 6: with evaluate-every 4 it is not evaluated, 4 and 8 are": {
-        "at_round": [6], "_rounds": 10, "_evaluate_every": 4},
-    "--at-round 9: with evaluate-every 4 it is not evaluated, 8 and 10 are": {
-        "at_round": [9], "_rounds": 10, "_evaluate_every": 4},
-    "--at-round 1: with evaluate-every 50 it is not evaluated, 4 is the first that is": {
-        "at_round": [1], "_evaluate_every": 50},
-    "--at-round: 2 is named twice": {"at_round": [2, 4, 2]},
-    f"--at-epsilon 2: {NOT_PRIVATE}": {"at_epsilon": [2.0]},
-    f"--at-epsilon 3: {NOT_PRIVATE}": {"at_epsilon": [3.0], "_preset": "paper-cifar"},
-    f"--at-epsilon 4: {NOT_PRIVATE}": {"at_epsilon": [4.0], "algorithms": ["fedavg:preset=paper-cifar"]},
-    "--at-epsilon = inf: input should be a finite number": {"at_epsilon": [math.inf]},
-    "--at-epsilon: 1.5 is named twice": {"at_epsilon": [1.5, 1.5]},
 }  # fmt: skip
 """Flags of a comparison by the text of their refusal; those that are settings begin with `_`."""
 
@@ -76,23 +56,15 @@ FILES = {
     "unknown key 'algoritms' in [compare] of e.toml: did you mean 'algorithms'? valid: …": "[compare]\nalgoritms=[]",
     f"--algorithms is missing, or algorithms in [compare] of e.toml: {EXAMPLE}": "[compare]\n",
     "compare in e.toml = 3: expected a table, [compare]": "compare = 3",
-    "small.compare in e.toml = 2: expected a table, [small.compare]": "small = {compare = 2}",
     f"keep in e.toml: {RESERVED}: the tables are of the last rounds, never of the best one": "keep = 'best'",
     f"validation in e.toml: {RESERVED}: a share is held out only where --grid chooses: give it as --validation, or in "
     "[compare]": "validation = 0.1",
     f"seed in e.toml: {RESERVED}: repetitions are given by --seeds": "seed = 1",
-    "compare.vary in e.toml: 'rounds' is the same for all runs of a comparison": "compare.vary = {rounds=[5]}",
-    "compare.vary.degree in e.toml = []: list should have at least 1 item after validation, not 0":
-        "compare.vary = {degree=[]}",
-    "compare.vary in e.toml: 'topology' is given as compare.topology, too":
-        "compare.topology = ['ring']\ncompare.vary = {topology=['ring']}",
-    "--momentum: e.toml varies it in [compare]: leave one of them out": "compare.vary = {momentum=[0.1]}",
+    "compare.conditions in e.toml: 'rounds' is the same for all runs of a comparison":
+        "compare.conditions = [{rounds=5}]",
+    "--momentum: e.toml varies it in [compare]: leave one of them out": "compare.conditions = [{momentum=0.1}]",
     "the table of 'ring, size 4' is asked for twice: name each topology and partition once":
         "compare.conditions = [{size=4},{size=4}]",
-    "compare.conditions in e.toml: target = 1.5: expected an accuracy above 0 and at most 1, such as 0.8":
-        "compare.conditions = [{target=1.5}]",
-    "compare.conditions in e.toml: target = True: expected an accuracy above 0 and at most 1, such as 0.8":
-        "compare.conditions = [{target=true}]",
 }  # fmt: skip
 """Experiments' files by the text of their refusal."""
 
@@ -110,7 +82,7 @@ def flags(text: str, asked: dict[str, Any]) -> Message:
     settings = {"rounds": 4, **{name[1:]: value for name, value in asked.items() if name[0] == "_"}}
     plan = {"algorithms": ["local"], **{name: value for name, value in asked.items() if name[0] != "_"}}
     error = UnknownName if text.startswith("unknown") else ConfigurationError
-    return Message(lambda folder: load(None, settings, plan, small=False), error, text)
+    return Message(lambda folder: load(None, settings, plan), error, text)
 
 
 def experiment(text: str, content: str) -> Message:
@@ -119,7 +91,7 @@ def experiment(text: str, content: str) -> Message:
     )  # fmt: skip
     error = UnknownName if text.startswith("unknown") else ConfigurationError
     whole = text.replace("e.toml", "{folder}/e.toml")
-    return Message(file("e.toml", named, lambda path: load(path, {"momentum": 0.5}, {}, small=False)), error, whole)
+    return Message(file("e.toml", named, lambda path: load(path, {"momentum": 0.5}, {})), error, whole)
 
 
 def cell(folder: Path, **base: Any) -> Cell:
@@ -176,15 +148,7 @@ MESSAGES = {
         "RAY_ADDRESS=HOST:PORT",
     ),
     "no rows": Message(
-        lambda folder: load(None, {}, {}, small=False), ConfigurationError, f"--algorithms is missing: {EXAMPLE}"
-    ),
-    "small without a file": Message(
-        lambda folder: load(None, {}, {"algorithms": ["local"]}, small=True), ConfigurationError,
-        f"{SMALL}: name the file",
-    ),
-    "a file without small": Message(
-        file("e.toml", "[compare]\nalgorithms=['local']", lambda path: load(path, {}, {}, small=True)),
-        ConfigurationError, f"{SMALL}; {{folder}}/e.toml has none",
+        lambda folder: load(None, {}, {}), ConfigurationError, f"--algorithms is missing: {EXAMPLE}"
     ),
     "a folder of another rate": begun(f"with body_lr = 0.2, here it is 0.05: {AGAIN}", {"body_lr": 0.2}, {}),
     "a default that an algorithm has otherwise": begun(

@@ -112,9 +112,8 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them(
         assert results(name, SIZE) == results(algorithm, SIZE)
 
 
-def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(compared, dpeer, tmp_path):
-    rows = ("--algorithms", "local,dfedmdc", "--training-accuracy", "--at-round", "1,2")
-    assert "training accuracy after mixing, last round" in compared(*rows)
+def test_training_accuracy_goes_from_the_peers_to_summary_csv_and_report(compared, dpeer, tmp_path):
+    compared("--algorithms", "local,dfedmdc", "--training-accuracy")
     cell = tmp_path / "dpeer-compare" / "dfedmdc-ring-default-seed0"
     lines = [
         [json.loads(line) for line in (cell / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
@@ -133,15 +132,8 @@ def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(
         listed = [line for line in csv.DictReader(file) if line["row"] == "dfedmdc"]
     assert [float(line["training_accuracy_mixed"]) for line in listed] == [line["training_accuracy"] for line in last]
     assert [float(line["training_accuracy"]) for line in listed] == kept
-    assert [float(line["generalization_gap"]) for line in listed] == pytest.approx(gaps)
 
-    tables = (tmp_path / "dpeer-compare" / "comparison.md").read_text()
     training, test = (fmean(line[key] for line in last) for key in ("training_accuracy", "accuracy"))
-    row = f"| dfedmdc | {training:.4f} | {test:.4f} | {training - test:+.4f} |"
-    assert row in tables
-    by_round = [fmean(own[number]["accuracy"] for own in lines) for number in range(2)]
-    assert f"| dfedmdc | {by_round[0]:.4f} | {by_round[1]:.4f} |" in tables
-
     assert dpeer("report", "dpeer-compare").code == 0
     heading, *rows = Page(tmp_path / "dpeer-report" / "index.html").tables[0]
     found = [dict(zip(heading, line, strict=True)) for line in rows]

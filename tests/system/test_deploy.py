@@ -253,7 +253,7 @@ def test_each_job_of_slurms_array_makes_its_shard_of_a_comparison(tmp_path):
     (tmp_path / "dpeer").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "dpeer").chmod(0o755)
     job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "8"}
-    script = [DEPLOY / "slurm" / "compare.sbatch", "--algorithms", "local,dfedsmdc", "--seeds", "0-23"]
+    script = [str(DEPLOY / "slurm" / "compare.sbatch"), "--algorithms", "local,dfedsmdc", "--seeds", "0-23"]
     ended = subprocess.run(
         ["bash", *script], check=True, capture_output=True, text=True,
         env={**os.environ, **job, "PATH": f"{tmp_path}:{os.environ['PATH']}"},

@@ -364,7 +364,7 @@ SLOW = {
         TRAINS, (own_task,), put=("/data", ".")
     ),
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --seeds 0-4": Small(COMPARES),
-    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8": Small(
+    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4": Small(
         f"{COMPARES} --rounds 5 --local-steps 1"
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
@@ -377,7 +377,9 @@ SLOW = {
     "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10": Small(
         f"{CHOSEN} {OF_CIFAR}", (cifar,)
     ),
-    "dpeer compare examples/papers/dfedmdc/figure-3.toml --task-option data=DIR --out figure-3 --small": Small(
+    "dpeer compare examples/papers/dfedmdc/figure-3.toml --task-option data=DIR --out figure-3 --size 16 --degree 4 "
+    "--rounds 30 --model cnn --body-lr 0.01 --head-lr 0.01 --rho 0.05 --body-epochs 2 "
+    "--task-option train_samples=8000": Small(
         f"{COMPARES} --size 6 --algorithms local,dfedsmdc --topology ring {OF_CIFAR}", (cifar,)
     ),
     "dpeer compare examples/experiments/har.toml --task-option data=DIR --out har": Small(CHOSEN, (har_text,)),
@@ -393,7 +395,7 @@ LONG = {
     HAR,
     CIFAR,
     "dpeer report DIR",
-    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8",
+    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4",
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json",
     "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10",
     "dpeer compare examples/experiments/cifar10.toml --task-option data=DIR --out cifar10",

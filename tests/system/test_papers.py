@@ -1,4 +1,4 @@
-"""Every file in examples/papers is run `--small`, on made-up data in the formats of its data sets."""
+"""Every file in examples/papers is run with small flags, on made-up data in the formats of its data sets."""
 
 import dataclasses
 import gzip
@@ -18,7 +18,7 @@ from rich.console import Console
 from dpeer.cli.compare import ProgressLines
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Condition
-from dpeer.experiments.experiment import load
+from dpeer.experiments.experiment import Experiment, load
 from dpeer.experiments.launchers import find_launcher
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -114,59 +114,61 @@ def data(tmp_path_factory):
     return folder
 
 
+TRANSFORMERS = {
+    "roberta": ("roberta-tiny", {"layers": 1, "width": 12}, "query+value+classifier.dense+classifier.out_proj"),
+    "vit": ("vit-tiny", {"image": 64, "patch": 16, "layers": 1, "width": 12, "heads": 3}, "q_proj+v_proj+head"),
+}
+"""By kind, the small one with its options and the layers that have adapters."""
+
+
+def small(name: str, content: dict[str, Any], data: Path) -> dict[str, Any]:
+    """The flags with which a file takes seconds."""
+    task, rows = content["task"], content["compare"]["algorithms"]
+    listed = {key for one in content["compare"].get("conditions", []) for key in one}
+    count = {"train_samples": 250 if task == "cifar100" else 160, "test_samples": 60}
+    options = {"data": str(data), **({} if task == "femnist" else count)}
+    flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "degree": 2, "model": "cnn"}
+    if "participation" in content:
+        flags["participation"] = 0.5  # a tenth of so few would be none
+    if "local_steps" in content:  # each peer looks at a dozen records before its first step, and that takes longest
+        flags |= {"size": 2, "local_steps": 1, "records": 500}
+    elif not any("body_epochs" in row for row in rows):
+        flags["body_epochs"] = 1
+    if "lora" in content and (kind := "roberta" if task == "glue" else "vit" if "resnet" not in name else None):
+        flags["model"], flags["model_options"], layers = TRANSFORMERS[kind]
+        flags["lora"] = f"r=4,alpha=8,targets={layers}"
+        if task == "glue":
+            options["length"] = 64
+    elif "lora" in content:
+        flags["lora"] = "r=4,alpha=8"
+    return {key: value for key, value in flags.items() if key not in listed} | {"task_options": options}
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("run_cells_here")
 @pytest.mark.parametrize("name", FILES)
-def test_it_runs_small(name, data, dpeer, tmp_path):
+def test_it_runs_small(name, data, tmp_path):
     content = tomllib.loads(FILES[name].read_text())
     if "lora" in content:  # and the models of transformers that have them
         pytest.importorskip("peft")
         pytest.importorskip("transformers")
-    task, compare = content["task"], content["compare"] | content["small"].get("compare", {})
-    rows, listed = compare["algorithms"], {key for one in compare.get("conditions", []) for key in one}
-    fewer: dict[str, Any] = {"rounds": 5 if "target" in listed else 1, "batch_size": 128}  # a target needs five
-    if "local_steps" in content["small"]:
-        fewer["local_steps"] = 2
-    elif not any("body_epochs" in row for row in rows):
-        fewer["body_epochs"] = 1
-    drawn = {"train_samples": TRAIN, "test_samples": TEST}
-    if "size" not in listed:
-        fewer |= {"size": 4, "degree": 2}
-        drawn = {"train_samples": 250 if task == "cifar100" else 160, "test_samples": 60}
-    options = {"data": str(data(task)), **({} if task == "femnist" else drawn)}
-    asked: dict[str, Any] = {"task_options": options}
-    if "lora" in content:  # each peer looks at a dozen records before its first step, and that takes longest
-        fewer |= {"size": 2, "local_steps": 1}
-        asked["model_options"] = {} if content["small"]["model"] == "cnn" else {"layers": 1, "width": 12}
-    # All tables with the last row, by the command; then all rows in the first table.
-    flags = [f"--{key.replace('_', '-')}={value}" for key, value in fewer.items()]
-    for kind, own in asked.items():
-        flags += [f"--{kind[:-1].replace('_', '-')}={key}={value}" for key, value in own.items()]
-    flags += ["--reference", rows[-1]] if "reference" in compare else []
-    plan: dict[str, Any] = {"algorithms": rows, "seeds": "0"}
-    if "at_round" in compare:
-        plan["at_round"] = [fewer["rounds"]]
-        flags += ["--at-round", str(fewer["rounds"])]
-    out = tmp_path / "out"
-    last = dpeer("compare", FILES[name], "--small", *flags, "--algorithms", rows[-1], "--seeds", 0, "--out", out)
-    assert last.code == 0, last.err
-    whole = load(FILES[name], fewer | asked, plan, small=True)
-    tables, made = last.out.count(": the whole run"), {*out.glob("*/summary.json")}
-    assert tables == len(whole.conditions) == len(made)
-    # One round will do where no target is asked for.
-    first = dataclasses.replace(
-        whole,
-        base={**whole.base, "rounds": 1},
-        conditions=[Condition(whole.conditions[0].values)],
-        plan=whole.plan.model_copy(update={"target": None}),
-    )
-    # With as many rounds, the last row's run is the one that the command has made.
-    again = out if fewer["rounds"] == 1 else tmp_path / "rows"
-    compared = comparison.Comparison(
-        first, again, find_launcher("local", 1, again), ProgressLines(out, Console(quiet=True))
-    ).run()
-    assert not isinstance(compared, str)
-    (table,) = compared.figures["tables"]
+    rows = content["compare"]["algorithms"]
+    whole = load(FILES[name], small(name, content, data(content["task"])), {"algorithms": rows, "seeds": "0"})
+    if any("size" in one.values for one in whole.conditions):  # up to 500 peers
+        few = [Condition({**one.values, "size": 4}) for one in whole.conditions[:1]]
+        whole = dataclasses.replace(whole, conditions=few)
+
+    def compare(found: Experiment) -> comparison.Compared:
+        here, shown = find_launcher("local", 1, tmp_path), ProgressLines(tmp_path, Console(quiet=True))
+        made = comparison.Comparison(found, tmp_path, here, shown).run()
+        assert not isinstance(made, str)
+        return made
+
+    # All tables with the last row; then all rows in the first table.
+    compare(dataclasses.replace(whole, variants=whole.variants[-1:], reference=rows[-1], baseline=None))
+    made = {*tmp_path.glob("*/summary.json")}
+    assert len(made) == len(whole.conditions)
+    (table,) = compare(dataclasses.replace(whole, conditions=whole.conditions[:1])).figures["tables"]
     assert [*table["rows"]] == rows
     assert all(row["accuracy"]["mean"] is not None for row in table["rows"].values())
-    assert len({*again.glob("*/summary.json")} - made) == len(rows) - (again == out)
+    assert len({*tmp_path.glob("*/summary.json")} - made) == len(rows) - 1
