@@ -34,7 +34,8 @@ from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
-from dpeer.federation.trackers import tracking as track
+from dpeer.federation.trackers import Tracking
+from dpeer.federation.trackers import close as close_trackers
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
@@ -247,7 +248,7 @@ async def _serve(
     report({"kind": "notes", "notes": parts.notes})
     looking: list[asyncio.Task[None]] = []
 
-    tracking = track.start(
+    tracking = Tracking(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
     )
 
@@ -324,7 +325,7 @@ async def _serve(
         outcome = await peer.serve(addresses)
     finally:
         if config.run.log_to:
-            await asyncio.to_thread(track.close, [tracking])
+            await asyncio.to_thread(close_trackers, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):

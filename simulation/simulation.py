@@ -23,7 +23,8 @@ from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import current_folder, naming
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.federation.rank_lock import held
-from dpeer.federation.trackers import tracking as track
+from dpeer.federation.trackers import Tracking
+from dpeer.federation.trackers import close as close_trackers
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
@@ -67,7 +68,7 @@ class Simulation:
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
         self._logs: list[PeerLog] = []
-        self._tracking: dict[int, track.Tracking] = {}
+        self._tracking: dict[int, Tracking] = {}
         self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
         self.ranks = len(configs)
@@ -112,7 +113,7 @@ class Simulation:
                 await self._disagreement.written()
             return outcomes
         finally:
-            track.close(self._tracking.values())  # no peer runs any more
+            close_trackers(self._tracking.values())  # no peer runs any more
             executor.shutdown(wait=True, cancel_futures=True)
             disk.shutdown(wait=True, cancel_futures=True)
             for log in self._logs:
@@ -194,7 +195,7 @@ class Simulation:
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         if rank not in self._tracking:  # not of a rank that a fault has killed
             protects = config.privacy.privacy != "none"
-            self._tracking[rank] = track.start(
+            self._tracking[rank] = Tracking(
                 config.run.log_to, out, parts.facts["settings"], log, protects=protects, resume=resume
             )
         listen = f"inproc://rank-{rank}"
