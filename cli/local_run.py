@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,19 +10,14 @@ import click
 from rich.console import Console
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.old_dashboard import open_dashboard
 from dpeer.cli.progress import open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.repeated_look import Look, RepeatedLook
 from dpeer.federation.run import OpenView, check_converged, cluster
-from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings, as_run, check_own_data
-from dpeer.federation.status_client import looks_at
 from dpeer.federation.summary import add_comparison
-from dpeer.federation.view import View
 from dpeer.results.files import finite
 from dpeer.simulation.run import simulate
 
@@ -33,7 +26,7 @@ Mode = Literal["cluster", "simulate"]
 
 def local_run(
     mode: Mode, *, federation: Path | None, baseline: str | None, as_json: bool, resume: bool, overwrite: bool,
-    new_data: bool, dashboard: ServeAddress | None = None, **flags: Any,
+    new_data: bool, **flags: Any,
 ) -> int:  # fmt: skip
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code.
 
@@ -66,16 +59,15 @@ def local_run(
         if file := config.source(federation):
             terminal.say(f"settings from {file}")
         began: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "new_data": new_data}
-        return _run(mode, settings, terminal, baseline, as_json=as_json, began=began, dashboard=dashboard)
+        return _run(mode, settings, terminal, baseline, as_json=as_json, began=began)
 
 
 def _run(
-    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, Any],
-    dashboard: ServeAddress | None,
+    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, Any]
 ) -> int:  # fmt: skip
     with ended_at_once():
         run_all = cluster if mode == "cluster" else simulate
-        view = _opened(terminal, mode, settings, dashboard)
+        view = _opened(terminal, mode, settings)
         result = run_all(settings, **began, open_view=view)
     if result.failure is not None:
         terminal.say(f"dpeer: {result.failure}")
@@ -120,26 +112,6 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 
 
-def _opened(terminal: Terminal, mode: Mode, settings: Settings, dashboard: ServeAddress | None = None) -> OpenView:
+def _opened(terminal: Terminal, mode: Mode, settings: Settings) -> OpenView:
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
-    out = settings.out.absolute()  # now: a task may change to another folder
-
-    @contextmanager
-    def opened() -> Iterator[View]:
-        with (
-            nullcontext() if dashboard is None else open_dashboard(
-                dashboard, "--dashboard", RepeatedLook(lambda: _looks(out)), f"dpeer {title}", terminal.say
-            ),
-            open_view(terminal, settings.size, settings.rounds, title) as view,
-        ):  # fmt: skip
-            yield view
-
-    return opened
-
-
-def _looks(out: Path) -> dict[str, Look]:
-    """A look at each peer of a run; none before the first has made its folder."""
-    try:
-        return looks_at([out])
-    except ConfigurationError:
-        return {}
+    return lambda: open_view(terminal, settings.size, settings.rounds, title)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,24 +123,23 @@ def look_in(runs: Iterable[Path]) -> list[Place]:
     return [place for run in runs for place in look(run)]
 
 
-def look(folder: Path, *, history: bool = False) -> list[Place]:
+def look(folder: Path) -> list[Place]:
     """The peers of a run folder, or the one of a rank's folder, by rank.
 
     Args:
         folder: The run's, or the rank's.
-        history: Whether an answer has the peer's last rounds, too, as "history".
 
     Raises:
         ConfigurationError: The folder holds no run.
     """
     found = ranks_of(folder)
     with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as threads:  # one that hangs holds up no other
-        return list(threads.map(partial(_place, history=history), found))
+        return list(threads.map(_place, found))
 
 
-def _place(folder: Path, *, history: bool) -> Place:
+def _place(folder: Path) -> Place:
     try:
-        return Place(folder, ask(folder, {"ask": "status", "history": history}))
+        return Place(folder, ask(folder, {"ask": "status"}))
     except NoAnswer:
         state = f"runs, and does not answer within {TIMEOUT:g} s"
     except NotRunning:

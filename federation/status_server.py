@@ -410,29 +410,3 @@ class _AtMost:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-class Latest:
-    """A source that looks at most once in so many seconds, however many threads ask.
-
-    Args:
-        look: Makes a document, on the thread of the first that asks; the others wait for it.
-        every: Seconds for which a document is handed out.
-    """
-
-    def __init__(self, look: Source, every: float = 1.0) -> None:
-        self._look, self._every = look, every
-        self._lock = threading.Lock()
-        self._found: tuple[float, Document] | None = None
-
-    def __call__(self) -> Document:
-        """The latest document.
-
-        Raises:
-            DpeerError: It cannot be made.
-        """
-        with self._lock:
-            if self._found is None or time.monotonic() - self._found[0] >= self._every:
-                found = self._look()
-                self._found = (time.monotonic(), found)
-            return self._found[1]

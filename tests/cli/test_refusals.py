@@ -157,16 +157,7 @@ REFUSED = {
     "report dpeer-run gone --label one": "--label: 1 for 2 folders; give one for each, or none",
     "report gone": "'gone' is no folder: name the --out of a run, or a folder of such",
     # Pages.
-    "top --web dpeer-run": (
-        "Invalid value for '--web': 'dpeer-run': expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780; …"
-    ),
-    "top dpeer-run --web --once": "--web and --once: give one of them",
-    "top gone --web": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
-    "top dpeer-run --web 192.0.2.1:7780": "--web 192.0.2.1:7780: this host cannot listen there: …",
-    f"{RUN.replace('simulate', 'cluster')} --overwrite --dashboard 192.0.2.1:7780": (
-        "--dashboard 192.0.2.1:7780: this host cannot listen there: …"
-    ),
-    "simulate --dashboard": "No such option '--dashboard'.…",
+    "top gone": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
     "dashboard gone": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
     "dashboard dpeer-run --listen dpeer-run": (
         "Invalid value for '--listen': 'dpeer-run': expected PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780"

@@ -23,15 +23,13 @@ def folder_of(run: Path, rank: int, **summary: Any) -> Path:
     return folder
 
 
-async def test_a_look_asks_for_the_last_rounds_where_they_are_wanted(tmp_path: Path) -> None:
+async def test_a_look_asks_each_rank(tmp_path: Path) -> None:
     folder_of(tmp_path, 1, status="done")
     async with ControlSocket(folder_of(tmp_path, 3), {"status": dict}, print):
-        found = await asyncio.to_thread(look, tmp_path, history=True)
+        found = await asyncio.to_thread(look, tmp_path)
         plain = await asyncio.to_thread(look, tmp_path / "rank-3")
     assert [one.name for one in found] == ["rank-1", "rank-3"]
-    assert (found[1].answer, plain[0].answer) == (
-        {"ask": "status", "history": True}, {"ask": "status", "history": False},
-    )  # fmt: skip
+    assert found[1].answer == plain[0].answer == {"ask": "status"}
 
 
 def test_a_restored_folder_without_a_peer_is_called_that(tmp_path: Path) -> None:

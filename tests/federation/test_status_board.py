@@ -4,15 +4,12 @@ import asyncio
 import json
 import threading
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from dpeer.federation import status_board
-from dpeer.federation.control_client import Place
 from dpeer.federation.status_board import StatusBoard
-from dpeer.federation.status_client import as_document
 from dpeer.federation.status_document import KEPT, STALE, blocked, why_unready
 from dpeer.peer.snapshot import Awaited, NeighborSnapshot
 from tests.federation.statuses import WELL, entry
@@ -51,8 +48,6 @@ def test_a_reason_that_may_name_an_address_or_a_setting_stays_on_the_host(clock)
     assert [one["why"] for one in only(board)["waits_for"]] == ["in round 9", "see the peer's log"]
     assert [one["why"] for one in only(board)["neighbors"]] == ["see the peer's log", "silent for 9 s"]
     assert board.answer({})["waits_for"][1]["why"] == why, "the control socket is the owner's"
-    page = as_document([Place(Path("rank-2"), board.answer({"history": True}))])
-    assert "site-1" not in json.dumps(page), "nor does the page of all peers have it"
 
 
 def test_a_reader_gets_what_the_loop_has_left_and_how_old_it_is(clock):

@@ -17,7 +17,7 @@ from dpeer.federation import status_board, status_server
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.status_document import history_line, running_peer
-from dpeer.federation.status_server import AT_ONCE, Latest, StatusServer
+from dpeer.federation.status_server import AT_ONCE, StatusServer
 from dpeer.report import live_page
 from tests.federation.statuses import WELL, entry
 
@@ -317,16 +317,3 @@ def test_what_is_no_request_ends_its_own_connection_alone(serve):
             while there.recv(4096):
                 pass
     assert get(server, "/healthz")[0] == 200
-
-
-def test_a_source_is_looked_at_once_in_a_while_however_many_ask():
-    looks = []
-
-    def look():
-        looks.append(None)
-        return {"time": float(len(looks)), "peers": []}
-
-    latest = Latest(look, every=3600.0)
-    assert [latest()["time"] for _ in range(5)] == [1.0] * 5
-    at_once = Latest(look, every=0.0)
-    assert [at_once()["time"] for _ in range(2)] == [2.0, 3.0]

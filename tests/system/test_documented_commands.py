@@ -352,7 +352,6 @@ SLOW = {
     # One run of eight peers, for all that is done with it.
     PREDICTED: Small(),
     REPORTED: Small(),
-    "dpeer cluster --dashboard": Small(f"{TRAINS} --size 2"),
     THREE_TABLES: Small("--rounds 2 --local-steps 1", (visits_file,)),
     "dpeer report visits": Small(after=(THREE_TABLES,)),
     "dpeer predict --run visits/rank-0 --input examples/visits-0.csv --output predictions.csv": Small(
@@ -418,7 +417,6 @@ NOT_RUN = {
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray": "makes each run a task of a running",
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
-    "dpeer top dpeer-run --web": "until Ctrl-C",
     "dpeer dashboard dpeer-run": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "dpeer join dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --operator keys/operator.secret": "a member runs",
