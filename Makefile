@@ -21,7 +21,7 @@ check: lint
 test: $(VENV)/tested
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
 
-# Those too that take long: every defect that the audits must find, every file of the papers' tables.
+# Those too that take long: every file of the papers' tables.
 test-all: $(VENV)/tested
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from dpeer.cli.privacy.audit import audit
 from dpeer.cli.privacy.calibrate import calibrate
 from dpeer.cli.privacy.epsilon import epsilon
 from dpeer.cli.privacy.matrix import matrix
@@ -20,4 +19,3 @@ privacy.add_command(epsilon)
 privacy.add_command(calibrate)
 privacy.add_command(matrix)
 privacy.add_command(plan)
-privacy.add_command(audit)

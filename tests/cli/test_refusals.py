@@ -273,10 +273,6 @@ REFUSED = {
         "--topology one-peer-exponential: it has another graph every round, and what one peer sees of another is "
         "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"
     ),
-    "privacy audit --noise-multiplier 0.1 --rounds 1": (
-        "--noise-multiplier 0.1 over 1 rounds is mu 20: 1000 runs can tell something about mu from 0.05 to 4 only, "
-        "best between 1 and 2; for mu 1.5 take --noise-multiplier 1.33"
-    ),
     # Privacy of a record.
     "privacy epsilon --privacy sample": (
         "--noise-multiplier, --sampling-rate, --steps, --rounds must be given, for example dpeer privacy epsilon "
@@ -289,10 +285,6 @@ REFUSED = {
     "privacy plan --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --target-epsilon 3": (
         "--size, --parameters, --records must be given, for example dpeer privacy plan --privacy sample --size 8 "
         "--parameters 60000 --records 2000 --target-epsilon 8 --sampling-rate 0.05 --steps 20 --rounds 20"
-    ),
-    "privacy audit --privacy sample --rounds 3": (
-        "--noise-multiplier, --sampling-rate, --steps must be given, for example dpeer privacy audit --privacy sample "
-        "--noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2"
     ),
     f"{SAMPLE} --dp-adversary neighbor": (
         "--dp-adversary neighbor: it belongs to --privacy client; for one record adversary and adjacency are fixed: "

@@ -437,10 +437,6 @@ NOT_RUN = {
     "make fuzz": "five minutes",
     "make audit": "pypi.org",
     "make bench": "ten minutes",
-    "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
-    "dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2": (
-        "about a minute"
-    ),
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",
@@ -450,8 +446,7 @@ NOT_RUN = {
     "dpeer relay --listen tcp://*:7790 --keys dpeer.toml": "on that host, until Ctrl-C",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
-"""Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few
-seconds is run in tests/federation/test_privacy_audit.py.)"""
+"""Each with words that stand beside it wherever it is printed, and that say why it is not run here."""
 
 BENCHMARK = re.compile(r"python benchmarks/(\w+)\.py( .*)?")
 """Run in its quick form, whatever the document adds: tests/system/test_benchmarks.py."""
