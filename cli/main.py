@@ -41,7 +41,7 @@ _COMMANDS = {
     "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",
-    "privacy": "Compute what privacy promises, to whom, for how much noise.",
+    "privacy": "Print epsilon of given noise, or the noise for an epsilon.",
 }
 
 

@@ -35,7 +35,7 @@ class Guarantee:
         adjacency: What two data sets that must look alike may differ in: `replace` a peer's data set by any other,
             `zero-out` its update by nothing.
         share: Only with `aggregate`: the largest of max_i w_i / ||w||_2 over the averages that are seen, w the weights
-            of the honest peers in one. `uniform_share(m)` for m equal ones.
+            of the honest peers in one. 1 / sqrt(m) for m equal ones.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -113,7 +113,7 @@ class Guarantee:
         """
         return accounting.epsilon(self.ratio(adversary), releases, self.delta, accountant)
 
-    def releases(self, epsilon: float, accountant: Accountant = "exact") -> int:
+    def releases(self, epsilon: float) -> int:
         """The most releases after which epsilon, against this guarantee's adversary, is still at most this.
 
         Raises:
@@ -128,14 +128,7 @@ class Guarantee:
             count += 1
         elif count > 0 and self.epsilon(count) > epsilon:
             count -= 1
-        if accountant == "exact":
-            return count
-        low, high = 0, count + 1  # the others are never below the exact epsilon
-        while high - low > 1:
-            middle = (low + high) // 2
-            within = self.epsilon(middle, accountant=accountant) <= epsilon
-            low, high = (middle, high) if within else (low, middle)
-        return low
+        return count
 
     def calibrated(self, epsilon: float, releases: int, accountant: Accountant = "exact") -> Guarantee:
         """The same guarantee with the least noise that lets so many releases stay within epsilon.
@@ -165,12 +158,8 @@ class Guarantee:
     @property
     def words(self) -> str:
         """Unit, adversary and adjacency, for people."""
-        return self.words_against(self.adversary)
-
-    def words_against(self, adversary: Adversary) -> str:
-        """Unit and adjacency, and both adversaries, for people."""
         adjacency = {"replace": "replace-one", "zero-out": "zero-out"}[self.adjacency]
-        if adversary == "neighbor":
+        if self.adversary == "neighbor":
             return f"one peer's whole data set, against a neighbor, {adjacency}"
         return f"one peer's whole data set, against an outsider that sees only {self._averages}, {adjacency}"
 
@@ -180,14 +169,3 @@ class Guarantee:
         if abs(equal - round(equal)) < 1e-6 * equal:
             return f"averages of at least {round(equal)} honest peers"
         return f"averages of honest peers in which one hides as among {equal:.1f} of equal weight"
-
-
-def uniform_share(min_honest: int) -> float:
-    """The share of one peer in an average of so many with equal weights: 1 / sqrt(m).
-
-    Raises:
-        ConfigurationError: It is less than one.
-    """
-    if min_honest < 1:
-        raise ConfigurationError(f"min-honest {min_honest}: an average has at least 1 honest peer")
-    return 1.0 / math.sqrt(min_honest)

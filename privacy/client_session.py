@@ -16,7 +16,7 @@ from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
 from dpeer.privacy.mechanism import Clipped, Sparsifier
-from dpeer.privacy.plan import ADVICE, NEW_DATA_WARNING, cost, noise_over_drift
+from dpeer.privacy.outlook import ADVICE, NEW_DATA_WARNING, cost, noise_over_drift
 from dpeer.privacy.soundness import check_delta
 
 
@@ -233,7 +233,7 @@ class ClientSession:
         ratio = guarantee.noise_ratio(kept)
         lines.append(f"the noise of a release is {ratio:,.4g} times as long as a clipped update ({kept:,} values)")
         if noise_over_drift(ratio, self.size, fitting) > 1:
-            lines.append(f"training cannot survive this noise: {ADVICE}")
+            lines.append(f"training cannot survive this noise: {ADVICE['client']}")
         return lines
 
     def _earlier_note(self, fitting: int) -> str:

@@ -154,15 +154,6 @@ class SampleGuarantee:
         """Epsilon at this guarantee's delta after so many rounds."""
         return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
 
-    def rounds_within(self, epsilon: float, most: int, accountant: Accountant = "pld") -> int:
-        """How many whole rounds stay within epsilon, of at most so many."""
-        low, high, middle = 0, most + 1, most
-        while high - low > 1:
-            within = self.epsilon(middle, accountant) <= epsilon
-            low, high = (middle, high) if within else (low, middle)
-            middle = (low + high) // 2
-        return low
-
     def noise_ratio(self, parameters: int, units: int) -> float:
         """The expected L2 norm of the noise on a batch's mean gradient over the clip norm: sigma sqrt(p) / (q N).
 

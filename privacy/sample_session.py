@@ -18,7 +18,7 @@ from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.groups import of_group
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
-from dpeer.privacy.plan import NEW_DATA_WARNING, cost, noise_over_drift
+from dpeer.privacy.outlook import ADVICE, NEW_DATA_WARNING, cost, noise_over_drift
 from dpeer.privacy.sample_level import Phase, SampleGuarantee, Unit
 from dpeer.privacy.soundness import check_groups, check_records, check_units
 
@@ -38,10 +38,6 @@ _MANY = 10
 """Records of the patient that is taken as an example."""
 
 _GROUPS = "--privacy-unit group protects all records of a patient together"
-_ADVICE = (
-    "use fewer trained parameters (a small body on a frozen public one, --dp-head frozen), fewer rounds, or larger "
-    "batches in as many steps (--sampling-rate together with --local-steps)"
-)
 
 
 class SampleSession:
@@ -318,7 +314,7 @@ class SampleSession:
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
         )
         if noise_over_drift(ratio, config.size, a_round * rounds) > 1:
-            lines.append(f"training cannot survive this noise: {_ADVICE}")
+            lines.append(f"training cannot survive this noise: {ADVICE['sample']}")
         return lines
 
     def _patient_note(self) -> str:

@@ -23,7 +23,7 @@ for statement in json.load(sys.stdin):
 
 RUN = "main(['simulate', '--size', '2', '--rounds', '1', '--local-steps', '1', '--overwrite', "
 COMMAND = "from dpeer.cli import main; "
-PRIVACY = "main(['privacy', 'epsilon', '--noise-multiplier', '5', '--rounds', '20', '--accountant', "
+PRIVACY = "main(['privacy', '--noise-multiplier', '5', '--rounds', '20', '--accountant', "
 
 WITH_TORCH = {
     "import dpeer.training; dpeer.training.TorchLearner": ({"torch"}, {"zmq", "click", "rich"}),
@@ -41,7 +41,7 @@ LIGHT: dict[str, tuple[set[str], set[str]]] = {
 WITHOUT_TORCH = {
     "import dpeer; assert 'open_run' in dir(dpeer)": (set(), {"numpy", "pydantic", "click", "zmq"}),
     "import dpeer.topology": ({"numpy"}, {"zmq", "click"}),
-    "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan": (set(), {"zmq", "dp_accounting"}),
+    "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.outlook": (set(), {"zmq", "dp_accounting"}),
     "import dpeer.peer; dpeer.peer.ZeroMQTransport": ({"zmq"}, {"click"}),
     "import dpeer.training.state.file_names, dpeer.federation.run": (set(), set()),
     "import dpeer; dpeer.load_model": (set(), set()),

@@ -51,8 +51,8 @@ RUN = (
     "--partition iid --alone never"
 )
 TASK = "simulate --overwrite --task"
-CLIENT = "privacy epsilon --noise-multiplier 5 --rounds 20"
-SAMPLE = "privacy epsilon --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --noise-multiplier 1"
+CLIENT = "privacy --noise-multiplier 5 --rounds 20"
+SAMPLE = "privacy --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --noise-multiplier 1"
 
 REFUSED = {
     # The command line as a whole.
@@ -219,87 +219,49 @@ REFUSED = {
     ),
     "topology spectral-gap --federation none.toml": "--federation 'none.toml': No such file or directory",
     # Privacy of a peer.
-    "privacy epsilon": (
-        "--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-multiplier 5 --rounds 20"
+    "privacy": (
+        "--noise-multiplier or --target-epsilon, --rounds must be given, for example dpeer privacy --target-epsilon 10 "
+        "--rounds 20 --size 8 --parameters 60000"
     ),
-    "privacy calibrate --rounds 4": (
-        "--target-epsilon must be given, for example dpeer privacy calibrate --target-epsilon 10 --rounds 20"
+    "privacy --rounds 4": "--noise-multiplier or --target-epsilon must be given, for example …",
+    f"{CLIENT} --target-epsilon 4": (
+        "--target-epsilon 4 with --noise-multiplier 5: each decides the noise, leave one of them out"
     ),
-    "privacy matrix --rounds 4": (
-        "--noise-multiplier or --target-epsilon must be given, for example dpeer privacy matrix --noise-multiplier 5 "
-        "--rounds 20"
-    ),
-    "privacy plan --rounds 4 --noise-multiplier 1": (
-        "--size, --parameters must be given, for example dpeer privacy plan --size 8 --parameters 60000 --rounds 20 "
-        "--target-epsilon 10"
-    ),
+    f"{CLIENT} --parameters 60000": "--size must be given, for example …",
     f"{CLIENT} --accountant server": "Invalid value for '--accountant': 'server' is not one of 'exact', 'pld', 'rdp'.",
-    f"{CLIENT} --dp-adversary server": (
-        "Invalid value for '--dp-adversary': 'server' is not one of 'neighbor', 'aggregate'."
-    ),
     f"{CLIENT} --privacy server": "Invalid value for '--privacy': 'server' is not one of 'client', 'sample'.",
-    f"{CLIENT} --dp-adversary aggregate": "--dp-adversary aggregate needs --dp-min-honest M: …",
-    f"{CLIENT} --dp-adversary aggregate --dp-min-honest 1": (
-        "--dp-min-honest '1': write a whole number from 2 on, for example 16"
-    ),
+    f"{CLIENT} --dp-adversary aggregate": "No such option '--dp-adversary'.…",
     f"{CLIENT} --delta 0.125 --size 8": "delta 0.125 with 8 peers: at 1/8 or more, …",
-    f"{CLIENT} --delta 0": "--delta '0': write a number from 1e-300 to 0.5, for example 1e-5",
-    f"{CLIENT} --clip-norm inf": "--clip-norm 'inf': write a number from 1e-06 to 1e+12, for example 1",
+    f"{CLIENT} --delta 0": "Invalid value for '--delta': 0.0 is not in the range 1e-300<=x<=0.5.",
+    f"{CLIENT} --delta nan": "delta nan: choose one above 0 and below 1, for example 1e-5",
+    f"{CLIENT} --clip-norm nan": "clip norm nan: choose a number above 0, for example 1.0",
+    f"{CLIENT} --noise-multiplier nan": "noise multiplier nan: choose a number above 0, for example 1.0",
+    "privacy --target-epsilon nan --rounds 4": "target epsilon nan: choose a number above 0, for example 10",
+    f"{CLIENT} --rounds 0": "Invalid value for '--rounds': 0 is not in the range 1<=x<=1000000000.",
+    f"{CLIENT} --rounds 2.5": "Invalid value for '--rounds': '2.5' is not a valid integer range.",
     f"{CLIENT} --sampling-rate 0.1": (
         "--sampling-rate 0.1: it belongs to --privacy sample, which protects one record: add --privacy sample"
+    ),
+    f"{CLIENT} --dp-head joint": (
+        "--dp-head joint: it belongs to --privacy sample, which protects one record: add --privacy sample"
     ),
     f"{CLIENT} --patient-records 5": (
         "--patient-records 5: it belongs to --privacy sample, which protects one record: add --privacy sample"
     ),
-    "privacy epsilon --noise-multiplier nan --rounds 4": (
-        "--noise-multiplier 'nan': write a number from 1e-06 to 1e+12, for example 5"
-    ),
-    "privacy epsilon --noise-multiplier 5 --rounds 0": "--rounds '0': write a whole number from 1 on, for example 20",
-    "privacy epsilon --noise-multiplier 5 --rounds 2.5": (
-        "--rounds '2.5': write a whole number from 1 on, for example 20"
-    ),
-    "privacy plan --parameters 60k": "--parameters '60k': write a whole number from 1 on, for example 60000",
-    "privacy matrix --noise-multiplier 4 --rounds 9 --privacy sample": (
-        "Invalid value for '--privacy': 'sample' is not 'client'."
-    ),
-    "privacy matrix --noise-multiplier 4 --rounds 9 --target-epsilon 5": (
-        "--target-epsilon 5 with --noise-multiplier 4: each decides the noise, leave one of them out"
-    ),
-    "privacy matrix --noise-multiplier 4 --rounds 500 --size 1000": (
-        "--rounds 500 with 1000 peers: the open-loop estimate would take hours or too much memory: choose fewer rounds "
-        "or peers; the guarantee is that of `dpeer privacy epsilon --rounds T-distance+1`"
-    ),
-    "privacy matrix --noise-multiplier 4 --rounds 9 --topology one-peer-exponential": (
-        "--topology one-peer-exponential: it has another graph every round, and what one peer sees of another is "
-        "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"
-    ),
     # Privacy of a record.
-    "privacy epsilon --privacy sample": (
-        "--noise-multiplier, --sampling-rate, --steps, --rounds must be given, for example dpeer privacy epsilon "
-        "--privacy sample --noise-multiplier 1 --sampling-rate 0.05 --steps 20 --rounds 20"
+    "privacy --privacy sample --noise-multiplier 1": (
+        "--rounds, --sampling-rate, --steps must be given, for example dpeer privacy --privacy sample --target-epsilon "
+        "8 --sampling-rate 0.05 --steps 20 --rounds 20 --records 2000 --size 8 --parameters 60000"
     ),
-    "privacy calibrate --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15": (
-        "--target-epsilon must be given, for example dpeer privacy calibrate --privacy sample --target-epsilon 8 "
-        "--sampling-rate 0.05 --steps 20 --rounds 20"
+    f"{SAMPLE} --size 8": "--parameters, --records must be given, for example dpeer privacy --privacy sample …",
+    f"{SAMPLE} --head-steps 5": (
+        "--head-steps 5: the head has steps of its own only with --dp-head alternate: add that, or leave it out"
     ),
-    "privacy plan --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --target-epsilon 3": (
-        "--size, --parameters, --records must be given, for example dpeer privacy plan --privacy sample --size 8 "
-        "--parameters 60000 --records 2000 --target-epsilon 8 --sampling-rate 0.05 --steps 20 --rounds 20"
-    ),
-    f"{SAMPLE} --dp-adversary neighbor": (
-        "--dp-adversary neighbor: it belongs to --privacy client; for one record adversary and adjacency are fixed: "
-        "leave it out"
-    ),
-    f"{SAMPLE} --size 8": (
-        "--size 8: with --privacy sample records are protected, not peers: give their number, for example --records "
-        "2000"
-    ),
-    f"{SAMPLE} --head-steps 5": "head-steps 5: only with dp-head alternate does the head have steps of its own",
-    f"{SAMPLE} --dp-head alternate": "head-steps: with dp-head alternate the head has steps of its own, …",
+    f"{SAMPLE} --dp-head alternate": "--dp-head alternate: the head has steps of its own, …",
     f"{SAMPLE} --accountant exact": "accountant exact with sampling 0.05: the closed form knows no sampling: …",
-    f"{SAMPLE} --sampling-rate 0_1": "--sampling-rate '0_1': write a number from 1e-09 to 1, for example 0.05",
-    f"{SAMPLE} --sampling-rate \u0661": "--sampling-rate '\u0661': write a number from 1e-09 to 1, for example 0.05",
-    f"{SAMPLE} --steps 0": "--steps '0': write a whole number from 1 on, for example 20",
+    f"{SAMPLE} --sampling-rate 0": "Invalid value for '--sampling-rate': 0.0 is not in the range 1e-09<=x<=1.0.",
+    f"{SAMPLE} --sampling-rate nan": "--sampling-rate nan: choose one above 0 and at most 1, for example 0.05",
+    f"{SAMPLE} --steps 0": "Invalid value for '--steps': 0 is not in the range 1<=x<=1000000000.",
 }
 """By arguments the line on stderr, without `dpeer: `; `…` is any text."""
 

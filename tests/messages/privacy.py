@@ -7,17 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, TaskError, UnknownName
 from dpeer.privacy import Charge, Guarantee, Ledger, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
 from dpeer.privacy.accounting import calibrate, epsilon, total_epsilon
-from dpeer.privacy.client_level import uniform_share
 from dpeer.privacy.gaussian import delta as delta_of
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.groups import of_group
-from dpeer.privacy.pairwise_leakage import views
-from dpeer.privacy.plan import SamplePlan
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.settings import PrivacySettings
@@ -27,7 +22,6 @@ from tests.messages.message import Message
 CLIENT = Guarantee(1.0, 1.0, 1e-5)
 SAMPLE = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(20))
 STEPS = Charge(0.1, 1.0, 9)
-PATH = np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3.0
 
 
 def refused(text: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Message:
@@ -154,7 +148,6 @@ MESSAGES = {
     "client: infinite budget": refused("epsilon inf: choose a finite number, 0 or more", CLIENT.releases, math.inf),
     "client: negative releases": refused("releases -1: choose 0 or more", CLIENT.mu, -1),
     "client: a body without parameters": refused("parameters 0: a body has at least 1", CLIENT.noise_ratio, 0),
-    "an average without honest peers": refused("min-honest 0: an average has at least 1 honest peer", uniform_share, 0),
     "a delta that publishes one peer": refused(
         "delta 0.125 with 8 peers: at 1/8 or more, publishing one peer's data outright would count as private: "
         "choose at most 0.0125", check_delta, 1 / 8, 8),
@@ -178,13 +171,6 @@ MESSAGES = {
     "sample: no records": refused("--records 0: choose 1 or more", sample, units=0),
     "sample: a site without records": refused("records 0: a peer has at least 1", SAMPLE.noise_ratio, 10, 0),
     "sample: a body without parameters": refused("parameters 0: a body has at least 1", SAMPLE.noise_ratio, 0, 10),
-    "a plan without steps of the head": refused(
-        "head-steps: with dp-head alternate the head has steps of its own, which are charged beside those of the "
-        "body; say how many a round has, for example --head-steps 5",
-        SamplePlan(noise_multiplier=1.0, sampling_rate=0.05, steps=20, rounds=9, dp_head="alternate").guarantee),
-    "a plan with steps of a joint head": refused(
-        "head-steps 5: only with dp-head alternate does the head have steps of its own",
-        SamplePlan(noise_multiplier=1.0, sampling_rate=0.05, steps=20, rounds=9, head_steps=5).guarantee),
     "groups that the task lacks": Message(groups_that_the_task_lacks, TaskError,
         "--privacy-unit group: task 'mine' does not say whose each record is; name the column with --task-option "
         'group=COLUMN (or kind = "group" in a schema), or give the Task its `groups`'),
@@ -228,15 +214,6 @@ MESSAGES = {
         "and must not learn them from the data; this peer's data show --task-option "
         "classes=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,... (50 in all) (name all that there can be)",
         check_found, "csv", {"classes": [str(n) for n in range(50)]}),
-    "weights that are not square": refused(
-        "weights of shape (2, 3): give a square matrix, a row for each receiver", views, np.ones((2, 3)), 1, 1.0),
-    "weights that do not sum to one": refused(
-        "weights: rows must be 0 or more and sum to one", views, np.array([[0.5, 0.4], [0.5, 0.5]]), 1, 1.0),
-    "a negative weight": refused(
-        "weights: rows must be 0 or more and sum to one", views, np.array([[1.5, -0.5], [0.5, 0.5]]), 1, 1.0),
-    "leakage of no round": refused("rounds 0: choose 1 or more", views, PATH, 0, 1.0),
-    "leakage with a negative ratio": refused("sensitivity over noise -1: choose 0 or more", views, PATH, 1, -1.0),
-    "leakage with a ratio nan": refused("sensitivity over noise nan: choose 0 or more", views, PATH, 1, math.nan),
     # The ledger.
     "a ledger of other noise": ledger(
         "the run in '{folder}' has made 2 private releases with noise multiplier 2.0, this one would go on with "

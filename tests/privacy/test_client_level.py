@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy.client_level import Guarantee, uniform_share
+from dpeer.privacy.client_level import Guarantee
 
 
 def test_noise_and_sensitivity() -> None:
@@ -37,7 +37,7 @@ def test_what_an_outsider_sees_follows_from_the_average_itself() -> None:
 def test_releases_are_the_last_within_the_budget(sigma: float, budget: float, adjacency: str, honest: int) -> None:
     for guarantee in (
         Guarantee(sigma, 1.0, 1e-5, "neighbor", adjacency),
-        Guarantee(sigma, 1.0, 1e-5, "aggregate", adjacency, uniform_share(honest)),
+        Guarantee(sigma, 1.0, 1e-5, "aggregate", adjacency, honest**-0.5),
     ):
         count = guarantee.releases(budget)
         assert guarantee.epsilon(count) <= budget < guarantee.epsilon(count + 1)
@@ -57,9 +57,8 @@ def test_budgets_at_their_ends() -> None:
 
 def test_words() -> None:
     assert Guarantee(1.0, 1.0, 1e-5).words == "one peer's whole data set, against a neighbor, replace-one"
-    aggregate = Guarantee(1.0, 1.0, 1e-5, "aggregate", "zero-out", uniform_share(16))
+    aggregate = Guarantee(1.0, 1.0, 1e-5, "aggregate", "zero-out", 0.25)
     assert aggregate.words == (
         "one peer's whole data set, against an outsider that sees only averages of at least 16 honest peers, zero-out"
     )
-    assert aggregate.words_against("neighbor") == "one peer's whole data set, against a neighbor, zero-out"
     assert "as among 2.5 of equal weight" in Guarantee(1.0, 1.0, 1e-5, "aggregate", share=math.sqrt(0.4)).words

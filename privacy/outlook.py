@@ -1,0 +1,47 @@
+"""What a start and `dpeer privacy` state of a private run beforehand: its cost, and whether training can survive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+ADVICE = {
+    "client": "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or "
+    "protect single records with --privacy sample, which is what eight hospitals want",
+    "sample": "use fewer trained parameters (a small body on a frozen public one, --dp-head frozen), fewer rounds, or "
+    "larger batches in as many steps (--sampling-rate together with --local-steps)",
+}
+"""By level of privacy the advice where `noise_over_drift` is above 1."""
+
+NEW_DATA_WARNING = (
+    "WARNING: --new-data, but earlier runs in this folder have {done} these very data (their SHA-256 is the same): "
+    "what they have cost is not counted, and what is promised here is too little"
+)
+
+
+def cost(epsilons: Mapping[str, float]) -> str:
+    """Epsilons in few words; where averages are noised, against both adversaries."""
+    if "epsilon_neighbor" in epsilons:
+        outsider, neighbor = (_bound(epsilons[f"epsilon_{against}"]) for against in ("aggregate", "neighbor"))
+        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
+    return f"epsilon {_bound(epsilons['epsilon'])}"
+
+
+def _bound(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "unbounded"
+
+
+def noise_over_drift(ratio: float, peers: int, releases: int) -> float:
+    """The noise left in the peers' average over the furthest that training can have moved it.
+
+    Every release moves one body by at most C, so T rounds move the average of n bodies by at most T C: where all
+    updates, of all peers and rounds, point the same way. Noise adds up as sqrt(T), and averages out as sqrt(n): what is
+    left has norm s sqrt(p) sqrt(T / n). The quotient is ratio / sqrt(n T). Above 1 the noise is longer than the way
+    even in this best of cases; real updates disagree and mixing is slower, so that below 1 training may still fail.
+
+    Args:
+        ratio: The norm of one release's noise over the clip norm.
+        peers: n, whose bodies are averaged.
+        releases: T.
+    """
+    return ratio / math.sqrt(peers * max(releases, 1))
