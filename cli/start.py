@@ -67,7 +67,7 @@ def start(
     Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
     finishes the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
 
-    At the end it prints the effect of federating: beside the rounds, in waiting time, it trains a local-only baseline,
+    At the end it prints the effect of federating: after the rounds it trains a local-only baseline,
     the same model on this peer's data (--alone), and nothing of that is sent.
     """
     number = own_rank(rank)

@@ -19,7 +19,6 @@ from dpeer.federation.baseline.training import (
     BaselineTraining,
     baseline_training,
     copy_for_baseline,
-    has_own_core,
 )
 from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
 from dpeer.federation.config import RunConfig
@@ -183,8 +182,7 @@ def build(
     beside = baseline_training(
         copied, learner, config.hyperparameters, lambda number: followed.at(number).active, run, rank,
         keep=kept, seed=how.batch_seed, folder=own_folder,
-        free=has_own_core(config.network, config.graph.size, workers),
-        part=1.0 if workers is None else min(1.0, workers / config.graph.size),
+        resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
     promises = session.notes(noised)

@@ -144,18 +144,10 @@ class AloneSettings(Section):
 
     alone: Literal["auto", "always", "never"] = setting(
         "auto",
-        "also train each peer's local-only baseline, to compare: auto (if the run ends at most ten seconds and "
-        "alone-share of its time later), always, never",
+        "also train each peer's local-only baseline after the rounds, to compare: auto (if the run ends at most ten "
+        "seconds and a quarter of its time later), always, never",
         mark=Mark.ASIDE,
         group=_RUN,
-    )
-    alone_share: float = setting(
-        0.25,
-        "a run may end later for the baseline by ten seconds and this share of its time; time in which a peer waits "
-        "on a core of its own does not count",
-        mark=Mark.ASIDE,
-        group=_RUN,
-        ge=0,
     )
 
 

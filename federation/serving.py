@@ -297,13 +297,10 @@ async def _serve(
         on_waiting=waits,
         on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
         watch=parts.watch,
-        background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
     parts.followed.schedule = peer.core.schedule
     stopper.watch(peer)
-    if parts.baseline is not None:
-        await worker.run(parts.baseline.take_up, resume=resume)
     if listen is not None and is_relay(listen) and (own := network.rank.get(rank)) is not None and own.bulk is not None:
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")

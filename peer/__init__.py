@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from dpeer.peer.peer import Outcome, Peer
     from dpeer.peer.transport import Transport
     from dpeer.peer.transports import InProcessTransport, Network, ZeroMQTransport
-    from dpeer.peer.worker import BackgroundWork, Worker
+    from dpeer.peer.worker import Worker
 
 _PLACES = {
-    "BackgroundWork": "dpeer.peer.worker",
     "Evaluation": "dpeer.peer.learner",
     "InProcessTransport": "dpeer.peer.transports",
     "Learner": "dpeer.peer.learner",
@@ -36,7 +35,6 @@ _PLACES = {
 __getattr__ = lazily(__name__, _PLACES)
 
 __all__ = [
-    "BackgroundWork",
     "Evaluation",
     "InProcessTransport",
     "Learner",

@@ -37,7 +37,7 @@ from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
-from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
+from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
 from dpeer.topology import Graphs
@@ -123,7 +123,6 @@ class Peer:
         on_waiting: Called on the event loop with the neighbors for which a round has been waiting for a while.
         on_alert: Called on the event loop with an alert that training goes wrong; it has been logged.
         watch: Looks for such alerts; None for those that need to know nothing of the data.
-        background: What the peer does while it waits for its neighbors.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
             there again, while neighbors get the bodies that they may still need.
         files: Keeps the peer's files; by default in the folder that `config` names.
@@ -150,7 +149,6 @@ class Peer:
         on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
         on_alert: Callable[[Alert], None] = lambda alert: None,
         watch: AlertMonitor | None = None,
-        background: BackgroundWork | None = None,
         at_once: Callable[[Outcome], Awaitable[object]] | None = None,
         files: RankFolder | None = None,
     ) -> None:
@@ -158,7 +156,6 @@ class Peer:
         self._learner = learner
         self._transport = transport
         self._worker = worker
-        self._background = BackgroundRunner(worker, background)
         self._at_once = at_once
         self._log = log
         self._on_record = on_record
@@ -361,7 +358,7 @@ class Peer:
             self._on_waiting(event.fields["neighbors"])
 
     async def _run(self) -> None:
-        await self._background.during(self.driver.meet())
+        await self.driver.meet()
         if self.core.epochs is not None and (entry := self.core.epochs.entry) > self._start:
             self._start = entry
             self.saver.begin(entry)
@@ -380,12 +377,11 @@ class Peer:
             self.driver,
             self._worker,
             self.saver,
-            self._background,
             evaluate_every=self.config.evaluate_every,
             overlap=self.config.overlap,
             checkpoint_every=self.config.checkpoint_every,
         )
-        await self._background.during(self.driver.linger())
+        await self.driver.linger()
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Ending:
         running = asyncio.create_task(run)

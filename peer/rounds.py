@@ -15,7 +15,7 @@ from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.restored import Restored
 from dpeer.peer.saver import Saver
-from dpeer.peer.worker import BackgroundRunner, Worker
+from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 from dpeer.topology import Neighborhood, Row
 
@@ -105,7 +105,6 @@ async def run_rounds(
     driver: Driver,
     worker: Worker,
     saver: Saver,
-    background: BackgroundRunner,
     *,
     evaluate_every: int = 1,
     overlap: bool = False,
@@ -127,7 +126,7 @@ async def run_rounds(
         Isolated: It was cut off for longer than it waits.
     """
     kind = _OverlappedRounds if overlap else _RoundLoop
-    loop = kind(learner, driver, worker, saver, background, evaluate_every, checkpoint_every)
+    loop = kind(learner, driver, worker, saver, evaluate_every, checkpoint_every)
     schedule = driver.core.schedule
     for number in itertools.count(start):
         if number >= schedule.rounds:
@@ -143,7 +142,7 @@ async def run_rounds(
         await loop.evaluate_mixed(one)
         await loop.settle(one)
         await loop.complete(one)
-    await background.during(saver.saved())
+    await saver.saved()
 
 
 @dataclass
@@ -154,7 +153,6 @@ class _RoundLoop:
     driver: Driver
     worker: Worker
     saver: Saver
-    background: BackgroundRunner
     evaluate_every: int
     checkpoint_every: int
     measured: Evaluation | None = None
@@ -169,12 +167,12 @@ class _RoundLoop:
         driver = self.driver
         self.saver.once_saved(partial(driver.begin, number))
         if driver.core.waiting.drains:
-            await self.background.during(self.saver.saved())
-            await self.background.during(driver.part(number))
+            await self.saver.saved()
+            await driver.part(number)
             raise Drained(f"round {number} is complete")
         if driver.core.waiting.holds(number):
-            await self.background.during(self.saver.saved())
-            await self.background.during(driver.pause(number))
+            await self.saver.saved()
+            await driver.pause(number)
         driver.enter(number)
 
     async def begin(self, number: int) -> _Round:
@@ -251,9 +249,9 @@ class _RoundLoop:
 
     async def collect(self, one: _Round) -> dict[int, Received]:
         """The neighbors' bodies of the round, once the round before is on disk."""
-        await self.background.during(self.saver.saved())
+        await self.saver.saved()
         before = self.driver.receive_seconds
-        received = await self.background.during(self.driver.collect(one.number))
+        received = await self.driver.collect(one.number)
         self._has_waited(one, before)
         return received
 
@@ -306,7 +304,7 @@ class _RoundLoop:
     async def settle(self, one: _Round) -> None:
         """Wait until the round may be complete."""
         before = self.driver.receive_seconds
-        one.bytes_sent = await self.background.during(self.driver.settle(one.number))
+        one.bytes_sent = await self.driver.settle(one.number)
         self._has_waited(one, before)
 
     async def complete(self, one: _Round) -> None:

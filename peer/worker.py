@@ -1,14 +1,12 @@
-"""The threads of a peer: its worker for tensors and disk, and background work while a round waits for neighbors."""
+"""The threads of a peer: its worker for tensors and disk."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,53 +88,3 @@ def _settle(
             future.set_exception(error)
     if error is not None:
         done.exception()  # as retrieved: where the wait was cancelled `drain` returns it
-
-
-_SLICE = 0.25
-"""Seconds after which work makes room for others at the latest: peers of a simulation share their threads."""
-
-
-class BackgroundWork(Protocol):
-    """Work that may be done in any number of parts."""
-
-    @property
-    def left(self) -> bool:
-        """Whether work is left that may be done while the peer waits."""
-
-    def work(self, enough: Callable[[], bool]) -> None:
-        """Do some of it, until soon after `enough` gives True; called on the peer's worker, and never raises."""
-
-
-class BackgroundRunner:
-    """Fills a peer's waiting times with work.
-
-    Args:
-        worker: The peer's.
-        work: What is done; None for nothing.
-    """
-
-    def __init__(self, worker: Worker, work: BackgroundWork | None) -> None:
-        self._worker, self._work = worker, work
-
-    async def during(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Await something, and work meanwhile; a result that is ready at once is not held up."""
-        if self._work is None or not self._work.left:
-            return await waiting
-        awaited = asyncio.create_task(waiting)
-        over = threading.Event()
-        awaited.add_done_callback(lambda _: over.set())
-        try:
-            await asyncio.sleep(0)  # its first look
-            while not awaited.done() and self._work.left:
-                await self._worker.run(self._work.work, _until(over))
-            return await awaited
-        finally:
-            over.set()
-            awaited.cancel()
-            await asyncio.gather(awaited, return_exceptions=True)
-
-
-def _until(over: threading.Event) -> Callable[[], bool]:
-    """Gives True when `over` is set, or when a slice's time is up."""
-    end = time.monotonic() + _SLICE
-    return lambda: over.is_set() or time.monotonic() > end

@@ -190,8 +190,6 @@ class Simulation:
         learner = parts.learner
         learner.virtual = share
         self._bodies[rank] = lambda: learner.body
-        if parts.baseline is not None:
-            await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         if rank not in self._tracking:  # not of a rank that a fault has killed
             protects = config.privacy.privacy != "none"
@@ -203,8 +201,6 @@ class Simulation:
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
-            # On a virtual clock no peer really waits.
-            background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_alert=lambda alert: self._view.alert(rank, alert), on_connected=on_connected,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,15 @@ from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 
 Enough = Callable[[], bool]
-"""Called after every minibatch: whether to stop for now."""
+"""Called after every minibatch: whether to give up."""
 
 
-class _ResumableLocal(Local):
-    """`local`, with a round that may be trained in several calls.
+class _StoppableLocal(Local):
+    """`local`, with a round that may be given up.
 
     Attributes:
-        enough: Says when a call is to end.
-        whole: Whether the last call has ended the round.
+        enough: Says whether to give up.
+        whole: Whether the last round was trained to its end.
         made: The number of steps so far.
     """
 
@@ -45,25 +45,17 @@ class _ResumableLocal(Local):
         super().__init__(options)
         self.enough: Enough = lambda: False
         self.whole, self.made = True, 0
-        self._left: Iterator[None] | None = None
-        self._go_on: Callable[[], None] = lambda: None
 
     def train(self, peer: Trainer) -> None:
-        """Train until the round or the time is over."""
+        """Train until the round is over, or given up."""
+        self.whole = False
         with peer.training(peer.model):
-            if self._left is None:
-                self._left = self.steps(peer)
-            else:
-                self._go_on()
-            self.whole = True
-            for _ in self._left:
+            for _ in self.steps(peer):
                 self.made += 1
-                peer.compute.drain()  # what only waits in the device's queue would hold up the peer's own work
+                peer.compute.drain()  # what only waits in the device's queue has taken no time yet
                 if self.enough():
-                    self.whole = False
-                    break
-        self._left = None if self.whole else self._left
-        self._go_on = peer.pausing()
+                    return
+        self.whole = True
 
 
 class LocalBaseline:
@@ -112,10 +104,9 @@ class LocalBaseline:
         self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
-        # Random draws of a round must go on where its last part ended: the task counts as one that draws.
         self._learner = build_learner(
-            task if task.draws is False else replace(task, draws=True), _ResumableLocal, h.model_copy(update=changes),
-            rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,
+            task, _StoppableLocal, h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
+            evaluate_on=evaluate_on, compute=compute,
         )  # fmt: skip
         an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
         a_round = changes.get("local_steps") or self.epochs * an_epoch
@@ -131,30 +122,27 @@ class LocalBaseline:
         """Whether all rounds are trained."""
         return self.completed == self.rounds
 
-    def work(self, enough: Enough) -> None:
-        """Train until `enough`, or all rounds; at least one minibatch.
+    def train_round(self, enough: Enough = lambda: False) -> bool:
+        """Train the next round; False if it was given up, after which nothing can be trained any more.
 
         Raises:
             TaskError: The task's model, loss or data raised.
         """
         self._algorithm.enough = enough
-        while not self.done:
-            number = self.completed
-            if self._takes_part(number):
-                self._learner.train(number)
-                if not self._algorithm.whole:
-                    return
-            else:
-                self._learner.sit_out(number)
-            evaluating = (number + 1) % self._every == 0 or number == self.rounds - 1
-            if self._keeps_best and evaluating:
-                self._learner.evaluate()
-            self.completed += 1
-            if enough():
-                return
+        number = self.completed
+        if not self._takes_part(number):
+            self._learner.sit_out(number)
+        else:
+            self._learner.train(number)
+            if not self._algorithm.whole:
+                return False
+        if self._keeps_best and ((number + 1) % self._every == 0 or number == self.rounds - 1):
+            self._learner.evaluate()
+        self.completed += 1
+        return True
 
     def save(self, directory: Path) -> None:
-        """Write the state after the last completed round into an existing, empty folder; to be called between rounds.
+        """Write the state after the last completed round into an existing, empty folder.
 
         Raises:
             OSError: The folder cannot be written.
@@ -171,11 +159,6 @@ class LocalBaseline:
         self.completed = completed
         steps = self.steps // max(1, sum(map(self._takes_part, range(self.rounds))))
         self._algorithm.made = steps * sum(map(self._takes_part, range(completed)))
-
-    @property
-    def between_rounds(self) -> bool:
-        """Whether no round is half trained."""
-        return self._algorithm.whole
 
     @property
     def compute(self) -> Compute:
@@ -211,9 +194,9 @@ class LocalBaseline:
         return self._learner
 
     @property
-    def _algorithm(self) -> _ResumableLocal:
+    def _algorithm(self) -> _StoppableLocal:
         made = self._learner.algorithm
-        assert isinstance(made, _ResumableLocal)
+        assert isinstance(made, _StoppableLocal)
         return made
 
 

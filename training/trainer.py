@@ -303,10 +303,6 @@ class Trainer:
         self.computed(batch.size)
         return loss.detach()
 
-    def pausing(self) -> Callable[[], None]:
-        """A function that has the task draw on from here, whatever others have drawn in between; see `rewinding`."""
-        return self._generators.rewinding()
-
     def repeating(self) -> Callable[[], AbstractContextManager[None]]:
         """A function that begins a block in which the task draws once more the numbers that it draws from now on.
 

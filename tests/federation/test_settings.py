@@ -70,7 +70,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "grow": (Path("grow.toml"), {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "tcp_only": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
-    "alone": ("always", {}), "alone_share": (0.5, {}), "round_seconds": (2.5, {}),
+    "alone": ("always", {}), "round_seconds": (2.5, {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
 

@@ -372,7 +372,7 @@ MESSAGES = {
         "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
         "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, "
-        "checkpoint_every, checkpoint_minutes, out, alone, alone_share, log_level, log_to, round_seconds, "
+        "checkpoint_every, checkpoint_minutes, out, alone, log_level, log_to, round_seconds, "
         "device, amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, tcp_only, serve",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(

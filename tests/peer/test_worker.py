@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dpeer.peer import Worker
-from dpeer.peer.worker import BackgroundRunner
 
 
 @pytest.fixture
@@ -82,86 +81,3 @@ async def test_a_cancelled_wait_for_such_a_job_leaves_it_to_the_next_one(threads
     go.set()
     assert isinstance(await worker.drain(), OSError)
     assert not wrong
-
-
-class Counting:
-    """Work in small parts, on the worker."""
-
-    def __init__(self, most=10**9):
-        self.made, self.most, self.calls = 0, most, 0
-        self.begun, self.threads = threading.Event(), set()
-
-    @property
-    def left(self):
-        return self.made < self.most
-
-    def work(self, enough):
-        self.calls += 1
-        self.threads.add(threading.get_ident())
-        self.begun.set()
-        while self.left:
-            self.made += 1
-            if enough():
-                return
-
-
-async def during(threads, work, result):
-    """Await the result as soon as the work has begun, and work meanwhile."""
-
-    async def wait():
-        if work is not None:
-            await asyncio.to_thread(work.begun.wait)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    return await asyncio.wait_for(BackgroundRunner(Worker(*threads), work).during(wait()), 20)
-
-
-async def test_it_works_until_the_awaited_result_is_there(threads):
-    work = Counting()
-    assert await during(threads, work, "here") == "here"
-    assert work.made > 0
-    assert work.threads == {await Worker(*threads).run(threading.get_ident)}
-
-
-async def test_a_result_that_is_there_at_once_is_not_held_up(threads):
-    async def ready():
-        return 3
-
-    work = Counting()
-    assert await BackgroundRunner(Worker(*threads), work).during(ready()) == 3
-    assert work.calls == 0
-    assert await during(threads, None, 3) == 3
-
-
-async def test_when_no_work_is_left_it_only_waits(threads):
-    work = Counting(most=5)
-    assert await during(threads, work, "here") == "here"
-    assert work.made == 5
-
-
-async def test_a_failure_of_the_awaited_is_raised_and_the_work_ends(threads):
-    work = Counting()
-    with pytest.raises(LookupError):
-        await during(threads, work, LookupError("lost"))
-    made = work.made
-    assert await Worker(*threads).run(lambda: work.made) == made
-
-
-async def test_cancelled_it_ends_both(threads):
-    work, ended, worker = Counting(), [], Worker(*threads)
-
-    async def wait():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
-
-    waiting = asyncio.create_task(BackgroundRunner(worker, work).during(wait()))
-    await asyncio.to_thread(work.begun.wait)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert ended == [True]
-    assert await worker.drain() is None, "the part that had begun is over soon"

@@ -1,4 +1,4 @@
-"""The copy that a peer trains alone: the bits of `local`, however often it is put off, and none of the peer's."""
+"""The copy that a peer trains alone: the bits of `local`, and none of the peer's."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,11 +46,9 @@ def alone(task: Task, gradients: float = 2, h: Hyperparameters = H, **options: A
     return LocalBaseline(independent_copy(task), h, gradients, takes_part, rank=RANK, seed=SEED, **options)
 
 
-def through(
-    copy: LocalBaseline, enough: Callable[[], bool] = lambda: True, between: Callable[[], Any] = lambda: None
-) -> LocalBaseline:
+def through(copy: LocalBaseline, between: Callable[[], Any] = lambda: None) -> LocalBaseline:
     while not copy.done:
-        copy.work(enough)
+        assert copy.train_round()
         between()
     return copy
 
@@ -64,22 +62,23 @@ def model(of: TorchLearner | LocalBaseline, tmp_path: Path) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("draws", [None, True])
-def test_minibatch_by_minibatch_beside_another_learner_it_has_the_bits_of_local(
-    dropout: float, draws: bool | None, tmp_path: Path
-) -> None:
+def test_beside_another_learner_it_has_the_bits_of_local(dropout: float, draws: bool | None, tmp_path: Path) -> None:
     expected = model(local(make(dropout, draws=draws)), tmp_path)
     other = build_learner(make(dropout, draws=draws), "dfedsmdc", H, rank=RANK, seed=SEED)
-    turns = iter(range(1000))
 
     def interfere() -> None:
         torch.rand(3)
-        if next(turns) % 4 == 0:
-            other.train(0)
-            other.evaluate()
+        other.train(0)
+        other.evaluate()
 
-    task = make(dropout, draws=draws)
-    assert model(through(alone(task), between=interfere), tmp_path) == expected
-    assert model(through(alone(task), enough=lambda: False), tmp_path) == expected, "in one go"
+    assert model(through(alone(make(dropout, draws=draws)), between=interfere), tmp_path) == expected
+
+
+def test_a_round_that_is_given_up_is_not_completed() -> None:
+    copy = alone(make())
+    assert copy.train_round()
+    assert not copy.train_round(lambda: copy.made == 10)
+    assert (copy.completed, copy.made) == (1, 10)
 
 
 @pytest.mark.slow
@@ -95,7 +94,7 @@ def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int |
     for number in range(h.rounds):
         peer.train(number)
     copy = LocalBaseline(copied, h, peer.algorithm.gradients(h), lambda number: True, rank=RANK, seed=SEED)
-    through(copy, enough=lambda: False)
+    through(copy)
     assert copy.made == copy.steps
     if name != "dis-pfl":  # its screening looks at one minibatch a round besides
         # Passes over the data, rounded to whole ones where an algorithm's steps are parts of them.
@@ -111,10 +110,8 @@ def test_the_peers_own_bits_are_the_same_with_a_copy_beside(tmp_path: Path) -> N
         peer = build_learner(task, "dfedsmdc", H, rank=RANK, seed=SEED)
         for number in range(H.rounds):
             if copy:
-                copy.work(lambda: True)
+                copy.train_round()
             loss = peer.train(number)
-            if copy:
-                copy.work(lambda: True)
             found.append((loss, peer.evaluate()))
         found.append(model(peer, tmp_path))
     half = len(found) // 2
@@ -154,9 +151,8 @@ def test_it_is_finished_as_the_peer_is_when_it_is_measured(finish: str, tmp_path
 
 def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     first = alone(make(0.3))
-    while first.completed < 2:
-        first.work(lambda: True)
-    assert first.between_rounds
+    for _ in range(2):
+        first.train_round()
     (tmp_path / "state").mkdir()
     first.save(tmp_path / "state")
     second = alone(make(0.3))

@@ -131,13 +131,13 @@ def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], m
     assert lines[-1] == "stopped after 2 of 4 rounds of local-only training; the same command goes on"
     assert summary(out)["worth"]["alone"] is None
     begun: list[int] = []
-    work = LocalBaseline.work
+    train_round = LocalBaseline.train_round
 
-    def noted(self: LocalBaseline, enough: Callable[[], bool]) -> None:
+    def noted(self: LocalBaseline, enough: Callable[[], bool]) -> bool:
         begun.append(self.completed)
-        work(self, enough)
+        return train_round(self, enough)
 
-    monkeypatch.setattr(LocalBaseline, "work", noted)
+    monkeypatch.setattr(LocalBaseline, "train_round", noted)
     found = compare_after_run(out)
     assert begun[0] == 2
     assert found is not None
