@@ -1,4 +1,4 @@
-"""Asynchronous writer: a thread that writes lines, so that no caller waits for a disk, or for a reader."""
+"""Asynchronous writer: a thread that writes lines, so that no caller waits for a reader."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
-
-MOST = 10_000
-"""Lines that wait in a writer at most: a few megabytes."""
 
 
 class Target(Protocol):
@@ -26,14 +23,13 @@ class Target(Protocol):
 
 @dataclass
 class _Gap:
-    """Stands in the queue where lines of a target are missing."""
+    """Stands in the queue where lines are missing."""
 
-    target: Target
     lines: int = 0
 
 
 class AsyncWriter:
-    """A bounded queue of lines to any number of targets, and the thread that empties it.
+    """A bounded queue of lines, and the thread that writes them.
 
     A full queue takes no lines until half of it is written, so that missing lines are consecutive. The thread
     is there from the first line on and until `close`; a line after that starts another one. Where the system gives no
@@ -41,30 +37,31 @@ class AsyncWriter:
 
     Args:
         name: The thread's.
+        target: Where to.
         most: How many lines may wait.
     """
 
-    def __init__(self, name: str, most: int = MOST) -> None:
-        self._name, self._most = name, most
+    def __init__(self, name: str, target: Target, most: int) -> None:
+        self._name, self._target, self._most = name, target, most
         self._items: deque[Callable[[], None] | _Gap] = deque()
-        self._gaps: dict[Target, _Gap] = {}
+        self._gap: _Gap | None = None
         self._full = self._ending = False
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
 
-    def put(self, target: Target, line: Any) -> bool:
+    def put(self, line: Any) -> bool:
         """Hand over a line; returns at once, and False if the queue is full and the line is dropped."""
         with self._changed:
             waiting = len(self._items)
             self._full = waiting >= self._most or (self._full and waiting > self._most // 2)
             if self._full:
-                if target not in self._gaps:
-                    self._gaps[target] = _Gap(target)
-                    self._items.append(self._gaps[target])
-                self._gaps[target].lines += 1
+                if self._gap is None:
+                    self._gap = _Gap()
+                    self._items.append(self._gap)
+                self._gap.lines += 1
                 return False
-            self._gaps.clear()
-            self._add(partial(target.write, line))
+            self._gap = None
+            self._add(partial(self._target.write, line))
             return True
 
     def run(self, job: Callable[[], None]) -> None:
@@ -118,6 +115,6 @@ class AsyncWriter:
             item = self._items.popleft()
             if not isinstance(item, _Gap):
                 return item
-            if self._gaps.get(item.target) is item:
-                del self._gaps[item.target]  # lines dropped from here on are another gap
-            return partial(item.target.skipped, item.lines)
+            if self._gap is item:
+                self._gap = None  # lines dropped from here on are another gap
+            return partial(self._target.skipped, item.lines)

@@ -40,7 +40,7 @@ class Terminal(AbstractContextManager["Terminal"]):
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
         self.console = console or Console(file=_unlocked(sys.stderr))
-        self._writer = AsyncWriter("terminal", _MOST)
+        self._writer = AsyncWriter("terminal", self, _MOST)
         self._patience = patience
         self._streams = sys.stdout, sys.stderr
 
@@ -55,7 +55,7 @@ class Terminal(AbstractContextManager["Terminal"]):
 
     def offer(self, text: str) -> None:
         """Print one of many lines, unless too many wait already to be read."""
-        self._writer.put(self, Text(one_line(text)))
+        self._writer.put(Text(one_line(text)))
 
     def log(self, entry: Entry) -> bool:
         """Print what a peer has logged: a `Sink`."""
@@ -63,7 +63,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         line = Text(f"{datetime.fromtimestamp(entry['time']):%H:%M:%S} rank {entry['rank']} ")
         line.append(level, _STYLES.get(level))
         line.append(f": {one_line(entry['message'])}")
-        return self._writer.put(self, line)
+        return self._writer.put(line)
 
     def run(self, job: Callable[[], None]) -> None:
         """Begin or end a drawing, after the lines so far."""

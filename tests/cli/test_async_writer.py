@@ -23,74 +23,66 @@ class Target:
 
 
 @pytest.fixture
-def writer():
-    made = AsyncWriter("test", most=10)
+def target():
+    return Target()
+
+
+@pytest.fixture
+def writer(target):
+    made = AsyncWriter("test", target, most=10)
     yield made
     assert made.close(60)
 
 
-def test_a_full_queue_drops_lines_until_half_of_it_is_written_and_reports_them_where_they_are_missing(writer):
-    target = Target()
-    assert writer.put(target, 0)
+def test_a_full_queue_drops_lines_until_half_of_it_is_written_and_reports_them_where_they_are_missing(writer, target):
+    assert writer.put(0)
     assert target.began.acquire(timeout=60)  # this line has left the queue, and is not written
-    assert [writer.put(target, number) for number in range(1, 12)] == [True] * 10 + [False]
+    assert [writer.put(number) for number in range(1, 12)] == [True] * 10 + [False]
     for _ in range(2):
         target.go.release()
         assert target.began.acquire(timeout=60)
-    assert not writer.put(target, "too early"), "it has room for two, and less than half is written"
+    assert not writer.put("too early"), "it has room for two, and less than half is written"
     target.go.release(100)
     assert writer.flush(60)
-    assert writer.put(target, "in time")
+    assert writer.put("in time")
     assert writer.flush(60)
     assert target.lines == [*range(11), "2 missing", "in time"]
 
 
-def test_of_two_targets_each_learns_of_its_own_missing_lines(writer):
-    one, other = Target(), Target(100)
-    writer.put(one, 0)
-    assert one.began.acquire(timeout=60)
-    for number in range(1, 15):
-        writer.put(one if number % 2 else other, number)
-    one.go.release(100)
-    assert writer.flush(60)
-    assert one.lines == [0, 1, 3, 5, 7, 9, "2 missing"]
-    assert other.lines == [2, 4, 6, 8, 10, "2 missing"]
-
-
 def test_where_no_thread_can_be_started_lines_wait_and_a_flush_writes_them(monkeypatch):
-    made, target, start = AsyncWriter("test", most=10), Target(100), threading.Thread.start
+    target, start = Target(100), threading.Thread.start
+    made = AsyncWriter("test", target, most=10)
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert [made.put(target, number) for number in range(3)] == [True] * 3
+    assert [made.put(number) for number in range(3)] == [True] * 3
     assert target.lines == []
     assert made.flush(60)
     assert target.lines == [0, 1, 2]
-    assert made.put(target, 3)
+    assert made.put(3)
     monkeypatch.setattr(threading.Thread, "start", start)
-    made.put(target, 4)  # a thread can be started again
+    made.put(4)  # a thread can be started again
     assert made.close(60)
     assert target.lines == [0, 1, 2, 3, 4]
 
 
-def test_a_reader_that_does_not_come_back_is_waited_for_no_longer_than_the_patience(writer):
-    target = Target()
-    writer.put(target, "unread")
+def test_a_reader_that_does_not_come_back_is_waited_for_no_longer_than_the_patience(writer, target):
+    writer.put("unread")
     assert not writer.close(0.01)
     target.go.release()
     assert writer.flush(60)
 
 
-def test_the_thread_ends_with_close_and_another_line_starts_one(writer):
+def test_the_thread_ends_with_close_and_another_line_starts_one(writer, target):
     def threads():
         return [thread for thread in threading.enumerate() if thread.name == "test"]
 
-    target = Target(100)
+    target.go.release(100)
     for line in ("first", "second"):
         assert threads() == []
-        writer.put(target, line)
+        writer.put(line)
         (thread,) = threads()
         assert thread.daemon, "a reader that never comes back must not keep the process"
         assert writer.close(60)
@@ -98,12 +90,12 @@ def test_the_thread_ends_with_close_and_another_line_starts_one(writer):
     assert target.lines == ["first", "second"]
 
 
-def test_a_line_that_cannot_be_written_leaves_the_next_its_chance(writer):
+def test_a_line_that_cannot_be_written_leaves_the_next_its_chance(writer, target):
     def broken():
         raise OSError("no")
 
-    target = Target(100)
+    target.go.release(100)
     writer.run(broken)
-    writer.put(target, "next")
+    writer.put("next")
     assert writer.flush(60)
     assert target.lines == ["next"]
