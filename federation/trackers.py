@@ -81,14 +81,14 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
 
     client, name = MlflowClient(os.environ["MLFLOW_TRACKING_URI"]), os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
     if known is None:
-        if (experiment := client.get_experiment_by_name(name)) is None:
-            with contextlib.suppress(Exception):  # another peer was first
-                client.create_experiment(name)
-            experiment = client.get_experiment_by_name(name)
+        try:
+            experiment = str(client.create_experiment(name))
+        except Exception:  # mostly it is there already
+            if (found := client.get_experiment_by_name(name)) is None:
+                raise
+            experiment = str(found.experiment_id)
         group = folder.parent.name
-        made = client.create_run(
-            experiment.experiment_id, tags={"dpeer.run": group}, run_name=f"{group}/{folder.name}"
-        )  # fmt: skip
+        made = client.create_run(experiment, tags={"dpeer.run": group}, run_name=f"{group}/{folder.name}")
         known = str(made.info.run_id)
         client.log_batch(known, params=[Param(name, str(one)) for name, one in settings.items()])
     else:

@@ -192,7 +192,12 @@ class Fake:
 def track(folder, names, rounds, *, entry=ENTRY, settings=None, protects=False, resume=False, around=lambda: None):
     """Give a peer's trackers some rounds, and end them; returns what was logged."""
     said = []
-    log = peer_logger(0, None, "info", lambda line: said.append((line["event"], line["message"])) or True)
+
+    def say(line):
+        said.append((line["event"], line["message"]))
+        return True
+
+    log = peer_logger(0, None, "info", say)
     tracking = Tracking(names, folder, settings or {}, log, protects=protects, resume=resume)
     for number in range(rounds):
         tracking.add({**entry, "round": number})
