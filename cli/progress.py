@@ -77,7 +77,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
         super().__init__(terminal)
-        self._pieces: list[tuple[int, frozenset[int]]] = [(0, frozenset(range(size)))]
+        self._expected = frozenset(range(size))
         self._rounds = rounds
         self._title = title
         self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
@@ -96,9 +96,9 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._terminal.flush()
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Note the round; print it when all its members have completed it."""
+        """Note the round; print it when all peers have completed it."""
         if entry["round"] <= self._printed:
-            return  # of a peer that joins, or comes back
+            return  # of a peer that comes back
         self._entries.setdefault(entry["round"], {})[rank] = entry
         self._flush()
 
@@ -116,16 +116,10 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             named = f"rank{'s' if len(news) > 1 else ''} {', '.join(map(str, news))}"
             self._terminal.offer(f"rank {rank} has been waiting for {named} for a while")
 
-    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
-        """Print a round from `first` on when these peers have completed it."""
-        self._pieces.append((first, frozenset(ranks)))
-        self._rounds = rounds
-
     def _flush(self) -> None:
         for number in sorted(self._entries):
-            expected = next(ranks for first, ranks in reversed(self._pieces) if first <= number)
-            entries = {rank: entry for rank, entry in self._entries[number].items() if rank in expected}
-            if expected - entries.keys() - self._gone or not entries:
+            entries = self._entries[number]
+            if self._expected - entries.keys() - self._gone:
                 return
             del self._entries[number]
             self._printed = number
@@ -177,7 +171,6 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         super().__init__(terminal)
         console = self._console = terminal.console
         self._rows = {rank: _Row() for rank in range(size)}
-        self._pieces: list[tuple[int, int]] = [(0, size)]
         self._rounds = rounds
         self._title = title
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("for"), TimeElapsedColumn(), TextColumn("left"))
@@ -207,15 +200,6 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """Show for whom the peer waits, until it has completed the round."""
         self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
-
-    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
-        """Show lines of those that join, and the time left with them."""
-        self._rounds = rounds
-        self._pieces.append((first, len(ranks)))
-        ends = [start for start, _ in self._pieces[1:]] + [rounds]
-        total = sum(count * max(0, end - start) for (start, count), end in zip(self._pieces, ends, strict=True))
-        self._rows |= {rank: _Row(status="joins", completed=0) for rank in ranks if rank not in self._rows}
-        self._progress.update(self._bar, total=total)
 
     def drawing(self) -> Group:
         """The table and the bar as they are now."""

@@ -24,7 +24,6 @@ from dpeer.results.effect import (
     verdict_word,
 )
 from dpeer.results.effect_statistics import pooled, pooled_text
-from dpeer.results.faults import faults_of, sentences
 from dpeer.results.figures import NAMES, called, in_words
 from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.training_alerts import ranks_rows
@@ -295,10 +294,7 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     for kind, ranks in (summary.get("warnings") or {}).items():
         which = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MANY]))}"
         facts.append(f"warned while it ran ({kind}): {which}, see log.jsonl")
-    faults = faults_of(summary.get("faults"))
-    if faults is not None:
-        facts += sentences(faults, summary["rounds"])
-    for rank, lost in summary["lost"].items() if faults is None else ():  # the sentences above name them
+    for rank, lost in summary["lost"].items():
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")
     return facts

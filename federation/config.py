@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpeer.training import Algorithm, Hyperparameters
 
 DEFAULT_FILE = Path("dpeer.toml")
-BESIDE_FILE = ("schema", "faults", "grow", "secret", "init_from")
+BESIDE_FILE = ("schema", "faults", "secret", "init_from")
 """Settings that are paths, which a federation file counts from its own folder."""
 _RATES = ("body_lr", "head_lr")
 _OF_ADAMW = 0.001

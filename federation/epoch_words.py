@@ -27,18 +27,6 @@ def differences(before: Epoch, after: Epoch) -> list[str]:
     return lines
 
 
-def change_line(before: Epoch, after: Epoch) -> str:
-    """What an epoch changes, in one line."""
-    joined, left, evicted = _moves(before, after)
-    parts = [_do(joined, "join")] if joined else []
-    parts += [_do(left, "leave")] if left else []
-    parts += [f"{_ranks(evicted)} {'is' if len(evicted) == 1 else 'are'} evicted"] if evicted else []
-    parts += [f"{after.rounds} rounds instead of {before.rounds}"] if after.rounds != before.rounds else []
-    parts.append(f"members {in_short(after.ranks)}")
-    parts.append(f"{graph_line(after)} (before: {graph_line(before)})")
-    return f"epoch {after.number}, from round {after.begins + 1} on: {', '.join(parts)}"
-
-
 def described(epoch: Epoch) -> list[str]:
     """An epoch in lines."""
     lines = [
@@ -87,14 +75,6 @@ def _moves(before: Epoch, after: Epoch) -> tuple[list[int], list[int], list[int]
     """The ranks that join, that leave, and that are evicted."""
     gone, evicted = set(after.former) - set(before.former), set(after.evicted) - set(before.evicted)
     return sorted(after.members.keys() - before.members.keys()), sorted(gone - evicted), sorted(evicted)
-
-
-def _do(ranks: list[int], what: str) -> str:
-    return f"{_ranks(ranks)} {what}s" if len(ranks) == 1 else f"{_ranks(ranks)} {what}"
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {in_short(ranks)}"
 
 
 def _at(member: Member) -> str:

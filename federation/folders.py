@@ -156,7 +156,7 @@ def refuse_faults(run: RunPart, *, resume: bool) -> None:
             f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
         )
     before = read_run_summary(run.out) if resume else None
-    if before is not None and before.faults is not None:
+    if before is not None and before.settings.get("faults") is not None:
         raise ConfigurationError(
             f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
             "--overwrite, or give another --out"

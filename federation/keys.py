@@ -264,12 +264,6 @@ def keyrings(size: int) -> list[Keyring]:
     return [Keyring(secret, listed) for secret in secrets]
 
 
-def joined(ring: Keyring, rank: int) -> Keyring:
-    """Keys for a rank that joins the federation of a keyring, known in its process and by its public key."""
-    secret = new_secret()
-    return Keyring(secret, {**ring.listed, rank: (public_of(secret),)})
-
-
 def keys_of(rank: int | str, given: object) -> tuple[bytes, ...]:
     """The keys that a federation file gives for a rank: one, or two while it changes.
 

@@ -6,22 +6,17 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from dpeer.exceptions import PeerFailed
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
-from dpeer.federation.keys import joined, keyrings
-from dpeer.federation.operators import new_operator
-from dpeer.federation.planned_changes import Growth, PlannedChange, Processes, with_operator
+from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.peer.core import epoch
 from dpeer.peer.transports import Keyring
 from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.results.reading import read_entries
@@ -57,15 +52,13 @@ class Launcher:
         view: Gets the progress.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
-        changes: What changes while the federation runs.
 
     Attributes:
         first_failure: The first peer that failed.
-        ranks: One more than the highest rank that is a member, or was one.
     """
 
     loop_factory = None
-    faults = None
+    status = None
 
     def __init__(
         self,
@@ -74,20 +67,13 @@ class Launcher:
         *,
         resume: bool,
         new_data: bool = False,
-        changes: Sequence[PlannedChange] = (),
     ) -> None:
         self.first_failure: Member | None = None
-        self._changes, self._operator = list(changes), new_operator()
-        if changes:
-            settings = settings.model_copy(update=with_operator(settings, self._operator))
         self._settings = settings
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._keyrings = keyrings(settings.size) if settings.encrypt else [None] * settings.size
         self._members: list[Member] = []
-        self._relays: list[asyncio.Task[None]] = []
-        self._known: dict[str, str] = {}
-        self.ranks = settings.size
         self._stopping = False
         self._connected: set[int] = set()
 
@@ -107,23 +93,12 @@ class Launcher:
                 self._members.append(await self._start(context, rank, self._keyrings[rank]))
             if self._stopping:
                 self._ask_all()  # those that were being started when it was asked for
-            self._relays = [asyncio.create_task(self.relay(member)) for member in self._members]
-            besides = [asyncio.create_task(self._introduce())]
-            if self._changes:
-                besides.append(asyncio.create_task(self._growth(context).carry_out()))
-            first = list(self._relays)
-            await asyncio.gather(*first)
-            for task in besides:
-                task.cancel()
-            ended = await asyncio.gather(*besides, return_exceptions=True)
-            if len(self._relays) > len(first):  # those that have joined end with the others, or were not let in
-                for member in self._members:
-                    if member.rank not in self._connected:
-                        self._dismiss(member.rank)
-                await asyncio.gather(*self._relays)
-            for found in ended:
-                if isinstance(found, Exception):
-                    raise found
+            introduction = asyncio.create_task(self._introduce())
+            await asyncio.gather(*map(self.relay, self._members))
+            introduction.cancel()
+            (failure,) = await asyncio.gather(introduction, return_exceptions=True)
+            if isinstance(failure, Exception):
+                raise failure
             return self._members
         finally:
             self.kill()
@@ -149,7 +124,7 @@ class Launcher:
     async def _start(
         self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None = None
     ) -> Member:
-        own = self._settings.of_rank(rank, joins=rank >= self._settings.size)
+        own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
@@ -166,50 +141,10 @@ class Launcher:
 
     async def _introduce(self) -> None:
         """Tell all peers the addresses of all, once all of them listen."""
-        addresses = await asyncio.gather(*(member.address for member in self._members[: self._settings.size]))
-        self._known = {str(rank): found for rank, found in enumerate(addresses) if found}
+        addresses = await asyncio.gather(*(member.address for member in self._members))
+        known = {str(rank): found for rank, found in enumerate(addresses) if found}
         for member in self._members:
-            member.channel.send({"kind": "addresses", "addresses": self._known})
-
-    def _growth(self, context: ForkServerContext | SpawnContext) -> Growth:
-        """What carries out the planned changes."""
-
-        async def enter(rank: int) -> epoch.Member:
-            keyring = None
-            if self._settings.encrypt:
-                keyring = joined(next(ring for ring in self._keyrings if ring is not None), rank)
-            member = await self._start(context, rank, keyring)
-            self._members.append(member)
-            relay = asyncio.create_task(self.relay(member))
-            self._relays.append(relay)
-            either: set[asyncio.Future[Any]] = {relay, member.address}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not member.address.done():
-                raise PeerFailed(f"rank {rank} could not start: {member.error}", member.exit_code or 1)
-            address = member.address.result()
-            keys = () if keyring is None else (keyring.public.hex(),)
-            return epoch.Member(address=address, keys=keys)
-
-        def handed(first: int, ranks: tuple[int, ...], rounds: int) -> None:
-            self.ranks = max(self.ranks, *(rank + 1 for rank in ranks))
-            self._view.members(first, ranks, rounds)
-
-        return Growth(
-            self._changes, self._operator, Processes(self._settings.out), enter, self._admit, self._dismiss, handed,
-            self._view.say,
-        )  # fmt: skip
-
-    def _admit(self, rank: int) -> None:
-        """Tell the process of a rank that joins where the others are."""
-        for member in self._members:
-            if member.rank == rank:
-                member.channel.send({"kind": "addresses", "addresses": self._known})
-
-    def _dismiss(self, rank: int) -> None:
-        """End the process of a rank that is not let in."""
-        for member in self._members:
-            if member.rank == rank:
-                member.channel.send({"kind": "stop"})
+            member.channel.send({"kind": "addresses", "addresses": known})
 
     async def relay(self, member: Member) -> None:
         """Show what a peer reports, until its channel ends."""
@@ -222,7 +157,7 @@ class Launcher:
                     member.notes = message["notes"]
                 case "connected":
                     self._connected.add(member.rank)
-                    if self.connected and member.rank < self._settings.size:
+                    if self.connected:
                         if not self._resume:  # an earlier simulation's, which no process of these would replace
                             (self._settings.out / DISAGREEMENT).unlink(missing_ok=True)
                         self._view.notes(self._members[0].notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,6 @@ from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary, trackers
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
-from dpeer.federation.planned_changes import highest_rank, planned_changes, with_shares
-from dpeer.federation.run_settings import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View
@@ -65,16 +63,12 @@ class Runner(Protocol):
         """Whether every peer has met its neighbors, so that rounds have begun."""
 
     @property
-    def ranks(self) -> int:
-        """One more than the highest rank that is a member, or was one."""
-
-    @property
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
         """Makes the event loop that it must run on; None for any."""
 
     @property
-    def faults(self) -> Mapping[str, Any] | None:
-        """What was planned to happen to peers and did, for summary.json; None where nothing was."""
+    def status(self) -> str | None:
+        """How the run has ended, where faults may have taken peers away; None where all peers' summaries say."""
 
     async def run(self) -> Any:
         """Run every peer to its end."""
@@ -107,12 +101,9 @@ def cluster(
 ) -> Result:
     """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
     refuse_faults(settings, resume=resume)
-    changes = planned_changes(settings, resume=resume)
-    settings = with_shares(settings, changes)
     return run_federation(
-        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data, changes=changes),
+        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data),
         resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
-        ranks=highest_rank(changes, settings.size) + 1,
     )  # fmt: skip
 
 
@@ -120,7 +111,6 @@ def run_federation(
     settings: Settings,
     open_runner: OpenRunner,
     *,
-    ranks: int | None = None,
     resume: bool,
     overwrite: bool,
     new_data: bool,
@@ -137,7 +127,6 @@ def run_federation(
         new_data: The data are others than those of earlier runs in the folder: what these released does not count.
         open_view: Opens the view of the run's progress.
         drive: Runs the event loop, and decides what stops it.
-        ranks: How many ranks are ever members; None for the first members alone.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
@@ -147,7 +136,7 @@ def run_federation(
         trackers.check(settings.log_to or ())
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(
-            settings.out, range(ranks or settings.size),
+            settings.out, range(settings.size),
             size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data,
         )  # fmt: skip
         meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
@@ -161,7 +150,7 @@ def run_federation(
         return _result(settings, out, runner, time.monotonic() - began)
 
 
-def _result(run: RunPart, out: Path, runner: Runner, seconds: float) -> Result:
+def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Result:
     failed = runner.first_failure if isinstance(runner, Launcher) else None
     if failed is not None and not runner.connected:
         error = PeerFailed(_failure(failed), failed.exit_code or 1)
@@ -169,10 +158,10 @@ def _result(run: RunPart, out: Path, runner: Runner, seconds: float) -> Result:
         raise error
     if not runner.connected:
         return Result({})
-    with naming(out, run.out):
-        found = summary.collect(out, runner.ranks, seconds, runner.faults)
-    if runner.faults is not None and found["status"] == "failed":
-        return Result(found, 1, f"no rank came to the end of the run: {run.faults} left none")
+    with naming(out, settings.out):
+        found = summary.collect(out, settings.size, seconds, runner.status)
+    if runner.status is not None and found["status"] == "failed":
+        return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 

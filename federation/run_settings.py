@@ -282,14 +282,6 @@ class LauncherSettings(Section):
         group=_HOST,
         of_rank=False,
     )
-    grow: Path | None = setting(
-        None,
-        "file of members that join and leave while the run goes on (TOML); see docs/running.md",
-        mark=Mark.OWN,
-        group=_RUN,
-        of_rank=False,
-        strict=False,
-    )
 
 
 class SimulationSettings(Section):
@@ -322,7 +314,7 @@ class FaultSettings(Section):
 
     faults: Path | None = setting(
         None,
-        "file of what happens to peers (TOML): crash, restart, freeze, slow, partition, leave; see docs/simulating.md",
+        "file of what happens to peers (TOML): crash, cut, slow; see docs/simulating.md",
         mark=Mark.OWN,
         group=_RUN,
         of_rank=False,

@@ -24,14 +24,14 @@ from dpeer.training.state.file_names import saved_body
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "seed", "spectral_gap")
 
 
-def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def collect(out: Path, ranks: int, seconds: float, status: str | None = None) -> dict[str, Any]:
     """Read every peer's summary and write DIR/summary.json; a peer that left none counts as null.
 
     Args:
         out: The run's folder.
         ranks: Number of peers.
         seconds: Wall time of the whole run.
-        faults: What was planned to happen to peers and did, with the status that the run has in spite of it.
+        status: How the run has ended, where faults may have taken peers away; None where the peers' summaries say.
 
     Returns:
         What was written.
@@ -47,7 +47,7 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
         "rounds": max((peer.rounds for peer in there.values() if peer.rounds is not None), default=None),
-        "status": _status(peers) if faults is None else faults["status"],
+        "status": _status(peers) if status is None else status,
         "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
         "kept_round": [peer.kept_round if peer else None for peer in peers],
         "accuracy": accuracy,
@@ -82,8 +82,6 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
         "lost": {str(rank): peer.lost for rank, peer in there.items() if peer.lost},
         "settings": first.settings or None,
     }
-    if faults is not None:
-        summary["faults"] = dict(faults)
     write_json(out / SUMMARY, summary)
     return summary
 
@@ -112,8 +110,7 @@ def renew(out: Path) -> None:
     """Collect DIR/summary.json anew from the peers' summaries, if it exists: a comparison was made later."""
     run, content = read_run_summary(out), read_object(out / SUMMARY)
     if run is not None and run.size is not None and "rank" not in content:
-        ranks = max(run.size, len(content.get("completed_rounds") or ()))  # more than the size where others have joined
-        collect(out, ranks, wall_seconds(out), content.get("faults"))
+        collect(out, run.size, wall_seconds(out), run.status if run.settings.get("faults") else None)
 
 
 def _warnings(peers: Mapping[int, PeerSummary]) -> dict[str, list[int]]:

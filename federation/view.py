@@ -31,9 +31,6 @@ class View(Protocol):
     def notes(self, notes: Sequence[str]) -> None:
         """Take rank 0's notes to the user, before it starts."""
 
-    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
-        """Take note of who are the members from round `first` on, and how many rounds the run has."""
-
 
 class Silent(AbstractContextManager["Silent"]):
     """A view that shows nothing."""
@@ -60,6 +57,3 @@ class Silent(AbstractContextManager["Silent"]):
 
     def notes(self, notes: Sequence[str]) -> None:
         """See `View.notes`."""
-
-    def members(self, first: int, ranks: Sequence[int], rounds: int) -> None:
-        """See `View.members`."""

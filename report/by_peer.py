@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -24,7 +25,7 @@ _COLORS: dict[Verdict | None, str] = {
     "improved": COLORS[2], "worse": COLORS[1], "inconclusive": "#777777", None: COLORS[0],
 }  # fmt: skip
 
-_ALONE = {"ls": "", "marker": "D", "ms": 6, "mfc": "white", "mec": "black", "mew": 1.2}
+_ALONE: dict[str, Any] = {"ls": "", "marker": "D", "ms": 6, "mfc": "white", "mec": "black", "mew": 1.2}
 
 
 @dataclass(frozen=True)

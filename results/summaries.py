@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeer.results.effect import Effect, effect_of, effects_by_rank
-from dpeer.results.faults import Faults, faults_of
 from dpeer.results.json_fields import (
     JsonFields,
     figures,
@@ -131,5 +130,3 @@ class RunSummary(Summary):
     consensus_distance: float | None = json_field(number)
     worth: tuple[Effect | None, ...] = json_field(effects_by_rank)
     """The effect of federating on each peer."""
-    faults: Faults | None = json_field(faults_of)  # noqa: RUF009 - see `json_field`
-    """Faults and their costs; None without planned faults."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -48,9 +48,8 @@ class Simulation:
 
     Attributes:
         connected: Whether rounds have begun.
-        ranks: One more than the highest rank that is a member, or was one.
         loop_factory: Makes the event loop that it must run on; None for any.
-        faults: The faults and their costs, for summary.json; None in a run without faults.
+        status: How the run has ended, where faults may have taken peers away; None where all peers' summaries say.
     """
 
     def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, new_data: bool = False) -> None:
@@ -71,12 +70,11 @@ class Simulation:
         self._tracking: dict[int, Tracking] = {}
         self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
-        self.ranks = len(configs)
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
         self._deadline: float | Literal["auto"] | None = None
         self.loop_factory: LoopFactory = None
-        self.faults: Mapping[str, Any] | None = None
+        self.status: str | None = None
 
     async def run(self) -> list[Outcome]:
         """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).

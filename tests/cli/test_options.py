@@ -83,9 +83,9 @@ OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "tcp_
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
-        ("start", {"workers", "faults", "encrypt", "grow"}),
+        ("start", {"workers", "faults", "encrypt"}),
         ("cluster", {"workers", "faults", *OWN_HOST}),
-        ("simulate", {"encrypt", "grow", *OWN_HOST}),
+        ("simulate", {"encrypt", *OWN_HOST}),
     ],
 )
 def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:

@@ -87,7 +87,7 @@ def begun(cell: Cell) -> Cell:
     return cell
 
 
-FAULTS = '[[fault]]\nwhat = "restart"\npick = {}\nround = 1\n'
+FAULTS = '[[fault]]\nwhat = "crash"\nranks = [{}]\nround = 1\nfor = 1\n'
 
 
 def test_a_folder_is_the_cells_with_the_same_settings_only(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class TwiceInterrupted(asyncio.SelectorEventLoop):
 class Interrupted:
     """A run that interrupts a thread and ends when it is stopped."""
 
-    connected, faults = True, None
+    connected, status = True, None
 
     def __init__(self, loop_factory: Callable[[], asyncio.AbstractEventLoop], thread: Callable[[], int]) -> None:
         self.loop_factory = loop_factory

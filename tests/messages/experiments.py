@@ -160,7 +160,7 @@ MESSAGES = {
         "--faults '{folder}/f.toml': No such file or directory",
     ),
     "faults after the last round": Message(
-        file("f.toml", "[[fault]]\nwhat = 'restart'\npick = 1\nround = 1000\n",
+        file("f.toml", "[[fault]]\nwhat = 'crash'\nranks = [1]\nround = 1000\n",
              lambda path: cell(path.parent, faults=path)),
         ConfigurationError, "…round = 1000 in …",
     ),

@@ -9,10 +9,9 @@ from dpeer.federation.config import resolve
 from dpeer.federation.epoch_graph import epoch_graph
 from dpeer.federation.epoch_setup import check_changeable
 from dpeer.federation.operators import check_operators, read_operator, write_operator
-from dpeer.federation.planned_changes import PlannedChange, planned_changes, read_changes, with_operator, with_shares
 from dpeer.federation.settings import Settings
 from dpeer.topology import build_listed
-from tests.messages.message import Message, file
+from tests.messages.message import Message
 
 ONE, TWO = "ab" * 32, "cd" * 32
 
@@ -33,36 +32,6 @@ def twice(folder: Path) -> None:
     write_operator(folder)
     write_operator(folder)
 
-
-def planned(content: str) -> Any:
-    return file("grow.toml", content, lambda path: read_changes(path, 3, 20))
-
-
-PLANNED = {
-    "change.0.round: Field required": "[[change]]\njoin = [3]",
-    "change.0.round: Input should be greater than or equal to 1": "[[change]]\nround = 0\njoin = [3]",
-    "change.0.jion: Extra inputs are not permitted": "[[change]]\nround = 2\njoin = [4]\njion = [3]",
-    "change.0.join.0: Input should be a valid integer": "[[change]]\nround = 2\njoin = ['3']",
-    "change: Field required": "",
-    "change.0: join, leave, evict, extend and topology are missing: name what changes": "[[change]]\nround = 2",
-    "change.0: join, leave and evict: name each rank once: [3, 3]": "[[change]]\nround = 2\njoin = [3]\nleave = [3]",
-    "round: expected a later one in every [[change]]": (
-        "[[change]]\nround = 4\njoin = [3]\n[[change]]\nround = 4\nleave = [1]"
-    ),
-    "join = 2: expected a rank that none has had: 5 is free": "[[change]]\nround = 4\njoin = [2, 4]",
-    "join = 3: expected a rank that none has had: 4 is free": (
-        "[[change]]\nround = 4\njoin = [3]\n[[change]]\nround = 5\nleave = [3]\n[[change]]\nround = 6\njoin = [3]"
-    ),
-    "round = 20: expected 1 to 19, because the run has 20 rounds by then": "[[change]]\nround = 20\njoin = [3]",
-    "round = 31: expected 1 to 30, because the run has 30 rounds by then": (
-        "[[change]]\nround = 20\nextend = 30\n[[change]]\nround = 31\nextend = 40"
-    ),
-    "extend = 20: expected more than the 20 rounds that the run has by then": "[[change]]\nround = 4\nextend = 20",
-    "leave = 3: no member in round 4; members are 0..2": "[[change]]\nround = 4\nleave = [3]",
-    "evict = 1: no member in round 6; members are 0, 2": (
-        "[[change]]\nround = 4\nleave = [1]\n[[change]]\nround = 6\nevict = [1]"
-    ),
-}
 
 MESSAGES = {
     "no key": Message(
@@ -146,26 +115,6 @@ MESSAGES = {
         lambda _: Settings(size=2, operators=[ONE]).of_rank(2), ConfigurationError,
         "rank 2 does not exist in a federation of size 2: 0..1; one that an operator has let in since starts with "
         "--join",
-    ),
-    **{f"planned changes: {text}": Message(
-        planned(content), ConfigurationError, f"{{folder}}/grow.toml: {text}") for text, content in PLANNED.items()},
-    "no file of changes": Message(
-        lambda folder: read_changes(folder / "grow.toml", 3, 20), ConfigurationError,
-        "--grow '{folder}/grow.toml': No such file or directory",
-    ),
-    "changes of a resumed run": Message(
-        lambda folder: planned_changes(Settings(size=3, grow=folder / "grow.toml"), resume=True), ConfigurationError,
-        "--grow {folder}/grow.toml: a run that changes cannot be resumed, because the key that signs its changes ends "
-        "with it: start over with --overwrite",
-    ),
-    "changes with an operator": Message(
-        lambda _: with_operator(Settings(operators=[ONE]), bytes(32)), ConfigurationError,
-        "operators: planned changes are signed with a key that is made for this run: leave it out, or use dpeer join "
-        "and the like with your own key instead",
-    ),
-    "fewer shares than ranks that need one": Message(
-        lambda _: with_shares(Settings(size=3, shares=4), [PlannedChange(round=2, join=[3, 4])]), ConfigurationError,
-        "--shares 4: rank 4 joins, and the common pool has no share for it: give 5 or more, or leave it out",
     ),
     "a graph without edges": Message(lambda _: build_listed([], 3), TopologyError, "the graph has no edges"),
     "a loop": Message(

@@ -14,7 +14,7 @@ from dpeer.simulation.run import simulate
 from dpeer.simulation.virtual_time import Process
 from tests.messages.message import Message, file
 
-CRASH, FREEZE, RESTART = (f'[[fault]]\nwhat = "{kind}"\n' for kind in ("crash", "freeze", "restart"))
+CRASH = '[[fault]]\nwhat = "crash"\n'
 ONCE = "ranks = [1]\nround = 3\n"
 
 OF_FILES = {
@@ -22,47 +22,26 @@ OF_FILES = {
     "ranks {in} = -1: input should be greater than or equal to 0": CRASH + "ranks = [-1]\nround = 1",
     "ranks = [1, 1] {in}: name each rank once": CRASH + "ranks = [1, 1]\nround = 1",
     "ranks {in} = []: list should have at least 1 item after validation, not 0": CRASH + "ranks = []\nround = 1",
-    "ranks {in}: the ranks are missing: add ranks = [N, ...] or pick = N": CRASH + "round = 1",
-    "round {in}: the time is missing: add round = N, every = N or rate = SHARE": CRASH + "ranks = [1]",
+    "ranks is missing {in}: add ranks = [N, ...]": CRASH + "round = 1",
+    "round is missing {in}: add round = N": CRASH + "ranks = [1]",
     "round = 40 {in}: expected a round of this run, 0 to 39": CRASH + "ranks = [1]\nround = 40",
-    "pick = 9 {in}: the federation has 8 peers": CRASH + "pick = 9\nround = 1",
-    "pick = 3 {in}: the table names 2 ranks": CRASH + "pick = 3\nranks = [1, 2]\nround = 1",
-    "for {in} = -3: input should be greater than 0": CRASH + "pick = 2\nevery = 10\nfor = -3",
-    "rate = 0.1 {in}: it happens by rate or every 10 rounds: leave one out": CRASH + "pick = 2\nevery = 10\nrate = 0.1",
-    "pick = 2 {in}: rate draws for each rank whether it is hit: leave pick out": CRASH + "pick = 2\nrate = 0.1",
-    "until = 5 {in}: it happens once: add every = N or rate = SHARE, or leave it out": CRASH
-    + "ranks = [1]\nround = 3\nuntil = 5",
-    "until = 2 {in}: expected round (3) or later": CRASH + ONCE + "every = 2\nuntil = 2",
+    "for {in} = -3: input should be greater than 0": CRASH + ONCE + "for = -3",
     "times = 2 {in}: only what = 'slow' has it, and this is a 'crash'": CRASH + ONCE + "times = 2",
-    "for {in}: the duration of the freeze is missing: add for = ROUNDS (for good is what = 'crash')": FREEZE + ONCE,
-    "for = 2 {in}: a restart is over at once: leave it out, or use what = 'crash'": RESTART + ONCE + "for = 2",
-    "what is missing {in}: add what = one of crash, restart, freeze, slow, partition, leave": "[[fault]]\n" + ONCE,
+    "what is missing {in}: add what = one of crash, cut, slow": "[[fault]]\n" + ONCE,
     "fault in {file} = {'what': 'crash'}: expected tables [[fault]]": '[fault]\nwhat = "crash"',
     "{file} is not valid TOML: Expected ']]' at the end of an array declaration (at end of document)": "[[fault",
     "for {in} = '3': input should be a valid number": CRASH + 'ranks = [1]\nround = 1\nfor = "3"',
-    (
-        "every = 40 {in}: the run has 40 rounds, so it would never happen: expected at most 39, or add round "
-        "= N, the first one"
-    ): CRASH + "ranks = [1]\nevery = 40",
-    "ranks or pick {in}: all 8 ranks are on one side: name fewer": '[[fault]]\nwhat = "partition"\npick = 8\nround = 1',
+    "ranks {in}: all 8 ranks are on one side: name fewer": (
+        f'[[fault]]\nwhat = "cut"\nranks = {[*range(8)]}\nround = 1'
+    ),
     "round_seconds in {file} = 1e+300: input should be less than or equal to 3600": "round_seconds = 1e300",
 }
-CHANGES = {
-    "change.0.jion: Extra inputs are not permitted": "[[change]]\nround = 2\nleave = [4]\njion = [8]",
-    "round = 40: expected 1 to 39, because the run has 40 rounds by then": "[[change]]\nround = 40\njoin = [8]",
-    "join = 8: expected a rank that none has had: 9 is free": (
-        "[[change]]\nround = 2\njoin = [8]\n[[change]]\nround = 5\nleave = [8]\n[[change]]\nround = 9\njoin = [8]"
-    ),
-}
 UNKNOWN = {
-    (
-        "unknown fault 'crsh' in what {in}: did you mean 'crash'? valid: crash, restart, freeze, slow, partition, leave"
-    ): '[[fault]]\nwhat = "crsh"\nranks = [1]\nround = 1',
-    (
-        "unknown key 'rank' {in}: did you mean 'ranks'? valid: what, ranks, pick, round, every, rate, until, "
-        "for, times, at"
-    ): CRASH + "rank = [1]\nround = 1",
-    "unknown key 'seeds' in {file}: did you mean 'seed'? valid: seed, round_seconds, fault, change": "seeds = 1",
+    "unknown fault 'crsh' in what {in}: did you mean 'crash'? valid: crash, cut, slow": (
+        f'[[fault]]\nwhat = "crsh"\n{ONCE}'
+    ),
+    "unknown key 'rank' {in}: did you mean 'ranks'? valid: what, ranks, round, for, times": CRASH + ONCE + "rank = [1]",
+    "unknown key 'seed' in {file}: valid: round_seconds, fault": "seed = 1",
 }
 
 
@@ -85,10 +64,6 @@ FAULTS = Path("faults.toml")
 MESSAGES = {
     **{text: Message(read(content), ConfigurationError, placed(text)) for text, content in OF_FILES.items()},
     **{text: Message(read(content), UnknownName, placed(text)) for text, content in UNKNOWN.items()},
-    **{
-        f"changes: {text}": Message(read(content), ConfigurationError, f"{{folder}}/faults.toml: {text}")
-        for text, content in CHANGES.items()
-    },
     "a missing file": Message(
         lambda folder: read_faults(folder / "none.toml", 8, 40),
         ConfigurationError,

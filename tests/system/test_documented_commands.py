@@ -220,8 +220,7 @@ class Small:
 TRAINS = "--rounds 1 --local-steps 4 --body-epochs 1 --head-epochs 1"
 WITHOUT_OTHERS = "--base-port PORT --algorithm local"
 """A rank that is started by itself: federations of processes are what test_start.py is about."""
-FOURTEEN = f"{TRAINS} --rounds 14 --local-steps 1 --size 4"
-"""So many that what befalls two of eight in round 10 is over."""
+TO_ROUND_31 = f"{TRAINS} --rounds 31 --local-steps 1"
 COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
 CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1 --reference local "
 CHOSEN += "--local-steps 1"
@@ -307,17 +306,13 @@ SLOW = {
         f"{TRAINS} --size 2 --local-steps 2"
     ),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
-    TWO_OF_EIGHT: Small(FOURTEEN),
-    WITHOUT: Small(FOURTEEN),
+    TWO_OF_EIGHT: Small(TO_ROUND_31),
+    WITHOUT: Small(TO_ROUND_31),
     "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
-    "--seeds 0-4": Small(f"{FOURTEEN} --seeds 0 --jobs 1"),
+    "--seeds 0-4": Small(f"{TO_ROUND_31} --seeds 0 --jobs 1"),
     "dpeer report with-faults without --out faults-report": Small(after=(TWO_OF_EIGHT, WITHOUT)),
     PROPOSE: Small(data=(visits,)),
     DEMO: Small(f"{TRAINS} --size 2"),
-    "dpeer cluster --size 3 --rounds 24 --grow examples/grow.toml": Small("--local-steps 1 --alone never"),
-    "dpeer simulate --faults examples/grow.toml --size 3 --rounds 24 --out grown": Small(
-        "--local-steps 1 --alone never"
-    ),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
