@@ -27,6 +27,6 @@ def table_width() -> int:
     return max(80, Console().width)
 
 
-def print_table(table: Table, least: int = 80) -> None:
-    """Print a table of up to `least` columns: a narrower terminal may break its lines, but must not cut numbers."""
-    Console(highlight=False, width=max(least, table_width())).print(table)
+def print_table(table: Table) -> None:
+    """Print a table of up to 80 columns: a narrower terminal may break its lines, but must not cut numbers."""
+    Console(highlight=False, width=table_width()).print(table)

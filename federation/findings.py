@@ -9,7 +9,6 @@ from enum import StrEnum
 from types import TracebackType
 
 from dpeer.exceptions import DpeerError, describe
-from dpeer.topology.transfer_time import LineSpeed
 
 
 class Level(StrEnum):
@@ -46,12 +45,10 @@ class Findings:
 
     Attributes:
         all: In their order.
-        lines: What was measured of lines to neighbors, by rank.
     """
 
     def __init__(self, tell: Callable[[Finding], None] = lambda finding: None) -> None:
         self.all: list[Finding] = []
-        self.lines: dict[int, LineSpeed] = {}
         self._tell = tell
 
     def add(self, check: str, level: Level, text: str) -> None:

@@ -15,11 +15,9 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
-from dpeer.federation.exchange_plans import ExchangePlan, HomeWork, exchange_plans, recommended
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, rate, size
 from dpeer.topology import Graphs
-from dpeer.topology.transfer_time import LineSpeed, exchange_seconds
 from dpeer.training import TorchLearner
 
 TRAINS = 3.0
@@ -59,9 +57,8 @@ class Forecast:
         disk_bytes: Of the run's files, at most.
         training_samples: That the peer learns from.
         evaluated_samples: That it is measured on.
-        plans: The exchange plans on the peer's line; none where its line is not known, or nothing is sent.
-        plan: The one that the settings ask for; None where none is compared.
-        recommended: The one to take instead; None where none saves enough.
+        exchange_seconds: For which a round's bodies travel at the stated bandwidth; None without one.
+        waits_seconds: Of them, in which the peer does nothing else; 0 without a bandwidth.
         privacy: What privacy promises after the run, in a line; None without privacy.
         notes: The other lines that the start would print.
     """
@@ -80,16 +77,15 @@ class Forecast:
     disk_bytes: int
     training_samples: int
     evaluated_samples: int
-    plans: tuple[ExchangePlan, ...]
-    plan: ExchangePlan | None
-    recommended: ExchangePlan | None
+    exchange_seconds: float | None
+    waits_seconds: float
     privacy: str | None
     notes: tuple[str, ...]
 
     @property
     def round_seconds(self) -> float:
-        """The seconds of a round on this host; without the line where that is not known."""
-        return self.train_seconds + self.evaluate_seconds if self.plan is None else self.plan.round_seconds
+        """The seconds of a round on this host; without the line where no bandwidth is stated."""
+        return self.train_seconds + self.evaluate_seconds + self.waits_seconds
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -100,7 +96,7 @@ class Forecast:
         ranks = ", ".join(map(str, self.neighbors))
         many = "" if len(self.neighbors) == 1 else "s"
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
-        waits = "" if self.plan is None else f", {duration(self.plan.waits_seconds)} of waiting for the line"
+        waits = "" if self.exchange_seconds is None else f", {duration(self.waits_seconds)} of waiting for the line"
         found = {
             "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
@@ -117,19 +113,17 @@ class Forecast:
                 f"{size(self.sent_bytes)} out and {size(self.received_bytes)} in a round ({size(self.payload_bytes)} a "
                 f"body), {size(self.rounds * self.sent_bytes)} and {size(self.rounds * self.received_bytes)} in all"
             )
-            most = 8 * max(self.sent_bytes, self.received_bytes)
-            times = ", ".join(f"{duration(most / one)} at {rate(one)}" for one in _SHOWN)
-            if self.plan is not None:
-                times = f"{duration(self.plan.exchange_seconds)} on this line"
-            found["line"] = (
-                f"a round's bodies take {times}{'' if self.plan else ' (--connect or --line RATE for yours)'}"
-            )
+            bits = 8 * max(self.sent_bytes, self.received_bytes)
+            times = ", ".join(f"{duration(bits / one)} at {rate(one)}" for one in _SHOWN) + " (--bandwidth for yours)"
+            if self.exchange_seconds is not None:
+                times = f"{duration(self.exchange_seconds)} at this bandwidth"
+            found["line"] = f"a round's bodies take {times}"
         found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
         return found
 
 
 def forecast(
-    config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None, lines: Mapping[int, LineSpeed]
+    config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None, bandwidth: float | None
 ) -> Forecast:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
@@ -138,7 +132,7 @@ def forecast(
         parts: What `build` has made in a folder that is thrown away: the model is trained, and privacy charged there.
         scratch: An empty folder for a copy of a checkpoint.
         graph: The graph on which bodies are exchanged; None where it is not known, or nothing is sent.
-        lines: What is known of the lines to neighbors, by rank.
+        bandwidth: Of the line, in bits per second, each way; None for a forecast without it.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -156,16 +150,10 @@ def forecast(
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload, most = learner.usual_bytes, learner.payload_bytes
-    plan, plans = None, list[ExchangePlan]()
     train_seconds = train_seconds * asked / taken if taken else 0.0
-    if graph is not None and lines and payload:
-        looked = [graph.at(number, config.rank) for number in range(min(how.rounds, _GRAPH_ROUNDS))]
-        plan, plans = exchange_plans(
-            config, learner,
-            lambda size: sum(exchange_seconds(size, lines, one.out_neighbors, one.in_neighbors) for one in looked)
-            / len(looked),
-            HomeWork(train_seconds, evaluate_seconds / 2, evaluate_seconds / 2),
-        )  # fmt: skip
+    exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
+    # Bodies travel during the evaluation before mixing, or while the next round trains.
+    free = train_seconds if how.overlap else evaluate_seconds / 2
     return Forecast(
         neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
         settings=federation_id(parts.fingerprint).hex(),
@@ -181,9 +169,8 @@ def forecast(
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
-        plans=tuple(plans),
-        plan=plan,
-        recommended=None if plan is None else recommended(plan, plans),
+        exchange_seconds=exchange,
+        waits_seconds=0.0 if exchange is None else max(0.0, exchange - free),
         privacy=next(iter(parts.promises), None),
         notes=tuple(note for note in parts.notes if note not in parts.promises[:1]),
     )

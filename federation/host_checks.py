@@ -1,30 +1,27 @@
-"""Checks of a host: disk, writable paths, memory, shared memory and clock, each with how much is too little."""
+"""Checks of a host: disk, writable paths and memory, each with how much is too little."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from dpeer.cores import memory_limit
-from dpeer.federation.findings import Findings
-from dpeer.results.units import duration, size
+from dpeer.federation.findings import Findings, Level
+from dpeer.results.units import size
 
 MEMINFO = Path("/proc/meminfo")
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, and nothing is made in it
-
-_LITTLE_SHARED = 256 * 2**20
-"""Bytes below which a DataLoader with workers is likely to end with a bus error; a container has 64 MiB by default."""
 
 _LITTLE_DISK = 3
 """Times of what a run needs on disk that should be free: other programs write, too."""
 
-_ASKEW = 120.0
-"""Seconds by which a file may be from the future: file servers have clocks of their own."""
+_FILES = 100
+"""Files of a run, at most, with drafts."""
+
+_LITTLE_FILES = 1000
+"""Files that should be free: other programs make some, too."""
 
 
 def existing(path: Path) -> Path:
@@ -72,7 +69,7 @@ def _read_only(path: Path) -> bool:
 
 
 def check_disk(findings: Findings, folder: Path, needed: int) -> None:
-    """Whether the disk has room for a run.
+    """Whether the disk has room for a run, in bytes and in files (inodes).
 
     Args:
         findings: Where to note it.
@@ -88,6 +85,10 @@ def check_disk(findings: Findings, folder: Path, needed: int) -> None:
         findings.warn("disk", f"{words}: little is left for others")
     else:
         findings.passed("disk", words)
+    found = os.statvfs(place)
+    if found.f_files and found.f_favail < _LITTLE_FILES:  # 0 where files are not counted, as on btrfs
+        words = f"{found.f_favail:,} files can be made at {place}: remove some, or name another --out"
+        findings.add("files", Level.FAIL if found.f_favail < _FILES else Level.WARN, words)
 
 
 def available_memory() -> int | None:
@@ -118,44 +119,3 @@ def check_memory(findings: Findings, needed: int, free: int | None) -> None:
         findings.warn("memory", f"{words}: a little more may end it")
     else:
         findings.passed("memory", words)
-
-
-def check_shared_memory(findings: Findings, *, own_code: bool) -> None:
-    """Whether /dev/shm is large enough, which dpeer itself does not use.
-
-    Args:
-        findings: Where to note it.
-        own_code: Whether the task is a user's own code, which may load data in processes.
-    """
-    if not SHARED_MEMORY.is_dir():
-        findings.passed("shared memory", "this system has no /dev/shm, and dpeer needs none")
-        return
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    if own_code and free < _LITTLE_SHARED:
-        findings.warn(
-            "shared memory", f"{size(free)} are free in /dev/shm: a DataLoader with workers, in a task of your own, "
-            "may end with a bus error: give the container more (docker run --shm-size 1g)"
-        )  # fmt: skip
-    else:
-        findings.passed("shared memory", f"{size(free)} are free in /dev/shm; dpeer itself needs none")
-
-
-def check_clock(findings: Findings, files: Sequence[Path], now: float | None = None) -> None:
-    """Whether the clock is plausible; only the times in logs depend on it.
-
-    Args:
-        findings: Where to note it.
-        files: Files that were written before.
-        now: The clock's time in seconds since 1970; read if None.
-    """
-    now = time.time() if now is None else now
-    written = [(path.stat().st_mtime, path) for path in files if path.exists()]
-    shown = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
-    latest, path = max(written, default=(now, Path()))
-    if latest > now + _ASKEW:
-        findings.warn(
-            "clock", f"it shows {shown}, {duration(latest - now)} before {path} was written: set it, or the times in "
-            "logs are wrong (nothing else depends on it)"
-        )  # fmt: skip
-    else:
-        findings.passed("clock", f"{shown}; only the times in logs depend on it")

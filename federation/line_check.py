@@ -1,4 +1,4 @@
-"""Connections to the neighbors for `dpeer check`, dialled and accepted up to the proof of keys, and measured."""
+"""Connections to the neighbors for `dpeer check`, dialled and accepted up to keys and long messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import DpeerError
 from dpeer.federation.addresses import is_relay
 from dpeer.federation.findings import Findings
-from dpeer.federation.line_speed import LineMeter
+from dpeer.federation.long_messages import SILENT, LongMessages
 from dpeer.federation.starting import Starting
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
@@ -24,14 +24,12 @@ from dpeer.peer.transport import (
     Transport,
     TurnedAway,
     Unreachable,
-    Writable,
 )
 from dpeer.peer.transports import TransportOptions, make_transport
 from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.zeromq import ZeroMQTransport
-from dpeer.results.units import duration, rate
-from dpeer.topology.transfer_time import LineSpeed
+from dpeer.results.units import duration
 
 _BOTH = (
     "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"
@@ -75,44 +73,39 @@ class Seen:
     relay: str | None = None
 
 
-_LATE = 20.0
-"""Seconds beyond `within`, for each connected neighbor, in which lines are still measured."""
+_LATE = 3 * SILENT
+"""Seconds beyond `within` in which connected neighbors are still heard, however often they connect anew."""
 
 
-async def check_lines(findings: Findings, starting: Starting, *, within: float) -> dict[int, LineSpeed]:
-    """Connect with every neighbor, in the direction in which the run will, say how far it came, and measure the lines.
+async def check_lines(findings: Findings, starting: Starting, *, within: float) -> None:
+    """Connect with every neighbor, in the direction in which the run will, and say how far it came.
 
-    A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed. Lines are measured to
-    neighbors that check at the same time.
+    A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed. Neighbors that check at the
+    same time, or run, answer a message as long as a hello.
 
     Args:
         findings: Where to note it.
         starting: The peer.
         within: Seconds to wait for neighbors that are not there.
-
-    Returns:
-        What was measured, by rank.
     """
     keyring, listen = starting.keyring, starting.listen
     options = TransportOptions(
         Limits(), starting.own.dead_after, keyring, starting.bulk, starting.through, not starting.own.tcp_only
     )
     transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
-    meter = LineMeter(transport, starting.rank, frozenset(starting.neighbors))
+    messages = LongMessages(transport, starting.rank, frozenset(starting.neighbors))
     try:
         if not await _listens(findings, transport, listen):
-            return {}
+            return
         expected = {rank for rank in starting.neighbors if rank not in starting.to_dial}
-        seen = await _watch(transport, starting, expected, meter, within)
+        seen = await _watch(transport, starting, expected, messages, within)
         for rank, address in starting.to_dial.items():
-            await _judge(findings, starting, rank, address, seen, meter, within)
+            await _judge(findings, starting, rank, address, seen, messages, within)
         for rank in sorted(expected):
-            _judge_inward(findings, starting, rank, seen, meter, within)
+            _judge_inward(findings, starting, rank, seen, messages, within)
         _judge_strangers(findings, seen.strangers)
     finally:
-        await meter.close()
         await transport.close(_LINGER)
-    return meter.found
 
 
 def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) -> None:
@@ -160,8 +153,10 @@ async def _listens(findings: Findings, transport: Transport, listen: str | None)
     return True
 
 
-async def _watch(transport: Transport, starting: Starting, expected: set[int], meter: LineMeter, within: float) -> Seen:
-    """Dial, and wait until every neighbor was met and its line measured, or the time is up."""
+async def _watch(
+    transport: Transport, starting: Starting, expected: set[int], messages: LongMessages, within: float
+) -> Seen:
+    """Dial, and wait until every neighbor was met and heard, or the time is up."""
     seen, began = Seen(), time.monotonic()
     keyed = starting.keyring is not None
     links: dict[Link, int] = {}
@@ -180,15 +175,16 @@ async def _watch(transport: Transport, starting: Starting, expected: set[int], m
                 event = receiving.result()
                 receiving = asyncio.create_task(transport.receive())
                 _happened(event, links, seen, now)
-                _measured(event, links, meter, came)
+                _heard(event, links, messages, came)
             if keyed and isinstance(transport, ZeroMQTransport):
                 seen.came |= {one for one in transport.proved if isinstance(one, int)}
             for rank in seen.came & expected:
-                meter.met(rank)
+                messages.met(rank)
+            messages.look()
             met = seen.opened.keys() | (expected & (seen.came | came))
-            settled = all(map(meter.settled, met))
+            settled = all(map(messages.settled, met))
             all_met = met | seen.unproved >= starting.to_dial.keys() | expected
-            if (settled and (all_met or now >= within)) or now >= within + _LATE * len(met):
+            if (settled and (all_met or now >= within)) or now >= within + _LATE:
                 break
     finally:
         receiving.cancel()
@@ -196,18 +192,16 @@ async def _watch(transport: Transport, starting: Starting, expected: set[int], m
     return seen
 
 
-def _measured(event: Event, links: dict[Link, int], meter: LineMeter, came: set[int]) -> None:
-    """Hand the meter what is of measurements."""
+def _heard(event: Event, links: dict[Link, int], messages: LongMessages, came: set[int]) -> None:
+    """Hand on what is of messages."""
     if isinstance(event, Opened) and event.link in links:
-        meter.met(links[event.link], event.link)
+        messages.met(links[event.link], event.link)
     elif isinstance(event, Arrival):
-        sender = meter.came(event, links.get(event.link, event.identity))
+        sender = messages.came(event, links.get(event.link, event.identity))
         if sender is not None:
             came.add(sender)
     elif isinstance(event, Broken):
-        meter.broke(event.link)
-    elif isinstance(event, Writable):
-        meter.writable(event.link)
+        messages.broke(event.link)
 
 
 def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> None:
@@ -225,25 +219,32 @@ def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> N
         seen.relay = event.trouble
 
 
-def _speed(meter: LineMeter, rank: int) -> str:
-    """What was measured of the line to a neighbor, in words."""
-    found = meter.found.get(rank)
-    if found is None:
-        why = meter.why(rank)
-        return "" if why is None else f"; not measured: {why}"
-    there, back = rate(found.sends), rate(found.receives)
-    return f"; {there} to it, {back} from it, round trip {duration(found.round_trip)}"
+def _connected(findings: Findings, rank: int, words: str, messages: LongMessages) -> None:
+    """Note a neighbor that is connected, by which messages pass."""
+    check = f"rank {rank}"
+    if (passed := messages.passed(rank)) is not None:
+        findings.passed(check, f"{words}, and {passed}")
+    elif (lost := messages.lost(rank)) is not None:
+        findings.fail(check, f"{words}; {lost}")
+    else:
+        findings.warn(check, f"{words}; {messages.silent(rank)}")
 
 
 async def _judge(
-    findings: Findings, starting: Starting, rank: int, address: str, seen: Seen, meter: LineMeter, within: float
+    findings: Findings,
+    starting: Starting,
+    rank: int,
+    address: str,
+    seen: Seen,
+    messages: LongMessages,
+    within: float,
 ) -> None:
-    """Note how far the line to a neighbor came that this peer dials: name, TCP, key, rate."""
+    """Note how far the line to a neighbor came that this peer dials: name, TCP, key, messages."""
     check, keyed = f"rank {rank}", starting.keyring is not None
     if rank in seen.opened:
         proof = "both keys are accepted" if keyed else "it answers, without keys"
         took = duration(seen.opened[rank])
-        findings.passed(check, f"reached at {address} in {took}: {proof}{_speed(meter, rank)}")
+        _connected(findings, rank, f"reached at {address} in {took}: {proof}", messages)
         return
     reason, place = seen.reasons.get(rank), split(address)
     if place is None:  # a path, or a transport of other code
@@ -272,17 +273,17 @@ async def _tcp(starting: Starting, place: tuple[str, int]) -> str | None:
 
 
 def _judge_inward(
-    findings: Findings, starting: Starting, rank: int, seen: Seen, meter: LineMeter, within: float
+    findings: Findings, starting: Starting, rank: int, seen: Seen, messages: LongMessages, within: float
 ) -> None:
     """Note whether a neighbor came that dials this peer."""
     check, listen = f"rank {rank}", starting.listen
     if rank in seen.came:
-        findings.passed(check, f"it reached this peer at {listen}, and proved its key{_speed(meter, rank)}")
+        _connected(findings, rank, f"it reached this peer at {listen}: it has proved its key", messages)
     elif seen.relay is not None and listen is not None and is_relay(listen):
         findings.fail(check, f"it would call through the relay, which this peer cannot use: {seen.relay}")
     elif starting.keyring is None:
         words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
-        findings.warn(check, f"{words}{_speed(meter, rank)}")
+        findings.warn(check, f"{words}; {messages.lost(rank) or messages.passed(rank) or _BOTH}")
     else:
         findings.warn(
             check, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"

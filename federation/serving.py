@@ -17,20 +17,18 @@ import torch
 
 from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
-from dpeer.federation.addresses import all_on_this_host, bulk_port, is_relay
+from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.epoch_submission import answers
-from dpeer.federation.exchange_plans import advice
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.slow_line_advice import SlowLine, SlowRounds, recommend
 from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
@@ -44,7 +42,7 @@ from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.results.files import LOG, rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.training import TorchLearner, forget
+from dpeer.training import forget
 
 if TYPE_CHECKING:
     from dpeer.federation.status_server import Page
@@ -246,14 +244,11 @@ async def _serve(
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
-    looking: list[asyncio.Task[None]] = []
-
     tracking = Tracking(
         config.run.log_to, out, parts.facts["settings"], log, protects=config.privacy.privacy != "none", resume=resume
     )
 
     slow_steps = SlowSteps()
-    slow_line = None if all_on_this_host(network, config.graph.size) else SlowLine()  # there the cores are the limit
 
     def recorded(entry: dict[str, Any]) -> None:
         board.add_round(entry)
@@ -261,8 +256,6 @@ async def _serve(
         report({"kind": "record", "entry": entry})
         if (line := slow_steps.look(parts.learner.pace)) is not None:
             log.warning("slow-steps", message=line)
-        if slow_line is not None and (slow := slow_line.look(entry)) is not None:
-            looking.append(asyncio.create_task(_recommend(config, parts.learner, slow, worker, log)))
 
     def waits(neighbors: Sequence[int]) -> None:
         board.fill()
@@ -324,7 +317,6 @@ async def _serve(
         if config.run.log_to:
             await asyncio.to_thread(close_trackers, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
-    await asyncio.gather(*looking)
     if outcome.status in ("isolated", "left-behind"):
         after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"
         then = "; --resume goes on" if outcome.status == "isolated" else ""
@@ -332,19 +324,6 @@ async def _serve(
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
     return outcome
-
-
-async def _recommend(config: RunConfig, learner: TorchLearner, slow: SlowRounds, worker: Worker, log: PeerLog) -> None:
-    """Log the exchange plan that would save rounds their waiting, if one would."""
-    if (found := await worker.run(recommend, config, learner, slow)) is None:
-        return
-    now, best = found
-    log.info(
-        "slow-line",
-        message=f"{advice(now, best)}; for the next run, on all peers (docs/running.md, Slow lines)",
-        waits_seconds=now.waits_seconds, round_seconds=now.round_seconds,
-        compress=best.compress, overlap=best.overlap, expected_seconds=best.round_seconds,
-    )  # fmt: skip
 
 
 @asynccontextmanager

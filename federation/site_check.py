@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.federation import config, keys, measured_lines, trackers
+from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
@@ -20,10 +20,8 @@ from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, wo
 from dpeer.federation.forecast import Forecast, forecast
 from dpeer.federation.host_checks import (
     available_memory,
-    check_clock,
     check_disk,
     check_memory,
-    check_shared_memory,
     check_writable,
 )
 from dpeer.federation.line_check import check_lines, check_port
@@ -36,9 +34,7 @@ from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
 from dpeer.results.units import duration, in_short
-from dpeer.topology.transfer_time import LineSpeed
 from dpeer.training import TorchLearner
-from dpeer.training.codecs import compressed_bytes
 
 Progress = Callable[[str], None]
 
@@ -60,7 +56,7 @@ class Asked:
         joins, resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
         connect: Whether neighbors are dialled and waited for.
         within: For how many seconds.
-        line: The rate of this site's line, in bits per second; None for what was measured.
+        bandwidth: The rate of this site's line, in bits per second, for the forecast; None for none.
     """
 
     file: Path | None
@@ -73,13 +69,11 @@ class Asked:
     new_data: bool = False
     connect: bool = False
     within: float = 60.0
-    line: float | None = None
+    bandwidth: float | None = None
 
 
 def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> Forecast | None:
-    """Look at everything that a start needs, and forecast the run; no body is sent.
-
-    Nothing is written but what was measured of lines.
+    """Look at everything that a start needs, and forecast the run; no body is sent, and nothing is written.
 
     Args:
         findings: Gets what was found.
@@ -113,8 +107,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     if keyed and reachable and is_left:
         if asked.connect:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
-            measured = asyncio.run(check_lines(findings, starting, within=asked.within))
-            _keep_lines(findings, starting, measured)
+            asyncio.run(check_lines(findings, starting, within=asked.within))
         else:
             asyncio.run(check_port(findings, starting))
     if is_left:
@@ -123,8 +116,6 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
         with findings.of("trackers"):
             trackers.check(names)
             findings.passed("trackers", f"{', '.join(names)} can be used")
-    check_clock(findings, [Path(__file__), *([] if file is None else [file])])
-    check_shared_memory(findings, own_code=":" in starting.own.task)
     return _check_training(findings, starting, folder, asked, free_memory, doing)
 
 
@@ -208,27 +199,6 @@ def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> 
     return not any(one.level is Level.FAIL for one in findings.all[before:])
 
 
-def _keep_lines(findings: Findings, starting: Starting, measured: Mapping[int, LineSpeed]) -> None:
-    """Write what was measured, so that later checks find it."""
-    if not measured:
-        return
-    findings.lines.update(measured)
-    try:
-        path = measured_lines.keep(starting.own.out, starting.rank, measured)
-    except OSError as error:
-        findings.warn("lines", f"what was measured cannot be kept in {str(starting.own.out)!r}: {error.strerror}")
-    else:
-        findings.passed("lines", f"{len(measured)} of {len(starting.neighbors)} measured, kept in {path}")
-
-
-def _keep_body(findings: Findings, starting: Starting, learner: TorchLearner) -> None:
-    """Write how large a body is beside what was measured of lines, if that was kept."""
-    if findings.lines:
-        size = compressed_bytes("float32", learner.body_shapes)
-        with contextlib.suppress(OSError):  # it has been noted
-            measured_lines.keep(starting.own.out, starting.rank, {}, size)
-
-
 def _check_serve(findings: Findings, starting: Starting) -> None:
     """Whether status can be served where it is asked for, and whether others can read it there."""
     if starting.own.serve is None:
@@ -258,9 +228,6 @@ def _check_training(
     own, rank = starting.own, starting.rank
     torch.set_num_threads(own.threads or share_of_cores(own, own.size))
     found, parts, resolved = None, None, None
-    lines: Mapping[int, LineSpeed] = {}
-    with findings.of("lines"):
-        lines = _known_lines(starting, asked.line)
     with findings.of("device"):
         made = config.resolve(own, rank)
         _check_device(findings, compute_of(made).device, torch)
@@ -282,24 +249,15 @@ def _check_training(
             findings.passed("task", f"{own.task}: {samples}; {model}")
         if parts is None:
             return None
-        _keep_body(findings, starting, parts.learner)
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
-            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, lines)
+            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, asked.bandwidth)
             if own.privacy != "sample":  # there a round's steps are charged together
                 _check_threads(findings, parts.learner, torch)
     if found is not None:
         check_memory(findings, found.memory_bytes, free_memory)
         check_disk(findings, folder, found.disk_bytes)
     return found
-
-
-def _known_lines(starting: Starting, line: float | None) -> Mapping[int, LineSpeed]:
-    """What is known of the lines to the neighbors: the stated rate for each, or what was measured, now or earlier."""
-    if line is not None:
-        return dict.fromkeys(starting.neighbors, LineSpeed(line, line))
-    kept = measured_lines.read_lines(starting.own.out).get(starting.rank, {})
-    return {rank: one for rank, one in kept.items() if rank in starting.neighbors}
 
 
 def _check_device(findings: Findings, device: Any, torch: Any) -> None:

@@ -19,7 +19,6 @@ from dpeer.training.dpsgd.sampled_releases import SampledReleases
 from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
-from dpeer.training.mixing.building import check_gossip
 from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.outer import OuterStep
 from dpeer.training.mixing.private import PrivateGossip
@@ -28,7 +27,6 @@ from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
-from dpeer.training.settings import Hyperparameters
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
 from dpeer.training.state.round_progress import UnfinishedRound
@@ -487,24 +485,6 @@ class TorchLearner:
     def shares(self) -> bool:
         """Whether anything leaves the peer at all."""
         return self._facts.shares != "nothing"
-
-    def check_exchange(self, asked: Hyperparameters, *, steady: bool) -> None:
-        """Refuse other settings of how bodies travel and are mixed, as a start with them would; nothing changes.
-
-        Args:
-            asked: The hyperparameters.
-            steady: Whether the peer exchanges with the same neighbors in every round.
-
-        Raises:
-            ConfigurationError: Names the setting, and the reason.
-        """
-        check_gossip(self.algorithm, self.trainer, self.session, asked, steady=steady)
-
-    @property
-    def body_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of what neighbors get: the algorithm's extras, and the body's parameters."""
-        extras = [(size,) for size in self.trainer.extras.sizes.values()]
-        return extras + [tuple(entry["shape"]) for entry in self.trainer.body.manifest["parameters"]]
 
     @property
     def body_parameters(self) -> int:

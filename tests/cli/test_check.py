@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation.measured_lines import keep
-from dpeer.topology.transfer_time import LineSpeed
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -26,7 +24,7 @@ def check(dpeer: Run, small_task: Path) -> Run:
 
 
 def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run) -> None:
-    ended = check("--line", "8kbit")
+    ended = check("--bandwidth", "8kbit")
     lines = ended.out.splitlines()
     assert ended.code == 0
     assert lines[0] == "PASS  settings      rank 1 of 3, ring; no federation file: all by default"
@@ -37,10 +35,8 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
         f"  bytes         {2 * body} B out and {2 * body} B in a round ({body} B a body), 960 B and 960 B in all"
         in lines
     )
-    assert "  line          a round's bodies take 240 ms on this line" in lines
-    float32 = next(line for line in lines if line.startswith("float32 "))
-    assert float32.split()[1:5] == [str(body), "B", "240", "ms"]
-    assert lines[-1] == "14 PASS, 0 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
+    assert "  line          a round's bodies take 240 ms at this bandwidth" in lines
+    assert lines[-1] == "12 PASS, 0 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
     assert "training a few minibatches" in ended.err
 
 
@@ -51,37 +47,17 @@ def test_json_has_the_same_and_nothing_else_on_stdout(check: Run) -> None:
     assert {"check": "proxy", "level": "PASS", "text": "none: it dials directly"} in found["findings"]
     assert found["forecast"]["neighbors"] == [0, 2]
     assert found["forecast"]["round_seconds"] > 0
-    assert (found["forecast"]["plans"], found["forecast"]["recommended"]) == ([], None), "no line is known"
+    assert (found["forecast"]["exchange_seconds"], found["forecast"]["waits_seconds"]) == (None, 0.0)
 
 
-def test_a_slow_line_gets_a_recommendation_that_a_start_accepts(check: Run, dpeer: Run) -> None:
-    ended = check("--line", "1kbit", "--json")
-    found = json.loads(ended.out)["forecast"]
-    assert found["plan"]["waits_seconds"] == pytest.approx(2 * 120 * 8 / 1000, rel=0.05)
-    best = found["recommended"]
-    assert best["round_seconds"] < found["plan"]["round_seconds"]
-    lines = check("--line", "1kbit").out.splitlines()
-    words = next(line for line in lines if line.startswith("Recommended: a round waits "))
-    assert f"--compress {best['compress']} would take about" in words
-    assert check("--overlap", best["overlap"], "--compress", best["compress"]).code == 0
-
-
-def test_rounds_of_minutes_leave_the_names_of_codecs_whole(check: Run) -> None:
-    lines = check("--line", "0.02kbit").out.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith(("powersgd", "topk", "bfloat"))] == [
-        "bfloat16", "powersgd:4", "topk:0.05",
-    ]  # fmt: skip
-
-
-def test_a_fast_line_gets_no_change(check: Run) -> None:
-    words = next(line for line in check("--line", "10Gbit").out.splitlines() if line.startswith("Recommended: "))
-    assert words.startswith("Recommended: no change; a round waits 0 ms of ")
-
-
-def test_what_was_measured_earlier_is_the_line_and_a_stated_rate_wins(check: Run) -> None:
-    keep(Path("dpeer-run"), 1, {0: LineSpeed(8e3, 8e3, 0.0), 2: LineSpeed(4e3, 8e3, 0.0)})
-    assert "  line          a round's bodies take 240 ms on this line" in check().out.splitlines()
-    assert "  line          a round's bodies take 120 ms on this line" in check("--line", "16kbit").out.splitlines()
+def test_with_a_bandwidth_a_round_waits_for_the_line(check: Run) -> None:
+    found = json.loads(check("--bandwidth", "1kbit", "--json").out)["forecast"]
+    assert found["exchange_seconds"] == pytest.approx(2 * 120 * 8 / 1000)
+    assert found["waits_seconds"] == pytest.approx(found["exchange_seconds"] - found["evaluate_seconds"] / 2)
+    assert found["round_seconds"] == pytest.approx(
+        found["train_seconds"] + found["evaluate_seconds"] + found["waits_seconds"]
+    )
+    assert check("--bandwidth", "fast").code == 2
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Lines of `dpeer check --connect`, over real sockets of loopback: how far each comes, and where it ends."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from dpeer.federation import long_messages
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.line_check import check_lines
+from dpeer.federation.long_messages import LongMessages
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.starting import Starting
+from dpeer.peer.core import wire
+from dpeer.peer.transport import Arrival, Sent
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, listed
@@ -77,8 +82,8 @@ def test_all_that_check_at_once_see_each_other_in_both_directions(sites: Sites) 
         {"port": "PASS", "rank 0": "PASS", "rank 2": "PASS"},
         {"port": "PASS", "rank 0": "PASS", "rank 1": "PASS"},
     ]
-    assert "both keys are accepted" in found[0]["rank 1"][1]
-    assert "proved its key" in found[0]["rank 2"][1]
+    assert "both keys are accepted, and long messages pass in both directions" in found[0]["rank 1"][1]
+    assert "proved its key, and long messages pass in both directions" in found[0]["rank 2"][1]
 
 
 def test_a_site_that_is_alone_is_warned_and_has_failed_at_nothing(sites: Sites) -> None:
@@ -148,9 +153,114 @@ def test_without_keys_an_answer_is_all_that_a_line_shows(tmp_path: Path) -> None
     sites = Sites(tmp_path, 2, keys=False)
     here, there = two(sites.starting(0), sites.starting(1))
     assert here["rank 1"][0] is Level.PASS
-    assert "it answers, without keys" in here["rank 1"][1]
+    assert "it answers, without keys, and long messages pass in both directions" in here["rank 1"][1]
     assert there["rank 0"][0] is Level.WARN
-    assert "a connection does not show whose it is" in there["rank 0"][1]
+    assert there["rank 0"][1].endswith("a connection does not show whose it is; long messages pass in both directions")
+
+
+class SmallPath:
+    """A path to a port that loses packets of more than `MOST` bytes: in one direction nothing comes behind one.
+
+    Args:
+        port: Where it leads.
+        way: 0 to lose what the end sends that dials, 1 what the other one does.
+    """
+
+    MOST = 1200
+
+    def __init__(self, port: int, way: int) -> None:
+        self._port, self._way, self._tasks = port, way, list[asyncio.Task[None]]()
+
+    async def __aenter__(self) -> int:
+        self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _joined(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        far, there = await asyncio.open_connection("127.0.0.1", self._port)
+        for way, (source, target) in enumerate(((near, there), (far, back))):
+            self._tasks.append(asyncio.create_task(self._carry(source, target, way)))
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: int) -> None:
+        while (part := await source.read(2**16)) and (way != self._way or len(part) <= self.MOST):
+            target.write(part)
+        if not part:
+            target.close()
+
+
+@pytest.mark.parametrize(("way", "words"), [(0, ("to it", "from it")), (1, ("from it", "to it"))])
+def test_a_path_that_loses_long_packets_fails_at_both_ends(
+    pair: Sites, monkeypatch: pytest.MonkeyPatch, way: int, words: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(long_messages, "SILENT", 1.5)
+
+    async def both() -> tuple[Found, Found]:
+        async with SmallPath(pair.ports[1], way) as port:
+            starting = pair.starting(0, {1: {"address": f"tcp://127.0.0.1:{port}"}})
+            return await asyncio.gather(looked(starting, ENOUGH), looked(pair.starting(1), ENOUGH))
+
+    here, there = asyncio.run(both())
+    for (level, text), where in zip((here["rank 1"], there["rank 0"]), words, strict=True):
+        assert level is Level.FAIL
+        assert text.endswith(
+            f"; short messages pass, and none of 16.4 kB {where}: its path loses long packets: look at the MTU of the "
+            "VPN, or of a tunnel"
+        )
+
+
+class Wires:
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send(self, link: Any, frames: Any) -> Sent:
+        self.sent.append(json.loads(bytes(frames[0])[2:])["say"])
+        return Sent.TAKEN
+
+
+def probe(say: str, rank: int = 1) -> list[Any]:
+    filler = [bytes(long_messages.LONG)] if say == "long" else []
+    return [wire.PROBE + json.dumps({"rank": rank, "say": say}).encode(), *filler]
+
+
+def test_a_running_peer_that_is_dialled_is_asked_again_behind_the_long_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(long_messages.time, "monotonic", lambda: now)
+    wires = Wires()
+    messages = LongMessages(wires, 0, frozenset((1,)))
+    messages.met(1, "link")
+    unknown = wire.encode(wire.Unknown(rank=1))
+    assert messages.came(Arrival("link", unknown), 1) == 1
+    assert wires.sent == ["short", "long"]
+    messages.look()
+    now += 9
+    assert not messages.settled(1)
+    messages.look()
+    assert wires.sent == ["short", "long", "short"]
+    messages.came(Arrival("link", unknown), 1)
+    assert (messages.settled(1), messages.passed(1)) == (True, "it has a long message of this peer")
+
+
+def test_what_no_check_sends_changes_nothing() -> None:
+    wires = Wires()
+    messages = LongMessages(wires, 0, frozenset((1,)))
+    for frames in (
+        [wire.PROBE], [wire.PROBE + b"[]"], [wire.PROBE + b"{}"], [wire.PROBE + b"[" * 300],
+        [wire.PROBE + b'{"rank": true, "say": "short"}'], [wire.PROBE + b'{"rank": 1, "say": 5}'],
+        [wire.PROBE + b"\xff\xfe"], [wire.PROBE + b" " * 500], [b"x"], probe("short", rank=2),
+    ):  # fmt: skip
+        assert messages.came(Arrival("link", frames), None) is None
+    assert messages.came(Arrival("link", probe("short")), 2) is None, "the key shows another rank"
+    assert wires.sent == []
+    for _ in range(20):
+        messages.came(Arrival("link", probe("turn")), 1)
+    assert wires.sent.count("long") == 5
 
 
 def behind_a_relay(sites: Sites, check: Callable[[Mapping[int, Mapping[str, Any]]], Any], *, ranks: int = 3) -> Any:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,13 +17,11 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, host_checks, keys, operators, site_check, trackers
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
-from dpeer.federation.measured_lines import read_body_bytes, read_lines
 from dpeer.federation.rank_lock import held
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.peer import epoch_folder
 from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
 from dpeer.peer.core.epoch_chain import ChainRecord
-from dpeer.topology.transfer_time import LineSpeed
 from dpeer.training.step_pace import RoundPace
 from tests.conftest import SMALL_TASK
 
@@ -86,7 +83,7 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert found.bad == {}
     assert tree(in_tmp_path).keys() == before.keys()
     assert [one.check for one in found.findings] == [
-        "settings", "key", "members", "output", "proxy", "address", "port", "clock", "shared memory", "device", "task",
+        "settings", "key", "members", "output", "proxy", "address", "port", "device", "task",
         "threads", "memory", "disk",
     ]  # fmt: skip
     forecast = found.forecast
@@ -97,37 +94,6 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert forecast.steps == 2, "a batch of 32 holds all: one of the head, one of the body"
     assert forecast.disk_bytes > 4 * body
     assert 0 < forecast.train_seconds < 60
-
-
-def test_what_was_measured_is_kept_and_is_the_line_of_the_forecast(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = LineSpeed(sends=8e3, receives=8e3, round_trip=0.0)
-
-    async def measured(findings: Findings, starting: Any, *, within: float) -> dict[int, LineSpeed]:
-        return {0: line}
-
-    monkeypatch.setattr(site_check, "check_lines", measured)
-    found = look(connect=True)
-    assert found.of("lines") == [(Level.PASS, "1 of 2 measured, kept in dpeer-run/lines-1.json")]
-    assert read_lines(Path("dpeer-run")) == {1: {0: line}}
-    assert read_body_bytes(Path("dpeer-run"), (1,)) == 4 * (4 * 6 + 6)
-    assert found.forecast is not None
-    assert found.forecast.plan is not None
-    assert found.forecast.plan.exchange_seconds == pytest.approx(2 * 120 * 8 / 8e3), (
-        "both bodies, on the only line known"
-    )
-    shutil.rmtree("dpeer-run")
-    monkeypatch.setattr(site_check.measured_lines, "write_json", lambda *_: Path("nowhere").stat())
-    (unkept,) = look(connect=True).of("lines")
-    assert unkept == (Level.WARN, "what was measured cannot be kept in 'dpeer-run': No such file or directory")
-
-
-def test_a_damaged_file_of_lines_fails_and_the_rest_is_checked(look: Look) -> None:
-    Path("dpeer-run").mkdir()
-    Path("dpeer-run/lines-1.json").write_text("{")
-    found = look()
-    assert found.bad.keys() == {"lines"}
-    assert "measure again with dpeer check --connect" in found.bad["lines"][1]
-    assert found.forecast is not None
 
 
 def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
@@ -205,15 +171,6 @@ def a_file(folder: Path) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def from_the_future(folder: Path) -> Iterator[None]:
-    now = time.time()
-    os.utime(folder / "mine.py", (now, now))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_checks.time, "time", lambda: now - 86400)
-        yield
-
-
 def patched(target: Any, name: str, value: Any) -> Callable[[Path], AbstractContextManager[Any]]:
     @contextmanager
     def around(folder: Path) -> Iterator[None]:
@@ -241,9 +198,16 @@ class Usage(NamedTuple):
     free: int
 
 
-def room(of_disk: int, shared: int = 10**10) -> Callable[[Any], Usage]:
+def room(of_disk: int) -> Callable[[Any], Usage]:
     """What `shutil.disk_usage` gives."""
-    return lambda path: Usage(10**12, 0, shared if path == host_checks.SHARED_MEMORY else of_disk)
+    return lambda path: Usage(10**12, 0, of_disk)
+
+
+def files(free: int, every: int = 10**6) -> Callable[[Path], AbstractContextManager[Any]]:
+    """A disk on which so many files can be made, of so many in all."""
+    real = os.statvfs(".")
+    blocks = {name: getattr(real, name) for name in ("f_bavail", "f_frsize", "f_blocks", "f_bfree")}
+    return patched(os, "statvfs", lambda path: SimpleNamespace(f_flag=0, f_files=every, f_favail=free, **blocks))
 
 
 @contextmanager
@@ -258,6 +222,7 @@ def read_only(folder: Path) -> Iterator[None]:
             self.f_bavail, self.f_frsize, self.f_blocks, self.f_bfree = (
                 found.f_bavail, found.f_frsize, found.f_blocks, found.f_bfree,
             )  # fmt: skip
+            self.f_files, self.f_favail = found.f_files, found.f_favail
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "statvfs", ReadOnly)
@@ -294,10 +259,6 @@ CASES = {
     "a tracker without its library": Case(
         "trackers", Level.FAIL, "tensorboard is not installed", flags={"log_to": ["tensorboard"]},
         around=patched(trackers, "check", refuse)),
-    "a clock that is behind": Case("clock", Level.WARN, "24.0 h before", around=from_the_future),
-    "little shared memory": Case(
-        "shared memory", Level.WARN, "--shm-size",
-        around=patched(host_checks.shutil, "disk_usage", room(10**10, 64 * 2**20))),
     "a device that is none": Case("device", Level.FAIL, "--device cuda:7", flags={"device": "cuda:7"}),
     "a device that is idle": Case(
         "device", Level.WARN, "this host has a GPU", around=patched(torch.cuda, "is_available", lambda: True)),
@@ -312,6 +273,10 @@ CASES = {
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
         "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
+    "a disk that takes no more files": Case(
+        "files", Level.FAIL, "40 files can be made", around=files(40)),
+    "a disk that takes few more files": Case(
+        "files", Level.WARN, "400 files can be made", around=files(400)),
 }  # fmt: skip
 
 
@@ -323,6 +288,11 @@ def test_a_check_finds_what_is_wrong_and_no_other_does(look: Look, in_tmp_path: 
         found = look(case.lines, case.flags, **(case.asked or {}))
     assert {name: level for name, (level, _) in found.bad.items()} == {case.check: case.level}
     assert case.words in found.bad[case.check][1]
+
+
+def test_a_disk_that_counts_no_files_has_room_for_them(look: Look, in_tmp_path: Path) -> None:
+    with files(0, every=0)(in_tmp_path):
+        assert look().bad == {}
 
 
 def test_a_port_that_is_taken_fails(look: Look) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import ClientSession, NoiselessSession, Session
 from dpeer.training.algorithms import Algorithm
@@ -58,19 +56,6 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     if h.overlap:
         return _late(Overlapped(body, rank, codec, guard), h)
     return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
-
-
-def check_gossip(
-    algorithm: Algorithm, trainer: Trainer, session: Session | None, asked: Hyperparameters, *, steady: bool
-) -> None:
-    """Refuse what `build_gossip` refuses, with other hyperparameters than the trainer's; the trainer stays as it is.
-
-    Raises:
-        ConfigurationError: Two of the settings do not go together.
-    """
-    other = copy(trainer)
-    other.hyperparameters = asked
-    build_gossip(algorithm, other, session, steady=steady)
 
 
 def _asked(h: Hyperparameters) -> str | None:
