@@ -24,7 +24,6 @@ from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.federation.starting import Starting
-from dpeer.report import live_page
 from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
@@ -108,7 +107,7 @@ def start(
         if own.serve is not None:
             own_host = addresses.host_of(settings, number)
             names = () if own_host is None else (own_host,)
-            status = ServeStatus(read_serve(own.serve), live_page, names)
+            status = ServeStatus(read_serve(own.serve), names)
         bar = Bar(terminal, own.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:

@@ -13,8 +13,7 @@ from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place, look_in
-from dpeer.federation.readiness import WITHIN
-from dpeer.federation.status_document import why_unready
+from dpeer.federation.readiness import WITHIN, unready
 
 
 @click.command(short_help="Show where running peers are, and whom they wait for.")
@@ -58,7 +57,7 @@ def _check(found: Sequence[Place], within: int) -> int:
     """Print whether each peer takes part; returns the exit code."""
     code = 0
     for one in found:
-        why = one.state if one.answer is None else why_unready(one.answer, within)
+        why = one.state if one.answer is None else unready(one.answer, within)
         click.echo(f"{one.name}: {'takes part' if why is None else f'does not take part: {why}'}")
         code |= why is not None
     return int(code)

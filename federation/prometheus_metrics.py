@@ -1,21 +1,16 @@
-"""Prometheus metrics of a status document, in the text format that a scraper asks for."""
+"""Prometheus metrics of a peer, from its snapshot."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import get_args
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
-from dpeer.federation.status_document import Document
+from dpeer.federation.readiness import STALE, unready
 from dpeer.peer.core.membership import Status
-from dpeer.peer.snapshot import Phase
-
-_LIVENESS = tuple(status.value for status in Status)
-_PHASES = get_args(Phase)
+from dpeer.peer.snapshot import Phase, Snapshot
 
 _GAUGES = {
     "rounds": ("rounds", "Rounds of the run"),
@@ -34,9 +29,8 @@ _GAUGES = {
     "epsilon": ("epsilon", "Privacy loss so far"),
     "delta": ("delta", "The delta of epsilon"),
     "disk_free": ("disk_free_bytes", "Bytes that the folder's disk had left when a round was last saved"),
-    "age_seconds": ("status_age_seconds", "Seconds since the event loop last stated its status"),
 }
-"""By field of a peer, the name and help of its gauge."""
+"""By field of a snapshot, the name and help of its gauge."""
 
 _TIMES = {
     "mixed_seconds": ("last_mix_timestamp_seconds", "When a neighbor's body was last mixed"),
@@ -49,42 +43,46 @@ _FIGURES = {
     "test_loss": ("test_loss", "Test loss in the last evaluated round; none with privacy"),
     "train_loss": ("train_loss", "Training loss of the last round; none with privacy"),
 }
-"""By a figure of the history, the name and help of its gauge."""
+"""By a figure of a round, the name and help of its gauge."""
 
 
-def expose(document: Document, accept: str, *, process: bool) -> tuple[bytes, str]:
-    """The metrics of all peers in a status document.
+def metrics(snapshot: Snapshot, figures: Mapping[str, float], age: float) -> Iterator[Metric]:
+    """The metrics of a peer; what it does not know has none.
 
     Args:
-        document: The status document.
-        accept: The request's header Accept, which chooses between Prometheus' text and OpenMetrics.
-        process: Whether the document is of this process, whose memory and CPU time are listed then, too.
-
-    Returns:
-        The text, and its content type.
+        snapshot: Its snapshot.
+        figures: The last values of accuracy and losses; empty with privacy.
+        age: Seconds since the snapshot was taken.
     """
-    registry = CollectorRegistry()
-    registry.register(_Peers(document))
-    if process:
-        ProcessCollector(registry=registry)
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
-
-
-class _Peers(Collector):
-    """All metrics of a document's peers, each family once."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-
-    def collect(self) -> Iterator[Metric]:
-        families = _Families()
-        by_rank: dict[str, Mapping[str, Any]] = {}  # a scraper takes none of the metrics if a series is there twice
-        for peer in self._document["peers"]:
-            by_rank.setdefault(_rank(peer), peer)
-        for rank, peer in by_rank.items():
-            _add(families, peer, rank, float(self._document["time"]))
-        yield from families.all()
+    families = _Families()
+    rank = str(snapshot.rank)
+    families.gauge("up", "Whether the peer runs", 1, rank=rank)
+    families.gauge("ready", "Whether the peer takes part: it has mixed within its last rounds",
+                   age <= STALE and unready(vars(snapshot)) is None, rank=rank)  # fmt: skip
+    families.gauge("status_age_seconds", "Seconds since the event loop last stated its status", age, rank=rank)
+    for field, (name, words) in _GAUGES.items():
+        if (value := getattr(snapshot, field)) is not None:
+            families.gauge(name, words, value, rank=rank)
+    for field, (name, words) in _TIMES.items():
+        if (value := getattr(snapshot, field)) is not None:
+            families.gauge(name, f"{words}, in Unix seconds", time.time() - age - value, rank=rank)
+    if snapshot.mixed_round is not None:
+        since = max(snapshot.completed - snapshot.mixed_round - 1, 0)
+        families.gauge("rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since, rank=rank)
+    for phase in get_args(Phase):
+        families.gauge("phase", "1 for what the peer does now", phase == snapshot.phase, rank=rank, phase=phase)
+    families.gauge("mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed), rank=rank)
+    families.gauge("missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed), rank=rank)
+    if snapshot.epoch is not None:
+        families.gauge("epoch", "The epoch of the present round", snapshot.epoch.number, rank=rank)
+        families.gauge("members", "Members in that epoch", len(snapshot.epoch.members), rank=rank)
+    for field, (name, words) in _FIGURES.items():
+        if field in figures:
+            families.gauge(name, words, figures[field], rank=rank)
+    _add_neighbors(families, snapshot, rank)
+    for reason, count in sorted(snapshot.dropped.items()):
+        families.counter("dropped_messages", "Messages that could not be used", count, rank=rank, reason=reason)
+    yield from families.all()
 
 
 class _Families:
@@ -108,54 +106,17 @@ class _Families:
         yield from self._found.values()
 
 
-def _rank(peer: Mapping[str, Any]) -> str:
-    return str(peer["rank"] if peer["running"] else peer["folder"].removeprefix("rank-"))
-
-
-def _add(families: _Families, peer: Mapping[str, Any], rank: str, now: float) -> None:
-    """Add one peer's samples; what it does not know has none."""
-    families.gauge("up", "Whether the peer runs", peer["running"], rank=rank)
-    families.gauge("ready", "Whether the peer takes part: it has mixed within its last rounds",
-                   peer["unready"] is None, rank=rank)  # fmt: skip
-    if not peer["running"]:
-        return
-    for field, (name, words) in _GAUGES.items():
-        if peer.get(field) is not None:
-            families.gauge(name, words, peer[field], rank=rank)
-    for field, (name, words) in _TIMES.items():
-        if peer.get(field) is not None:
-            families.gauge(name, f"{words}, in Unix seconds", now - peer["age_seconds"] - peer[field], rank=rank)
-    if peer.get("mixed_round") is not None:
-        since = max(peer["completed"] - peer["mixed_round"] - 1, 0)
-        families.gauge("rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since, rank=rank)
-    for phase in (*_PHASES, *({peer["phase"]} - {*_PHASES})):
-        families.gauge("phase", "1 for what the peer does now", phase == peer["phase"], rank=rank, phase=phase)
-    for field in ("mixed", "missed"):
-        words = "Bodies of neighbors in the last mix" if field == "mixed" else "Bodies that the last mix lacked"
-        families.gauge(f"{field}_bodies", words, len(peer[field]), rank=rank)
-    if (epoch := peer.get("epoch")) is not None:
-        families.gauge("epoch", "The epoch of the present round", epoch["number"], rank=rank)
-        families.gauge("members", "Members in that epoch", len(epoch["members"]), rank=rank)
-    for field, (name, words) in _FIGURES.items():
-        found = [line[field] for line in peer["history"] if line.get(field) is not None]
-        if found:
-            families.gauge(name, words, found[-1], rank=rank)
-    _add_neighbors(families, peer, rank)
-    for reason, count in sorted((peer.get("dropped") or {}).items()):
-        families.counter("dropped_messages", "Messages that could not be used", count, rank=rank, reason=reason)
-
-
-def _add_neighbors(families: _Families, peer: Mapping[str, Any], rank: str) -> None:
-    awaited = {one["rank"] for one in peer["waits_for"]}
-    for one in {one["rank"]: one for one in peer["neighbors"]}.values():
-        of = {"rank": rank, "neighbor": one["rank"]}
-        families.gauge("neighbor_waited_for", "Whether the peer waits for the neighbor", one["rank"] in awaited, **of)
-        for word in _LIVENESS:
-            families.gauge("neighbor_liveness", "1 for the neighbor's liveness", word == one["liveness"], **of,
-                           liveness=word)  # fmt: skip
-        if one["completed"] is not None:
-            families.gauge("neighbor_round", "Rounds that the neighbor has completed", one["completed"], **of)
-        if one["silent_seconds"] is not None:
-            families.gauge("neighbor_silent_seconds", "Seconds since its last message", one["silent_seconds"], **of)
-        families.counter("sent_bytes", "Bytes of messages to the neighbor", one["bytes_sent"], **of)
-        families.counter("received_bytes", "Bytes of the neighbor's messages", one["bytes_received"], **of)
+def _add_neighbors(families: _Families, snapshot: Snapshot, rank: str) -> None:
+    awaited = {one.rank for one in snapshot.waits_for}
+    for one in snapshot.neighbors:
+        of = {"rank": rank, "neighbor": one.rank}
+        families.gauge("neighbor_waited_for", "Whether the peer waits for the neighbor", one.rank in awaited, **of)
+        for word in Status:
+            families.gauge("neighbor_liveness", "1 for the neighbor's liveness", word.value == one.liveness, **of,
+                           liveness=word.value)  # fmt: skip
+        if one.completed is not None:
+            families.gauge("neighbor_round", "Rounds that the neighbor has completed", one.completed, **of)
+        if one.silent_seconds is not None:
+            families.gauge("neighbor_silent_seconds", "Seconds since its last message", one.silent_seconds, **of)
+        families.counter("sent_bytes", "Bytes of messages to the neighbor", one.bytes_sent, **of)
+        families.counter("received_bytes", "Bytes of the neighbor's messages", one.bytes_received, **of)

@@ -1,4 +1,4 @@
-"""Readiness of a peer: whether it has mixed with a neighbor within its last rounds, for probes and `/readyz`."""
+"""Readiness of a peer: whether it has mixed with a neighbor within its last rounds, for probes and metrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 WITHIN = 3
 """Rounds within which a ready peer has mixed, by default."""
+
+STALE = 10.0
+"""Seconds after which an event loop that has given no sign is taken for blocked."""
 
 _NOT_IN_ROUNDS: Mapping[str, str] = {
     "starting": "it starts",

@@ -258,8 +258,8 @@ class NetworkSettings(Section):
     )
     serve: ServeAt | None = setting(
         None,
-        "answer /metrics, /healthz, /readyz, /status.json and a page over HTTP: at PORT of loopback, or at HOST:PORT, "
-        "where all who reach it can read it; 0 for a free port",
+        "answer /metrics (Prometheus) and /healthz over HTTP: at PORT of loopback, or at HOST:PORT, where all who "
+        "reach it can read it; 0 for a free port",
         mark=Mark.ASIDE,
         group=_HOST,
     )

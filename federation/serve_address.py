@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from dpeer.exceptions import not_bound
@@ -84,7 +85,13 @@ def bound(address: ServeAddress, option: str) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, place = min(found, key=lambda one: one[0] == socket.AF_INET6)
-        return socket.create_server(place, family=family)
+        with ExitStack() as failing:
+            listening = failing.enter_context(socket.socket(family))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen()
+            failing.pop_all()
+        return listening
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise not_bound(

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,6 @@ from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.status_board import StatusBoard
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import Tracking
@@ -45,7 +44,7 @@ from dpeer.results.reading import read_entries
 from dpeer.training import forget
 
 if TYPE_CHECKING:
-    from dpeer.federation.status_server import Page
+    from dpeer.federation.metrics_server import Board
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
@@ -63,10 +62,9 @@ Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 
 @dataclass(frozen=True)
 class ServeStatus:
-    """Where a peer answers HTTP requests for its status, and what draws the page."""
+    """Where a peer answers HTTP requests for its metrics."""
 
     address: ServeAddress
-    page: Page
     names: tuple[str, ...] = ()
     """Further names of this host, by which it may be asked."""
 
@@ -154,11 +152,11 @@ async def serve(
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
         hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
-        status: Where the peer's status is served over HTTP; None for nowhere.
+        status: Where the peer's metrics are served over HTTP; None for nowhere.
 
     Raises:
         Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
-        AddressError: The status cannot be served there.
+        AddressError: The metrics cannot be served there.
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank).absolute()
@@ -187,16 +185,15 @@ async def serve(
                 raise ConfigurationError(STARTS)
 
             starting = Snapshot(rank, os.getpid(), "starting")
-            board = StatusBoard(out.name, lambda: starting, private=settings.privacy != "none")
             requests: dict[str, Handler] = {
-                "status": board.answer,
+                "status": lambda request: asdict(starting),
                 "drain": leave,
                 "membership": not_yet,
                 "epoch": not_yet,
             }
             async with (
                 ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)),
-                _served(board, status, rank, worker, log),
+                _served(starting, status, worker, log, private=settings.privacy != "none") as board,
             ):
                 started(out)
                 config = await worker.run(resolve, settings, rank)
@@ -224,7 +221,7 @@ async def _serve(
     log: PeerLog,
     worker: Worker,
     requests: dict[str, Handler],
-    board: StatusBoard,
+    board: Board | None,
     *,
     listen: str | None,
     meet: Meet,
@@ -251,14 +248,14 @@ async def _serve(
     slow_steps = SlowSteps()
 
     def recorded(entry: dict[str, Any]) -> None:
-        board.add_round(entry)
+        if board is not None:
+            board.note(entry)
         tracking.add(entry)
         report({"kind": "record", "entry": entry})
         if (line := slow_steps.look(parts.learner.pace)) is not None:
             log.warning("slow-steps", message=line)
 
     def waits(neighbors: Sequence[int]) -> None:
-        board.fill()
         report({"kind": "waiting", "neighbors": list(neighbors)})
 
     async def compare(outcome: Outcome) -> None:
@@ -298,9 +295,6 @@ async def _serve(
         message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
         log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
-    if resume:
-        completed = peer.snapshot().completed
-        board.recall([one for one in await worker.run(read_entries, out) if one["round"] < completed])
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
@@ -308,9 +302,11 @@ async def _serve(
         await transport.close(0)
         return None
     leave = requests["drain"]
-    board.follow(peer.snapshot)
-    known = {**peer.requests, "status": board.answer}
-    requests |= answers(known, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
+    if board is not None:
+        for entry in await worker.run(read_entries, out) if resume else ():
+            board.note(entry)
+        board.follow(peer.snapshot)
+    requests |= answers(peer.requests, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
     try:
         outcome = await peer.serve(addresses)
     finally:
@@ -328,30 +324,28 @@ async def _serve(
 
 @asynccontextmanager
 async def _served(
-    board: StatusBoard, status: ServeStatus | None, rank: int, worker: Worker, log: PeerLog
-) -> AsyncIterator[None]:
-    """Context in which the board is kept filled and served, where that was asked for."""
+    starting: Snapshot, status: ServeStatus | None, worker: Worker, log: PeerLog, *, private: bool
+) -> AsyncIterator[Board | None]:
+    """Context in which metrics are served, where that was asked for, from a board that is kept filled."""
     if status is None:
-        yield
+        yield None
         return
-    from dpeer.federation.status_server import StatusServer  # prometheus-client and http.server
+    from dpeer.federation.metrics_server import Board, MetricsServer  # prometheus-client and http.server
 
-    server = await worker.run(
-        lambda: StatusServer(
-            status.address, board.read, status.page, title=f"dpeer rank {rank}", process=True, names=status.names
-        )
-    )
-    server.start()
-    log.info("serving", message=f"status at {server.url}", address=str(server.address))
+    board = Board(lambda: starting, private=private)
+    server = await worker.run(MetricsServer, status.address, board, status.names)
+    host = "127.0.0.1" if status.address.everywhere else status.address.host
+    url = f"http://{ServeAddress(host, server.address.port)}/metrics"
+    log.info("serving", message=f"metrics at {url}", address=str(server.address))
     if not status.address.loopback:
         log.warning(
             "serving-openly",
-            message=f"status at {server.address} has no password: all who reach it can read it (docs/security.md)",
+            message=f"metrics at {server.address} have no password: all who reach it can read them (docs/security.md)",
             address=str(server.address),
         )
     filling = asyncio.create_task(board.keep_filled())
     try:
-        yield
+        yield board
     finally:
         filling.cancel()
         server.close()

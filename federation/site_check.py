@@ -27,7 +27,7 @@ from dpeer.federation.host_checks import (
 from dpeer.federation.line_check import check_lines, check_port
 from dpeer.federation.operators import changes
 from dpeer.federation.scheduler_rank import own_rank
-from dpeer.federation.serve_address import read_serve
+from dpeer.federation.serve_address import bound, read_serve
 from dpeer.federation.settings import as_run
 from dpeer.federation.starting import Starting
 from dpeer.peer import epoch_folder
@@ -200,18 +200,16 @@ def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> 
 
 
 def _check_serve(findings: Findings, starting: Starting) -> None:
-    """Whether status can be served where it is asked for, and whether others can read it there."""
+    """Whether metrics can be served where it is asked for, and whether others can read it there."""
     if starting.own.serve is None:
         return
-    from dpeer.federation.status_server import check_address  # prometheus-client and http.server
-
     with findings.of("serve"):
         address = read_serve(starting.own.serve)
-        check_address(address)
+        bound(address, "--serve").close()
         if address.loopback:
-            findings.passed("serve", f"status at {address}, for programs of this host")
+            findings.passed("serve", f"metrics at {address}, for programs of this host")
         else:
-            findings.warn("serve", f"status at {address}: every host that reaches it can read it")
+            findings.warn("serve", f"metrics at {address}: every host that reaches it can read it")
 
 
 def _check_training(

@@ -1,4 +1,4 @@
-"""Words for a peer's snapshot: state, neighbors, last mix, rounds and epochs, as tables and the live page show them."""
+"""Words for a peer's snapshot: state, neighbors, last mix, rounds and epochs, as tables and the dashboard show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots and rounds of peers, as tests of the status document, its server and its metrics use them."""
+"""Snapshots and rounds of peers, as tests of metrics and of the dashboard use them."""
 
 from typing import Any
 

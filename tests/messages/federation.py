@@ -27,15 +27,13 @@ from dpeer.federation.keys import keyring, public_keys, read_secret, write_secre
 from dpeer.federation.privacy import account, privacy_config
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
-from dpeer.federation.serve_address import ServeAddress
+from dpeer.federation.serve_address import ServeAddress, bound
 from dpeer.federation.settings import Settings, revalidated
-from dpeer.federation.status_server import StatusServer
 from dpeer.federation.trackers import check as check_trackers
 from dpeer.peer import restored
 from dpeer.peer.restored import Restored
 from dpeer.peer.transports.proxies import proxies
 from dpeer.privacy import Ledger
-from dpeer.report import live_page
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm
 from dpeer.training.algorithms.base import Facts
@@ -295,7 +293,7 @@ MESSAGES = {
         "serve in {folder}/federation.toml = 'http://10.0.0.3': expected PORT or HOST:PORT, for example 7780 or "
         "10.0.0.3:7780", "serve = 'http://10.0.0.3'"),
     "a status port at another host": Message(
-        lambda folder: StatusServer(ServeAddress("192.0.2.1", 7780), dict, live_page), AddressError,
+        lambda folder: bound(ServeAddress("192.0.2.1", 7780), "--serve"), AddressError,
         "--serve 192.0.2.1:7780: this host cannot listen there: Cannot assign requested address; choose an address of "
         "its own and a free port"),
     "a proxy of another kind": Message(lambda folder: proxies("https://web.test:443"), AddressError,

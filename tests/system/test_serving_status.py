@@ -14,6 +14,8 @@ from tests.system.conftest import PACED
 
 pytestmark = pytest.mark.slow
 
+SERVED = re.compile(r"metrics at (http://127\.0\.0\.1:\d+/)metrics")
+
 
 def get(url, path, seconds=10.0):
     """Status code and text; 0 if no answer came in time."""
@@ -26,42 +28,38 @@ def get(url, path, seconds=10.0):
         return 0, ""
 
 
-def test_a_peer_is_scraped_while_it_trains_and_probes_turn_red(
-    task, schedule, dpeer_process, free_ports, until, tmp_path
+def test_a_peer_is_scraped_while_it_trains_and_a_probe_turns_red(
+    task, schedule, dpeer_process, dpeer, free_ports, until, tmp_path
 ):
     base = free_ports(3)
     settings = ("--size", 3, "--base-port", base, "--dead-after", 2, "--task", task, *schedule, *PACED)
     peers = [dpeer_process("start", "--rank", rank, "--serve", 0, *settings) for rank in range(3)]
-    found = [until(lambda peer=peer: re.search(r"status at (http://127\.0\.0\.1:\d+/)", peer.output)) for peer in peers]
-    urls = [one[1] for one in found]
-    until(lambda: get(urls[0], "readyz")[0] == 200)
+    url = until(lambda: SERVED.search(peers[0].output))[1]
+    until(lambda: 'dpeer_ready{rank="0"} 1.0' in get(url, "metrics")[1])
 
-    assert get(urls[0], "healthz") == (200, "ok\n")
-    families = {one.name: one for one in text_string_to_metric_families(get(urls[0], "metrics")[1])}
+    assert get(url, "healthz") == (200, "ok\n")
+    families = {one.name: one for one in text_string_to_metric_families(get(url, "metrics")[1])}
     assert families["dpeer_completed_rounds"].samples[0].value >= 1
     assert {sample.labels["neighbor"] for sample in families["dpeer_sent_bytes"].samples} == {"1", "2"}
     assert families["process_resident_memory_bytes"].samples[0].value > 10**7
-    (peer,) = json.loads(get(urls[0], "status.json")[1])["peers"]
-    assert (peer["folder"], peer["rank"], peer["unready"]) == ("rank-0", 0, None)
-    assert peer["history"][-1]["heard"] == [1, 2]
-    assert str(tmp_path) not in json.dumps(peer)
+    assert str(tmp_path) not in get(url, "metrics")[1]
 
     peers[0].signal(signal.SIGSTOP)
-    assert get(urls[0], "healthz", 1.0) == (0, ""), "a stopped process answers no probe"
+    assert get(url, "healthz", 1.0) == (0, ""), "a stopped process answers no probe"
     peers[0].signal(signal.SIGCONT)
-    until(lambda: get(urls[0], "healthz")[0] == 200)
+    until(lambda: get(url, "healthz")[0] == 200)
 
     for one in peers[1:]:
         one.signal(signal.SIGKILL)
-    _, why = until(lambda: (answer := get(urls[0], "readyz"))[0] == 503 and answer)
-    assert why.startswith("rank-0: does not take part: it pauses: ")
-    assert get(urls[0], "healthz") == (200, "ok\n"), "it is alive, and takes part in nothing"
-    assert 'dpeer_ready{rank="0"} 0.0' in get(urls[0], "metrics")[1]
+    until(lambda: 'dpeer_ready{rank="0"} 0.0' in get(url, "metrics")[1])
+    assert get(url, "healthz") == (200, "ok\n"), "it is alive, and takes part in nothing"
+    found = dpeer("status", tmp_path / "dpeer-run" / "rank-0", "--check")
+    assert (found.code, found.out[:39]) == (1, "rank-0: does not take part: it pauses: ")
 
     peers[0].signal(signal.SIGTERM)
     assert peers[0].wait() == 0
     with pytest.raises(urllib.error.URLError):
-        get(urls[0], "healthz")
+        get(url, "healthz")
     events = [json.loads(line)["event"] for line in (tmp_path / "dpeer-run/rank-0/log.jsonl").read_text().splitlines()]
     assert "serving" in events
     assert "serving-openly" not in events
@@ -73,16 +71,16 @@ def test_a_port_that_others_reach_is_warned_of_and_one_that_is_taken_refused(
     base = free_ports(3)
     settings = ("--size", 2, "--base-port", base, "--task", task, *schedule, "--rounds", 1)
     open_one = dpeer_process("start", "--rank", 0, "--serve", f"*:{base + 2}", *settings)
-    until(lambda: "has no password: all who reach it can read it" in open_one.output)
+    until(lambda: "have no password: all who reach it can read them" in open_one.output)
     taken = dpeer_process("start", "--rank", 1, "--serve", base + 2, *settings)
-    assert taken.wait() == 2
+    assert taken.wait() == 75, "an address that is taken may be free later"
     assert taken.output.splitlines()[-1] == (
         f"dpeer: --serve 127.0.0.1:{base + 2}: this host cannot listen there: Address already in use; choose an "
         "address of its own and a free port"
     )
     assert not (tmp_path / "dpeer-run" / "rank-1" / "metrics.jsonl").exists()
     with contextlib.suppress(urllib.error.URLError):
-        assert get(f"http://127.0.0.1:{base + 2}/", "readyz")[0] == 503
+        assert get(f"http://127.0.0.1:{base + 2}/", "healthz")[0] == 200
 
 
 FIGURES = ("accuracy", "test_loss", "train_loss", "clip", "gap", "samples")
@@ -93,14 +91,15 @@ def test_with_privacy_no_figure_of_the_data_is_served(task, schedule, dpeer_proc
     settings = ("--size", 2, "--base-port", free_ports(2), "--task", task, *schedule, *PACED)
     private = ("--privacy", "client", "--noise-multiplier", 2.0, "--serve", 0)
     peers = [dpeer_process("start", "--rank", rank, *settings, *private) for rank in range(2)]
-    url = until(lambda: re.search(r"status at (http://127\.0\.0\.1:\d+/)", peers[0].output))[1]
-    until(lambda: len(json.loads(get(url, "status.json")[1])["peers"][0]["history"]) > 2)
-    texts = [get(url, path)[1] for path in ("status.json", "metrics")]
-    assert [word for text in texts for word in FIGURES if word in text.lower()] == []
-    assert '"epsilon": ' in texts[0]
-    assert '"disagreement": null' not in texts[0], "it follows from what is released"
+    url = until(lambda: SERVED.search(peers[0].output))[1]
+    lines = tmp_path / "dpeer-run/rank-0/metrics.jsonl"
+    until(lambda: lines.exists() and lines.read_text().count("\n") > 2)
+    until(lambda: "dpeer_disagreement{" in get(url, "metrics")[1])
+    text = get(url, "metrics")[1]
+    assert [word for word in FIGURES if word in text.lower()] == []
+    assert "dpeer_epsilon{" in text
 
-    lines = [json.loads(line) for line in (tmp_path / "dpeer-run/rank-0/metrics.jsonl").read_text().splitlines()]
-    secret = {repr(line[name]) for line in lines for name in ("train_loss", "test_loss") if line[name] is not None}
+    entries = [json.loads(line) for line in lines.read_text().splitlines()]
+    secret = {repr(line[name]) for line in entries for name in ("train_loss", "test_loss") if line[name] is not None}
     assert len(secret) > 3
-    assert [one for text in (*texts, get(url, "view")[1]) for one in secret if one in text] == []
+    assert [one for one in secret if one in text] == []

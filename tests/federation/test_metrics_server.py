@@ -1,0 +1,208 @@
+"""MetricsServer over real sockets: its paths, a loop that hangs, and whom it answers; the board of its snapshots."""
+
+import asyncio
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.federation import metrics_server
+from dpeer.federation.metrics_server import Board, MetricsServer
+from dpeer.federation.readiness import STALE
+from dpeer.federation.serve_address import read_serve
+from tests.federation.statuses import WELL, entry
+
+Serve = Callable[..., MetricsServer]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of the board: a list with the seconds in it."""
+    now = [100.0]
+    monkeypatch.setattr(metrics_server, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serves a board at a free port."""
+    servers: list[MetricsServer] = []
+
+    def start(board: Board | None = None, address: str = "0", **more: Any) -> MetricsServer:
+        servers.append(
+            MetricsServer(read_serve(address), board or Board(lambda: WELL, private=False), **more)
+        )  # fmt: skip
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def get(
+    server: MetricsServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, str, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=10)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode(), answer.headers
+
+
+def test_metrics_come_in_the_format_that_is_asked_for(serve: Serve) -> None:
+    code, text, headers = get(serve(), "/metrics")
+    assert (code, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+    assert 'dpeer_up{rank="2"} 1.0' in text
+    assert "process_resident_memory_bytes" in text
+    code, text, headers = get(serve(), "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/status.json", "/readyz", "/view", "/../../etc/passwd"])
+def test_nothing_else_is_there(serve: Serve, path: str) -> None:
+    assert get(serve(), path)[:2] == (404, "served here: /metrics /healthz\n")
+
+
+def test_health_is_that_of_the_event_loop(serve: Serve, clock: list[float]) -> None:
+    board = Board(lambda: WELL, private=False)
+    server = serve(board)
+    clock[0] += STALE
+    assert get(server, "/healthz")[:2] == (200, "ok\n")
+    clock[0] += 1.5
+    assert get(server, "/healthz")[:2] == (503, "the event loop is blocked: its last sign is 12 s old\n")
+    assert 'dpeer_ready{rank="2"} 0.0' in get(server, "/metrics")[1]
+    board.fill()
+    assert get(server, "/healthz")[0] == 200
+
+
+def test_a_probe_turns_red_while_the_event_loop_is_blocked_and_green_when_it_goes_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    filled, blocks, over = threading.Semaphore(0), threading.Event(), threading.Event()
+    monkeypatch.setattr(metrics_server, "_EVERY", 0.001)
+
+    def take() -> Any:
+        filled.release()
+        return WELL
+
+    board = Board(take, private=False)
+    server = serve(board)
+
+    async def run() -> None:
+        filling = asyncio.create_task(board.keep_filled())
+        await asyncio.to_thread(filled.acquire)
+        blocks.set()
+        over.wait()  # what no peer may do on its loop
+        await asyncio.to_thread(lambda: [filled.acquire() for _ in range(50)])
+        filling.cancel()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    blocks.wait()
+    clock[0] += 11.0
+    assert get(server, "/healthz")[0] == 503
+    over.set()
+    thread.join()
+    assert get(server, "/healthz")[0] == 200
+
+
+def test_a_snapshot_that_cannot_be_taken_ends_no_peer_and_shows_by_its_age(clock: list[float]) -> None:
+    board = Board(lambda: WELL, private=False)
+
+    def fail() -> Any:
+        raise RuntimeError("a neighbor has no link")
+
+    clock[0] += 4.0
+    board.follow(fail)
+    assert board.age == 4.0
+    board.follow(lambda: replace(WELL, completed=10))
+    assert board.age == 0.0
+
+
+def samples(board: Board) -> set[str]:
+    return {one.name for one in board.collect()}
+
+
+def test_figures_are_the_last_ones_and_none_where_data_are_protected() -> None:
+    board = Board(lambda: WELL, private=False)
+    assert "dpeer_accuracy" not in samples(board)
+    board.note(entry(7))
+    board.note(entry(8, accuracy=None, train_loss="broken", test_loss=0.25))
+    values = {one.name: one.samples[0].value for one in board.collect()}
+    assert (values["dpeer_accuracy"], values["dpeer_train_loss"], values["dpeer_test_loss"]) == (0.5, 2.5, 0.25)
+    private = Board(lambda: WELL, private=True)
+    private.note(entry(7))
+    assert not {"dpeer_accuracy", "dpeer_test_loss", "dpeer_train_loss"} & samples(private)
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("127.0.0.1:9100", 200), ("localhost", 200), ("LOCALHOST:9100", 200), ("[::1]:9100", 200), ("10.0.0.3", 200),
+        (socket.gethostname(), 200), ("site-3.example:7780", 200),
+        ("attacker.example:9100", 421), ("localhost.attacker.example", 421), ("127.0.0.1.attacker.example", 421),
+        ("", 421),
+    ],
+)  # fmt: skip
+def test_a_web_page_of_another_name_cannot_read_it_through_a_browser(serve: Serve, host: str, code: int) -> None:
+    assert get(serve(names=["Site-3.example"]), "/metrics", Host=host)[0] == code
+
+
+def test_of_two_names_both_must_be_known(serve: Serve) -> None:
+    with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as there:
+        there.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n")
+        assert there.recv(100).startswith(b"HTTP/1.0 421 ")
+
+
+def test_an_address_that_is_taken_or_not_of_this_host_is_refused(serve: Serve) -> None:
+    port = serve().address.port
+    with pytest.raises(AddressError, match=rf"^--serve 127\.0\.0\.1:{port}: this host cannot listen there: Address"):
+        serve(address=str(port))
+    with pytest.raises(AddressError, match=r"^--serve 192\.0\.2\.1:9100: this host cannot listen there: "):
+        serve(address="192.0.2.1:9100")
+
+
+def test_idle_connections_keep_no_probe_out(serve: Serve) -> None:
+    server = serve()
+    idle = [socket.create_connection(("127.0.0.1", server.address.port), timeout=10) for _ in range(50)]
+    assert get(server, "/healthz")[0] == 200
+    for one in idle:
+        one.close()
+
+
+def test_a_connection_that_says_nothing_is_cut(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.1)
+    with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as idle:
+        assert idle.recv(100) == b""
+
+
+def test_what_is_no_request_ends_its_own_connection_alone(serve: Serve) -> None:
+    server = serve()
+    for nonsense in (b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /healthz\r\n", b"\r\n"):
+        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as there:
+            there.sendall(nonsense)
+            there.shutdown(socket.SHUT_WR)
+            while there.recv(4096):
+                pass
+    assert get(server, "/healthz")[0] == 200
+
+
+def test_a_closed_server_answers_no_more(serve: Serve) -> None:
+    server = serve()
+
+    def answers() -> bool:
+        try:
+            return get(server, "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    assert answers()
+    server.close()
+    while answers():
+        pass
