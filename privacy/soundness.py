@@ -1,4 +1,4 @@
-"""Soundness of privacy settings: the rules that a run and the commands that plan one share.
+"""Soundness of privacy settings: the rules that a run and `dpeer privacy` share.
 
 Every check raises a ConfigurationError that names the command's option, because that is what a user can change.
 """
