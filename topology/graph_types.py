@@ -1,8 +1,6 @@
-"""The two forms of a graph, a list of edges or a circulant graph, and the options from which graphs are made.
+"""A graph as a list of edges, and the options from which graphs are made.
 
-Nodes are the ranks 0..size-1. In a `CirculantGraph` each peer's edges are those of rank 0, moved along: one row defines
-it, and its edges are never written down (a complete graph of 100,000 peers has five thousand million). Every other
-graph is an `EdgeList`. A graph's parameters define it together with its name and size; they are canonical JSON.
+Nodes are the ranks 0..size-1. A graph's parameters define it together with its name and size; they are canonical JSON.
 """
 
 from __future__ import annotations
@@ -15,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ranks = NDArray[np.int64]
+
+MOST_EDGES = 5_000_000
+"""The most edges of a graph that is built."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class GraphOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeList:
+class Graph:
     """A graph as a list of its edges.
 
     Attributes:
@@ -41,6 +42,7 @@ class EdgeList:
         directed: Whether an edge carries bodies one way only. Otherwise each is listed once.
         parameters: The graph's parameters.
         weights: The weight of each edge in the mixing matrix, (edges,); None for those of a weights rule.
+        offsets: Of a circulant graph, in which peer i sends to i + s (modulo size), every s; None for others.
     """
 
     size: int
@@ -49,47 +51,25 @@ class EdgeList:
     directed: bool = False
     parameters: dict[str, Any] = field(default_factory=dict)
     weights: NDArray[np.float64] | None = None
+    offsets: Ranks | None = None
 
     @classmethod
-    def of(cls, graph: nx.Graph[int], parameters: dict[str, Any] | None = None) -> EdgeList:
+    def of(cls, graph: nx.Graph[int], parameters: dict[str, Any] | None = None) -> Graph:
         """The edges of an undirected networkx graph whose nodes are the ranks."""
         ends = np.array(list(graph.edges), dtype=np.int64).reshape(-1, 2)
         return cls(len(graph), ends[:, 0], ends[:, 1], parameters=parameters or {})
+
+    @classmethod
+    def circulant(cls, size: int, steps: Any, *, directed: bool = False) -> Graph:
+        """The graph in which each peer sends to the ranks that are some steps (modulo size) after its own."""
+        offsets = np.unique(np.asarray(steps, dtype=np.int64) % size)
+        sender = np.repeat(np.arange(size), len(offsets))
+        receiver = (sender + np.tile(offsets, size)) % size
+        once = slice(None) if directed else sender < receiver
+        return cls(size, sender[once], receiver[once], directed, offsets=offsets)
 
     def messages(self) -> tuple[Ranks, Ranks]:
         """Sender and receiver of every message of a round: an undirected edge carries two."""
         if self.directed:
             return self.sender, self.receiver
         return np.concatenate([self.sender, self.receiver]), np.concatenate([self.receiver, self.sender])
-
-
-@dataclass(frozen=True, eq=False)
-class CirculantGraph:
-    """A circulant graph: peer i sends to peer i + s (modulo size) for every s.
-
-    Attributes:
-        size: The number of peers.
-        offsets: The distinct s, each from 1 to size - 1, ascending.
-        directed: Whether an edge carries bodies one way only; otherwise every s comes with -s.
-        parameters: Empty: the name and the size define every circulant graph.
-    """
-
-    size: int
-    offsets: Ranks
-    directed: bool = False
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, size: int, offsets: Any, *, directed: bool = False) -> CirculantGraph:
-        """The graph of any offsets, taken modulo size."""
-        return cls(size, np.unique(np.asarray(offsets, dtype=np.int64) % size), directed)
-
-    def edge_list(self) -> EdgeList:
-        """The same graph as a list of its edges."""
-        sender = np.repeat(np.arange(self.size), len(self.offsets))
-        receiver = (sender + np.tile(self.offsets, self.size)) % self.size
-        once = slice(None) if self.directed else sender < receiver
-        return EdgeList(self.size, sender[once], receiver[once], self.directed)
-
-
-Graph = EdgeList | CirculantGraph

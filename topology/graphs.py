@@ -10,45 +10,49 @@ from collections.abc import Callable
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
+from dpeer.topology.graph_types import MOST_EDGES, Graph, GraphOptions
 from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 
 
 def ring(options: GraphOptions) -> Graph:
     """Each peer is joined to the one before and the one after it."""
-    return CirculantGraph.of(options.size, [1, -1])
+    return Graph.circulant(options.size, [1, -1])
 
 
 def grid(options: GraphOptions) -> Graph:
     """Rows and columns, rank = row * columns + column; open at the borders."""
-    return _lattice("grid", options, periodic=False)
+    return _lattice("grid", options)
 
 
 def torus(options: GraphOptions) -> Graph:
     """A grid whose borders are joined; in a dimension of 2 that would double an edge, so nothing is added."""
-    return _lattice("torus", options, periodic=True)
+    return _lattice("torus", options)
 
 
 def exponential(options: GraphOptions) -> Graph:
     """Rank i is joined to i + 2^k and i - 2^k for every 2^k < size (the papers' Definition 1: symmetric)."""
     powers = powers_of_two(options.size)
-    return CirculantGraph.of(options.size, [*powers, *(-step for step in powers)])
+    return Graph.circulant(options.size, [*powers, *(-step for step in powers)])
 
 
 def exponential_directed(options: GraphOptions) -> Graph:
     """Rank i sends to i + 2^k for every 2^k < size: ceil(log2 size) messages a round."""
-    return CirculantGraph.of(options.size, powers_of_two(options.size), directed=True)
+    return Graph.circulant(options.size, powers_of_two(options.size), directed=True)
 
 
 def full(options: GraphOptions) -> Graph:
     """Everyone is joined to everyone."""
-    return CirculantGraph.of(options.size, np.arange(1, options.size))
+    if (edges := options.size * (options.size - 1) // 2) > MOST_EDGES:
+        raise TopologyError(
+            f"full: size {options.size} makes {edges:,} edges, and at most {MOST_EDGES:,} are built: choose less"
+        )
+    return Graph.circulant(options.size, np.arange(1, options.size))
 
 
 def star(options: GraphOptions) -> Graph:
     """Everyone is joined to rank 0."""
     others = np.arange(1, options.size)
-    return EdgeList(options.size, np.zeros_like(others), others)
+    return Graph(options.size, np.zeros_like(others), others)
 
 
 def hypercube(options: GraphOptions) -> Graph:
@@ -59,7 +63,7 @@ def hypercube(options: GraphOptions) -> Graph:
         raise TopologyError(f"hypercube: size {size} is not a power of two: choose {below} or {2 * below}")
     one = np.tile(np.arange(size), size.bit_length() - 1)
     other = one ^ np.repeat(powers_of_two(size), size)
-    return EdgeList(size, one[one < other], other[one < other])
+    return Graph(size, one[one < other], other[one < other])
 
 
 GRAPHS: dict[str, Callable[[GraphOptions], Graph]] = {
@@ -82,16 +86,16 @@ def powers_of_two(size: int) -> list[int]:
     return [1 << k for k in range((size - 1).bit_length())]
 
 
-def _lattice(name: str, options: GraphOptions, *, periodic: bool) -> EdgeList:
+def _lattice(name: str, options: GraphOptions) -> Graph:
     rows, columns = _shape(name, options)
     ranks = np.arange(options.size).reshape(rows, columns)
     joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
-    if periodic and rows > 2:
+    if name == "torus" and rows > 2:
         joined.append((ranks[-1], ranks[0]))
-    if periodic and columns > 2:
+    if name == "torus" and columns > 2:
         joined.append((ranks[:, -1], ranks[:, 0]))
     one, other = (np.concatenate([side.ravel() for side in sides]) for sides in zip(*joined, strict=True))
-    return EdgeList(options.size, one, other, parameters={"grid_shape": [rows, columns]})
+    return Graph(options.size, one, other, parameters={"grid_shape": [rows, columns]})
 
 
 def _shape(name: str, options: GraphOptions) -> tuple[int, int]:

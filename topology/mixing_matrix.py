@@ -1,18 +1,25 @@
-"""Mixing matrices: sparse or circulant, checked to be doubly stochastic, and read by rank."""
+"""Mixing matrices: the weights rules that make them of graphs, their checks, and what each rank sees of them.
+
+W is (size, size) and doubly stochastic: nonnegative, every row and column sums to one, so gossip keeps the average
+over the peers and (the graph being connected) drives everyone to it. W[i, j] multiplies the body of j in receiver i's
+sum. A new rule is one function in `WEIGHT_RULES`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph, Ranks
+from dpeer.topology.eigen import smallest
+from dpeer.topology.graph_types import Graph, Ranks
 from dpeer.topology.neighborhood import Neighborhood, Row
 
 TOLERANCE = 1e-12
@@ -22,57 +29,45 @@ TOLERANCE = 1e-12
 Sparse: TypeAlias = "csr_array[np.float64]"
 
 _SHORT = 32
-_CLOSE = 1e-12
-_CANDIDATES = 64
 
 
 class MixingMatrix:
     """A mixing matrix W: body j goes to i, with weight W[i, j], where that is not zero.
 
     Args:
-        sparse: W, (size, size), without stored zeros; kept.
+        sparse: W, (size, size), without stored zeros; kept, and read-only from here on.
+        circulant: Whether each row is the one before, moved along by one.
     """
 
-    def __init__(self, sparse: Sparse) -> None:
-        self._sparse = sparse
+    def __init__(self, sparse: Sparse, *, circulant: bool = False) -> None:
+        self.sparse = _read_only(sparse)
+        self.circulant = circulant
+        self._seen: dict[int, Neighborhood] = {}
 
     @property
     def size(self) -> int:
         """The number of peers."""
-        return int(self._sparse.shape[0])
-
-    @cached_property
-    def sparse(self) -> Sparse:
-        """W, (size, size), read-only."""
-        return _read_only(self._sparse)
+        return int(self.sparse.shape[0])
 
     @cached_property
     def transposed(self) -> Sparse:
         """W^T, (size, size), read-only."""
         return _read_only(csr_array(self.sparse.T))
 
-    @cached_property
-    def _seen(self) -> dict[int, Neighborhood]:
-        """What ranks that have been asked for see."""
-        return {}
-
     def neighborhood(self, rank: int) -> Neighborhood:
         """The round as `rank` sees it."""
         if rank not in self._seen:
-            self._seen[rank] = self._look(rank)
+            receiving = slice(*self.sparse.indptr[rank : rank + 2])
+            sending = slice(*self.transposed.indptr[rank : rank + 2])
+            senders = self.sparse.indices[receiving].tolist()
+            weights = self.sparse.data[receiving].tolist()
+            self._seen[rank] = Neighborhood(
+                rank=rank,
+                row=Row(rank, dict(zip(senders, weights, strict=True))),
+                in_neighbors=tuple(other for other in senders if other != rank),
+                out_neighbors=tuple(other for other in self.transposed.indices[sending].tolist() if other != rank),
+            )
         return self._seen[rank]
-
-    def _look(self, rank: int) -> Neighborhood:
-        receiving = slice(*self.sparse.indptr[rank : rank + 2])
-        sending = slice(*self.transposed.indptr[rank : rank + 2])
-        senders = self.sparse.indices[receiving].tolist()
-        weights = self.sparse.data[receiving].tolist()
-        return Neighborhood(
-            rank=rank,
-            row=Row(rank, dict(zip(senders, weights, strict=True))),
-            in_neighbors=tuple(other for other in senders if other != rank),
-            out_neighbors=tuple(other for other in self.transposed.indices[sending].tolist() if other != rank),
-        )
 
     def edges(self, *, directed: bool) -> list[list[int]]:
         """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
@@ -89,74 +84,95 @@ class MixingMatrix:
         return np.bincount(sender[others], minlength=self.size), np.bincount(receiver[others], minlength=self.size)
 
 
-class CirculantMatrix(MixingMatrix):
-    """The mixing matrix of a circulant graph; its entries are written down only where they are asked for.
+def metropolis(graph: Graph) -> NDArray[np.float64]:
+    """W_ij = 1 / (1 + max(d_i, d_j)) on edges, the rest of each row on the diagonal.
 
-    It is diagonal in the Fourier basis. Its eigenvalues are the discrete Fourier transform of its first column, so
-    graphs of any size are analysed without writing it down (Gray, "Toeplitz and circulant matrices: a review", 2006,
-    section 3.1).
+    Doubly stochastic and symmetric on every undirected graph (Xiao, Boyd and Kim, "Distributed average
+    consensus with least-mean-square deviation", 2007: Metropolis-Hastings weights).
+    """
+    degrees = _degrees(graph)
+    return 1.0 / (1.0 + np.maximum(degrees[graph.sender], degrees[graph.receiver]))
+
+
+def uniform(graph: Graph) -> NDArray[np.float64]:
+    """W_ij = 1 / (d + 1) for everyone heard and for oneself: regular graphs only.
+
+    Raises:
+        TopologyError: If peers differ in their number of neighbors: a column would not sum to one.
+    """
+    degrees = np.unique(_degrees(graph))
+    if len(degrees) > 1:
+        raise TopologyError(
+            f"weights uniform: the graph is not regular (numbers of neighbors: "
+            f"{', '.join(map(str, degrees[:9]))}{', ...' if len(degrees) > 9 else ''}): use weights metropolis"
+        )
+    return np.full(len(graph.sender), 1.0 / (1.0 + degrees[0]))
+
+
+def max_degree(graph: Graph) -> NDArray[np.float64]:
+    """W_ij = 1 / (1 + d), d being the largest number of neighbors that any peer has: I - L / (1 + d).
+
+    The 1 keeps a share of every peer's own body, without which peers in two camps that only hear each other
+    (a bipartite graph) would swap their bodies for ever.
+    """
+    return np.full(len(graph.sender), 1.0 / (1.0 + _degrees(graph).max()))
+
+
+def best_constant(graph: Graph) -> NDArray[np.float64]:
+    """W = I - a L, L being the Laplacian, with the a of the largest gap: 2 / (L's largest + its second smallest).
+
+    Xiao and Boyd, "Fast linear iterations for distributed averaging", 2004, section 4.1. Clamped to 1 over the largest
+    number of neighbors, beyond which a peer's own weight would be negative.
+    """
+    degrees = _degrees(graph)
+    if graph.offsets is not None:
+        indicator = np.zeros(graph.size)
+        indicator[graph.offsets] = 1.0
+        spectrum = len(graph.offsets) - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
+        largest, second = float(spectrum.max()), float(spectrum.min())
+    else:
+        laplacian = csr_array(diags_array(degrees.astype(float)) - _off_diagonal(graph, np.ones(len(graph.sender))))
+        # The largest, at most 2 d, is the distance of the smallest of (bound I - L) from the bound. The 1 keeps that
+        # away from zero where the largest is 2 d (two camps that only hear each other): nothing is exact there.
+        bound = 2.0 * float(degrees.max()) + 1.0
+        largest = bound - smallest(csr_array(diags_array(np.full(graph.size, bound)) - laplacian))
+        second = smallest(laplacian, laplacian=True)
+    return np.full(len(graph.sender), min(2.0 / (largest + second), 1.0 / int(degrees.max())))
+
+
+WEIGHT_RULES: dict[str, Callable[[Graph], NDArray[np.float64]]] = {
+    "metropolis": metropolis,
+    "uniform": uniform,
+    "max-degree": max_degree,
+    "best-constant": best_constant,
+}
+"""Rule -> the weight of each edge of an undirected graph, (edges,)."""
+
+CONNECTED = ("best-constant",)
+"""Rules that do not suit the graph of a single round, which need not connect everyone."""
+
+
+def mixing_matrix(graph: Graph, rule: str, name: str) -> MixingMatrix:
+    """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
-        graph: Which peers send to which.
-        weight: The weight of each neighbor, at most 1 / (number of offsets); the rest of a row is on the diagonal.
+        graph: A graph that is undirected, or in which all peers have equally many in-neighbors.
+        rule: One of `WEIGHT_RULES`; a graph that brings its own weights keeps them.
+        name: The graph's name in errors.
+
+    Raises:
+        TopologyError: If the rule does not suit the graph.
     """
-
-    def __init__(self, graph: CirculantGraph, weight: float) -> None:
-        self.graph, self.weight = graph, weight
-
-    @property
-    def size(self) -> int:
-        """The number of peers."""
-        return self.graph.size
-
-    @cached_property
-    def sparse(self) -> Sparse:
-        """W, (size, size), read-only."""
-        size, offsets = self.size, self.graph.offsets
-        senders = np.concatenate([[0], size - offsets])  # of rank 0; of rank i: i further on
-        weights = np.concatenate([[1.0 - len(offsets) * self.weight], np.full(len(offsets), self.weight)])
-        columns = (np.arange(size)[:, None] + senders) % size
-        starts = np.arange(size + 1) * len(senders)
-        matrix = csr_array((np.tile(weights, size), columns.ravel(), starts), shape=(size, size))
-        matrix.eliminate_zeros()
-        return _read_only(matrix)
-
-    def messages(self) -> tuple[Ranks, Ranks]:
-        """The numbers of messages that each peer sends, and receives, in a round, (size,) each."""
-        every = np.full(self.size, len(self.graph.offsets))
-        return every, every
-
-    def eigenvalues(self) -> NDArray[np.complex128]:
-        """All eigenvalues of W, (size,); the first belongs to the vectors in which all peers agree."""
-        kernel = np.zeros(self.size)
-        kernel[self.graph.offsets] = self.weight
-        kernel[0] = 1.0 - len(self.graph.offsets) * self.weight
-        return np.fft.fft(kernel)
-
-    def gap(self) -> float:
-        """1 - the largest |eigenvalue| but the first, exact to a few units in the last place of the gap itself.
-
-        The transform finds the largest eigenvalue but leaves its distance from 1 to cancellation; that is
-        summed again from terms that do not cancel.
-        """
-        sizes = np.abs(self.eigenvalues()[1 : self.size // 2 + 1])  # the others are their conjugates
-        largest = float(sizes.max(initial=0.0))
-        if largest < 0.5:
-            return 1.0 - largest if largest > _CLOSE else 1.0
-        frequencies = 1 + np.flatnonzero(sizes >= largest - _CLOSE)[:_CANDIDATES]
-        return min(self._distance_from_one(int(frequency)) for frequency in frequencies)
-
-    def _distance_from_one(self, frequency: int) -> float:
-        """1 - |eigenvalue|, the eigenvalue being 1 - a - bi with a = 2 w sum sin^2(x / 2), b = w sum sin x."""
-        size = self.size
-        turns = (frequency * self.graph.offsets) % size  # exact, where the angle itself would be rounded
-        angles = np.pi * np.minimum(turns, size - turns) / size
-        a = 2.0 * self.weight * float(np.sum(np.sin(angles) ** 2))
-        b = 0.0
-        if self.graph.directed:
-            b = self.weight * float(np.sum(np.sin(2.0 * angles) * np.where(2 * turns > size, -1.0, 1.0)))
-        squared = 2.0 * a - a * a - b * b  # 1 - |eigenvalue|^2
-        return squared / (1.0 + math.sqrt(max(0.0, 1.0 - squared)))
+    if graph.weights is not None:
+        weights = graph.weights
+    elif graph.directed:
+        weights = np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0]))
+    else:
+        try:
+            weights = WEIGHT_RULES[rule](graph)
+        except TopologyError as error:
+            raise TopologyError(f"{name}: {error}") from error
+    return MixingMatrix(_with_diagonal(graph, weights), circulant=graph.offsets is not None)
 
 
 def check_mixing(matrix: Sparse, *, symmetric: bool) -> None:
@@ -216,6 +232,29 @@ def row_sums(matrix: Sparse) -> NDArray[np.float64]:
     for row in np.flatnonzero(lengths > _SHORT):
         total[row] = math.fsum(matrix.data[starts[row] : starts[row + 1]].tolist())
     return total
+
+
+def _with_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
+    """The matrix with these weights on the edges and the rest of each row on the diagonal.
+
+    Edges of weight 0 are left out: no body need travel over them.
+    """
+    others = _off_diagonal(graph, weight)
+    rest = 1.0 - row_sums(others)
+    rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
+    matrix = csr_array(others + diags_array(rest))
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _degrees(graph: Graph) -> Ranks:
+    return np.bincount(np.concatenate([graph.sender, graph.receiver]), minlength=graph.size)
+
+
+def _off_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
+    sender, receiver = graph.messages()
+    values = weight if graph.directed else np.tile(weight, 2)
+    return coo_array((values, (receiver, sender)), shape=(graph.size, graph.size)).tocsr()
 
 
 def _read_only(matrix: Sparse) -> Sparse:

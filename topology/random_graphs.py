@@ -18,12 +18,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import EdgeList, GraphOptions, Ranks
-
-_EDGES = 5_000_000
+from dpeer.topology.graph_types import MOST_EDGES, Graph, GraphOptions, Ranks
 
 
-def random_regular(options: GraphOptions) -> EdgeList:
+def random_regular(options: GraphOptions) -> Graph:
     """A random connected graph in which everyone has `degree` neighbors."""
     size, degree, seed = options.size, options.degree, options.graph_seed
     check_regular("random-regular", "degree", degree, size)
@@ -35,10 +33,10 @@ def random_regular(options: GraphOptions) -> EdgeList:
         random_stream(seed, "random-regular"),
         f"random-regular: degree {degree} with size {size}, graph seed {seed}",
     )
-    return EdgeList.of(graph, {"degree": degree, "graph_seed": seed})
+    return Graph.of(graph, {"degree": degree, "graph_seed": seed})
 
 
-def small_world(options: GraphOptions) -> EdgeList:
+def small_world(options: GraphOptions) -> Graph:
     """A ring in which everyone is joined to the `degree` nearest, each edge then moved with probability `rewire`.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998.
@@ -56,10 +54,10 @@ def small_world(options: GraphOptions) -> EdgeList:
         random_stream(seed, "small-world"),
         f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {seed}",
     )
-    return EdgeList.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": seed})
+    return Graph.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": seed})
 
 
-def erdos_renyi(options: GraphOptions) -> EdgeList:
+def erdos_renyi(options: GraphOptions) -> Graph:
     """Every pair is joined with probability `edge_probability`, by default twice the threshold of connectedness.
 
     Erdos and Renyi, "On random graphs I", 1959 (in Gilbert's form, each edge on its own).
@@ -70,10 +68,10 @@ def erdos_renyi(options: GraphOptions) -> EdgeList:
     if not 0.0 < probability <= 1.0:
         raise TopologyError(f"erdos-renyi: edge probability {probability:g}: choose more than 0 and at most 1")
     edges = probability * size * (size - 1) / 2.0
-    if edges > _EDGES:
+    if edges > MOST_EDGES:
         raise TopologyError(
             f"erdos-renyi: edge probability {probability:.4g} with size {size} makes about {edges:,.0f} edges, "
-            f"and at most {_EDGES:,} are drawn: choose less"
+            f"and at most {MOST_EDGES:,} are drawn: choose less"
         )
     graph = _connected(
         lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
@@ -82,7 +80,7 @@ def erdos_renyi(options: GraphOptions) -> EdgeList:
         f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {seed}",
         advice=f": choose a larger one (the default here is {default:.4g})",
     )
-    return EdgeList.of(graph, {"edge_probability": probability, "graph_seed": seed})
+    return Graph.of(graph, {"edge_probability": probability, "graph_seed": seed})
 
 
 def random_stream(seed: int, name: str, *more: int) -> random.Random:
@@ -143,13 +141,13 @@ def shuffled(count: int, generator: random.Random) -> Ranks:
     return (np.sort(drawn) & ((np.uint64(1) << place) - np.uint64(1))).astype(np.int64)
 
 
-def random_cycle(size: int, generator: random.Random) -> EdgeList:
+def random_cycle(size: int, generator: random.Random) -> Graph:
     """A graph in which all peers form one circle, in random order."""
     order = shuffled(size, generator)
-    return EdgeList(size, order, np.roll(order, -1))
+    return Graph(size, order, np.roll(order, -1))
 
 
-def pairing_model(size: int, degree: int, generator: random.Random) -> EdgeList:
+def pairing_model(size: int, degree: int, generator: random.Random) -> Graph:
     """A random graph in which everyone has `degree` neighbors, at most a quarter of all; perhaps not connected.
 
     Everyone has `degree` ends of edges, and the ends are joined at random (Bollobas, "A probabilistic proof of an
@@ -162,7 +160,7 @@ def pairing_model(size: int, degree: int, generator: random.Random) -> EdgeList:
         again = np.union1d(wrong, generator.sample(range(len(ends)), len(wrong)))
         loose = ends[again].ravel()
         ends[again] = loose[shuffled(len(loose), generator)].reshape(-1, 2)
-    return EdgeList(size, ends[:, 0], ends[:, 1])
+    return Graph(size, ends[:, 0], ends[:, 1])
 
 
 def draw_others(size: int, count: int, generator: random.Random) -> Ranks:
@@ -179,7 +177,7 @@ def draw_others(size: int, count: int, generator: random.Random) -> Ranks:
     return found + (found >= np.arange(size)[:, None])  # no peer draws itself
 
 
-def is_connected(graph: EdgeList) -> bool:
+def is_connected(graph: Graph) -> bool:
     """Whether an undirected graph joins everyone."""
     edges = coo_array((np.ones(len(graph.sender)), (graph.sender, graph.receiver)), shape=(graph.size, graph.size))
     parts, _ = connected_components(edges.tocsr(), directed=False)

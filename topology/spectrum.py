@@ -4,14 +4,16 @@ With J = 11^T/m the matrix that averages at once, the worst disagreement left af
 (I - J) W_(t-1) ... W_0 (I - J), which is W^t - J where W is doubly stochastic and the same in every round. A round of
 such a W shrinks it by lambda = ||W - J||, W's second largest singular value, and every built-in fixed W is symmetric or
 circulant, hence normal: t rounds shrink it by lambda^t exactly. Where the graph changes, lambda is that of one period.
+
+Circulant matrices are diagonal in the Fourier basis: their eigenvalues are the discrete Fourier transform of their
+first column (Gray, "Toeplitz and circulant matrices: a review", 2006, section 3.1).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology.eigen import largest_singular_value, smallest
-from dpeer.topology.mixing_matrix import CirculantMatrix, MixingMatrix, Sparse
+from dpeer.topology.mixing_matrix import MixingMatrix, Sparse
 from dpeer.topology.topologies import AnyTopology, TimeVaryingTopology
 
 
@@ -58,6 +60,7 @@ SPECTRUM_LIMIT = 2000
 """The largest size of which all eigenvalues are computed: that takes a dense matrix."""
 
 _ROUNDING = 1e-12
+_CANDIDATES = 64
 _PATIENCE = 10_000
 _SHRINK = 1e-3
 _HALF = 0.5
@@ -129,7 +132,7 @@ def analyse(topology: AnyTopology) -> Analysis:
     """
     period = topology.period
     if isinstance(topology, TimeVaryingTopology):
-        left = _contraction(topology)
+        left = _Products(topology)
         shrinkage = left.after(period)
         gap = 1.0 - shrinkage
         rounds, half = (left.first_below(target * (1.0 + _GENEROSITY)) for target in (_SHRINK, _HALF))
@@ -156,14 +159,14 @@ def analyse(topology: AnyTopology) -> Analysis:
 def spectral_gap(topology: AnyTopology) -> float:
     """The spectral gap alone, as `analyse` finds it."""
     if isinstance(topology, TimeVaryingTopology):
-        return 1.0 - _contraction(topology).after(topology.period)
+        return 1.0 - _Products(topology).after(topology.period)
     return _gap(topology.mixing)
 
 
 def disagreement(topology: AnyTopology, rounds: int) -> NDArray[np.float64]:
     """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
     if isinstance(topology, TimeVaryingTopology):
-        left = _contraction(topology)
+        left = _Products(topology)
         return np.array([1.0] + [left.after(number) for number in range(1, rounds + 1)])
     shrinkage = max(0.0, 1.0 - _gap(topology.mixing))
     return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
@@ -187,49 +190,27 @@ def spectrum(topology: AnyTopology) -> NDArray[np.float64]:
     return np.concatenate([[1.0], values[:-1]])
 
 
-def _contraction(topology: TimeVaryingTopology) -> _CirculantProducts | _MatrixProducts:
-    circulant = isinstance(topology.mixing_at(0), CirculantMatrix)
-    return _CirculantProducts(topology) if circulant else _MatrixProducts(topology)
+def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:
+    """The smallest t with (1 - gap)^t <= `left`."""
+    if gap >= 1.0:
+        return 1
+    return max(1, math.ceil((math.log(left) + _GENEROSITY) / math.log1p(-gap)))
 
 
-class _CirculantProducts:
-    """Products of circulants, whose eigenvalues are the products of theirs; see `_MatrixProducts`."""
-
-    def __init__(self, topology: TimeVaryingTopology) -> None:
-        self._topology = topology
-
-    def after(self, rounds: int) -> float:
-        return _rounded(next(islice(self._norms(), rounds - 1, None)))
-
-    def first_below(self, threshold: float) -> int:
-        for number, norm in enumerate(islice(self._norms(), _PATIENCE), 1):
-            if norm <= threshold:
-                return number
-        raise _no_contraction(self._topology)
-
-    def _norms(self) -> Iterator[float]:
-        """The norms after 1, 2, ... rounds."""
-        every: list[NDArray[np.complex128]] = []
-        product = np.ones(self._topology.size - 1, dtype=np.complex128)
-        for number in count():
-            if number < self._topology.period:  # circulant graphs are the only ones that repeat
-                mixing = self._topology.mixing_at(number)
-                assert isinstance(mixing, CirculantMatrix)
-                every.append(mixing.eigenvalues()[1:])
-            product *= every[number % self._topology.period]
-            yield float(np.abs(product).max())
-
-
-class _MatrixProducts:
-    """Products of other matrices, never multiplied out. Norms no larger than rounding errors count as 0."""
+class _Products:
+    """Products of a time-varying graph's matrices, never multiplied out."""
 
     def __init__(self, topology: TimeVaryingTopology) -> None:
         self._topology = topology
         self._mixings: list[MixingMatrix] = []
 
     def after(self, rounds: int) -> float:
-        """||(I - J) W_(t-1) ... W_0 (I - J)|| for t = `rounds` >= 1; one minus it has a relative error below 1e-6."""
-        return _rounded(self._norm(rounds))
+        """||(I - J) W_(t-1) ... W_0 (I - J)|| for t = `rounds` >= 1; one minus it has a relative error below 1e-6.
+
+        Norms no larger than rounding errors count as 0.
+        """
+        norm = self._norm(rounds)
+        return norm if norm > _ROUNDING else 0.0
 
     def first_below(self, threshold: float) -> int:
         """The first number of rounds after which that norm is no more than the threshold.
@@ -246,10 +227,15 @@ class _MatrixProducts:
             shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
             if float(shares.max()) <= threshold and self._norm(number + 1, threshold) <= threshold:
                 return number + 1
-        raise _no_contraction(self._topology)
+        raise TopologyError(f"{self._topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")
 
     def _norm(self, rounds: int, threshold: float | None = None) -> float:
         mixings = [self._mixing(number) for number in range(rounds)]
+        if mixings[0].circulant:
+            product = np.ones(self._topology.size, dtype=np.complex128)
+            for mixing in mixings:
+                product *= _transform(mixing)
+            return float(np.abs(product[1:]).max())
         forward = [mixing.sparse for mixing in mixings]
         back = [mixing.transposed if self._topology.directed else mixing.sparse for mixing in reversed(mixings)]
         return largest_singular_value(
@@ -269,18 +255,10 @@ def _through(factors: list[Sparse], x: NDArray[np.float64]) -> NDArray[np.float6
     return np.asarray(x - x.mean(axis=0))
 
 
-def _rounded(norm: float) -> float:
-    return norm if norm > _ROUNDING else 0.0
-
-
-def _no_contraction(topology: TimeVaryingTopology) -> TopologyError:
-    return TopologyError(f"{topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")
-
-
 def _gap(mixing: MixingMatrix) -> float:
     """The gap 1 - ||W - J|| of a W that is circulant or symmetric."""
-    if isinstance(mixing, CirculantMatrix):
-        return mixing.gap()
+    if mixing.circulant:
+        return _circulant_gap(mixing)
     matrix = mixing.sparse
     own = matrix.diagonal()
     others = csr_array(matrix - diags_array(own))
@@ -293,8 +271,32 @@ def _gap(mixing: MixingMatrix) -> float:
     return 1.0 if gap > 1.0 - _ROUNDING else gap
 
 
-def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:
-    """The smallest t with (1 - gap)^t <= `left`."""
-    if gap >= 1.0:
-        return 1
-    return max(1, math.ceil((math.log(left) + _GENEROSITY) / math.log1p(-gap)))
+def _column(mixing: MixingMatrix) -> NDArray[np.float64]:
+    """The first column of W, (size,)."""
+    return np.asarray(mixing.sparse[:, [0]].toarray()).ravel()
+
+
+def _transform(mixing: MixingMatrix) -> NDArray[np.complex128]:
+    """All eigenvalues of a circulant W, (size,); the first belongs to the vectors in which all peers agree."""
+    return np.fft.fft(_column(mixing))
+
+
+def _circulant_gap(mixing: MixingMatrix) -> float:
+    """The gap of a circulant W, exact to a few units in the last place.
+
+    The transform finds the largest eigenvalue but leaves its distance from 1 to cancellation. That is summed again from
+    terms that do not cancel: an eigenvalue is 1 - a - bi with a = 2 w sum sin^2(x / 2), b = w sum sin x.
+    """
+    sizes = np.abs(_transform(mixing)[1 : mixing.size // 2 + 1])  # the others are their conjugates
+    largest = float(sizes.max())
+    if largest < 0.5:
+        return 1.0 - largest if largest > _ROUNDING else 1.0
+    column = _column(mixing)
+    offsets = 1 + np.flatnonzero(column[1:])
+    frequencies = 1 + np.flatnonzero(sizes >= largest - _ROUNDING)[:_CANDIDATES, None]
+    turns = frequencies * offsets % mixing.size  # exact, where the angle itself would be rounded
+    angles = np.pi * np.minimum(turns, mixing.size - turns) / mixing.size
+    a = 2.0 * float(column[offsets[0]]) * np.sum(np.sin(angles) ** 2, axis=1)
+    b = float(column[offsets[0]]) * np.sum(np.sin(2.0 * angles) * np.where(2 * turns > mixing.size, -1.0, 1.0), axis=1)
+    squared = 2.0 * a - a * a - b * b  # 1 - |eigenvalue|^2
+    return float(np.min(squared / (1.0 + np.sqrt(np.maximum(0.0, 1.0 - squared)))))

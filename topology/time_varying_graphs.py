@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
+from dpeer.topology.graph_types import Graph, GraphOptions
 from dpeer.topology.graphs import powers_of_two
 from dpeer.topology.random_graphs import (
     check_regular,
@@ -54,7 +54,7 @@ def one_peer_exponential(options: GraphOptions) -> TimeVaryingGraph:
     """
     powers = powers_of_two(options.size)
     return TimeVaryingGraph(
-        lambda number: CirculantGraph.of(options.size, [powers[number % len(powers)]], directed=True),
+        lambda number: Graph.circulant(options.size, [powers[number % len(powers)]], directed=True),
         period=len(powers),
     )
 
@@ -65,10 +65,10 @@ def random_matching(options: GraphOptions) -> TimeVaryingGraph:
     Boyd, Ghosh, Prabhakar and Shah, "Randomized gossip algorithms", 2006, with all pairs of a round at once.
     """
 
-    def draw(number: int) -> EdgeList:
+    def draw(number: int) -> Graph:
         ranks = shuffled(options.size, random_stream(options.graph_seed, "random-matching", number))
         pairs = np.sort(ranks[: options.size // 2 * 2].reshape(-1, 2), axis=1)
-        return EdgeList(options.size, pairs[:, 0], pairs[:, 1])
+        return Graph(options.size, pairs[:, 0], pairs[:, 1])
 
     random_stream(options.graph_seed, "random-matching")  # refuses a wrong seed at once
     return TimeVaryingGraph(draw, None, parameters={"graph_seed": options.graph_seed})
@@ -79,7 +79,7 @@ def fresh_neighbors(options: GraphOptions) -> TimeVaryingGraph:
     size, degree, seed = options.size, options.fresh_neighbors, options.graph_seed
     check_regular("fresh-neighbors", "K", degree, size)
 
-    def draw(number: int) -> EdgeList:
+    def draw(number: int) -> Graph:
         generator = random_stream(seed, "fresh-neighbors", number)
         for _ in range(1000):
             graph = _draw_fresh(size, degree, generator)
@@ -101,9 +101,9 @@ def fresh_directed(options: GraphOptions) -> TimeVaryingGraph:
     if not 1 <= degree < size:
         raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
-    def draw(number: int) -> EdgeList:
+    def draw(number: int) -> Graph:
         generator = random_stream(seed, "fresh-directed", number)
-        return EdgeList(
+        return Graph(
             size, draw_others(size, degree, generator).ravel(), np.repeat(np.arange(size), degree), directed=True
         )
 
@@ -121,8 +121,8 @@ TIME_VARYING: dict[str, Callable[[GraphOptions], TimeVaryingGraph]] = {
 }
 
 
-def _draw_fresh(size: int, degree: int, generator: random.Random) -> EdgeList:
+def _draw_fresh(size: int, degree: int, generator: random.Random) -> Graph:
     """One draw, perhaps not connected; by the pairing model for many peers with few neighbors each."""
     if size < _MANY or 4 * degree > size:
-        return EdgeList.of(draw_regular(size, degree, generator))
+        return Graph.of(draw_regular(size, degree, generator))
     return random_cycle(size, generator) if degree == 2 else pairing_model(size, degree, generator)

@@ -15,13 +15,20 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.graph_types import CirculantGraph, EdgeList, Graph, GraphOptions
+from dpeer.topology.graph_types import Graph, GraphOptions
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.mixing_matrix import CirculantMatrix, MixingMatrix, check_mixing, check_stochastic, component_count
+from dpeer.topology.mixing_matrix import (
+    CONNECTED,
+    WEIGHT_RULES,
+    MixingMatrix,
+    check_mixing,
+    check_stochastic,
+    component_count,
+    mixing_matrix,
+)
 from dpeer.topology.neighborhood import Neighborhood, check_rank
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
 from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, listed_graph, plugin_graph, shown
-from dpeer.topology.weights import WEIGHT_RULES, mixing_matrix
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
 """The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
@@ -29,7 +36,7 @@ TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
 WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
 """The names of the weights rules `build` knows."""
 
-LARGEST_SIZE = 1_000_000
+LARGEST_SIZE = 100_000
 
 KEPT_ROUNDS = 64
 """Rounds kept in memory: peers of one process are a few rounds apart."""
@@ -165,8 +172,7 @@ class TimeVaryingTopology:
             number %= self.graphs.period
         if number not in self._mixings:
             mixing = mixing_matrix(self.graphs.draw(number), self.weights_rule, self.name)
-            if not isinstance(mixing, CirculantMatrix):
-                check_stochastic(mixing.sparse, columns=self.doubly_stochastic)
+            check_stochastic(mixing.sparse, columns=self.doubly_stochastic)
             if len(self._mixings) >= KEPT_ROUNDS:
                 del self._mixings[next(iter(self._mixings))]  # the one kept longest
             self._mixings[number] = mixing
@@ -198,8 +204,7 @@ class TimeVaryingTopology:
         together = csr_array((self.size, self.size), dtype=np.float64)
         for first in range(0, distinct, _AT_ONCE):
             graphs = [self.graphs.draw(number) for number in range(first, min(first + _AT_ONCE, distinct))]
-            edges = [graph.edge_list() if isinstance(graph, CirculantGraph) else graph for graph in graphs]
-            senders, receivers = zip(*(graph.messages() for graph in edges), strict=True)
+            senders, receivers = zip(*(graph.messages() for graph in graphs), strict=True)
             ends = np.concatenate(receivers), np.concatenate(senders)
             more = coo_array((np.ones(len(ends[0])), ends), shape=(self.size, self.size))
             together = csr_array(together + more.tocsr())
@@ -256,7 +261,6 @@ def build(
     options = GraphOptions(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
     if name in TIME_VARYING:
         return _time_varying(name, options, weights)
-    graph: Graph
     if name in GRAPHS:
         graph = GRAPHS[name](options)
     elif name.startswith(PREFIX):
@@ -285,18 +289,15 @@ def build_listed(edges: Sequence[tuple[int, int]], size: int, *, weights: str = 
 
 def _fixed(label: str, graph: Graph, weights: str) -> Topology:
     mixing = mixing_matrix(graph, weights, label)
-    if not isinstance(mixing, CirculantMatrix):  # whose rows are all one row, right by construction
-        check_mixing(mixing.sparse, symmetric=not graph.directed)
-    if isinstance(graph, EdgeList) and graph.weights is not None:
-        weights = _OWN
-    rule = "uniform" if graph.directed else weights
+    check_mixing(mixing.sparse, symmetric=not graph.directed)
+    rule = "uniform" if graph.directed else weights if graph.weights is None else _OWN
     return Topology(label, graph.size, rule, graph.parameters, graph.directed, mixing)
 
 
 def _time_varying(name: str, options: GraphOptions, weights: str) -> TimeVaryingTopology:
     plan = TIME_VARYING[name](options)
     directed = plan.draw(0).directed
-    if not directed and not WEIGHT_RULES[weights].changing:
+    if not directed and weights in CONNECTED:
         raise TopologyError(
             f"weights {weights}: {name} has another graph every round, and these weights suit one: use metropolis"
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
-from dpeer.topology.graph_types import EdgeList
+from dpeer.topology.graph_types import Graph
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
@@ -23,7 +23,7 @@ PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.is
 _DIGITS = 9
 
 
-def file_graph(name: str, size: int) -> EdgeList:
+def file_graph(name: str, size: int) -> Graph:
     """Read the graph of `file:PATH`: two ranks a line, `#` starts a comment.
 
     Raises:
@@ -33,7 +33,7 @@ def file_graph(name: str, size: int) -> EdgeList:
     return _checked(name, _read(name), size)
 
 
-def listed_graph(edges: Sequence[tuple[int, int]], size: int) -> EdgeList:
+def listed_graph(edges: Sequence[tuple[int, int]], size: int) -> Graph:
     """The graph of these edges, checked as those of a file are.
 
     Raises:
@@ -59,7 +59,7 @@ def function_source(name: str) -> str | None:
         return plugins.source_hash(function)
 
 
-def plugin_graph(name: str, size: int, seed: int) -> EdgeList:
+def plugin_graph(name: str, size: int, seed: int) -> Graph:
     """Call a user's function `(size, seed) -> networkx.Graph`.
 
     Where the edges of that graph have an attribute "weight", these are the weights in the mixing matrix.
@@ -99,7 +99,7 @@ def _sorted(graph: nx.Graph[int]) -> list[list[int]]:
     return sorted(sorted(edge) for edge in graph.edges)
 
 
-def _checked(name: str, edges: list[tuple[int, int]], size: int) -> EdgeList:
+def _checked(name: str, edges: list[tuple[int, int]], size: int) -> Graph:
     ranks = {rank for edge in edges for rank in edge}
     if max(ranks) != len(ranks) - 1:
         raise TopologyError(
@@ -114,7 +114,7 @@ def _checked(name: str, edges: list[tuple[int, int]], size: int) -> EdgeList:
     ordered = _sorted(graph)
     digest = hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
     ends = np.array(ordered, dtype=np.int64)
-    return EdgeList(size, ends[:, 0], ends[:, 1], parameters={"edges_sha256": digest})
+    return Graph(size, ends[:, 0], ends[:, 1], parameters={"edges_sha256": digest})
 
 
 def size_of(name: str) -> int:

@@ -49,7 +49,7 @@ def show(name: str | None, size: int | None, picture: Path | None, as_json: bool
     what, limit = ("edges and weights are shown", LIMIT) if picture is None else ("graphs are drawn", DRAWN_LIMIT)
     if shown.size > limit:
         raise ConfigurationError(
-            f"--size {shown.size}: {what} up to {limit} peers; `dpeer topology spectral-gap` takes a million"
+            f"--size {shown.size}: {what} up to {limit} peers; `dpeer topology spectral-gap` takes 100,000"
         )
     if picture is not None:
         _draw(shown, picture)

@@ -194,7 +194,7 @@ REFUSED = {
     "topology show --size ''": "--size '': write one whole number, for example 8",
     "topology show --size 8,16": "--size '8,16': write one whole number, for example 8",
     "topology show --size 2001": (
-        "--size 2001: edges and weights are shown up to 2000 peers; `dpeer topology spectral-gap` takes a million"
+        "--size 2001: edges and weights are shown up to 2000 peers; `dpeer topology spectral-gap` takes 100,000"
     ),
     "topology show --topology grid --grid-shape 2by4": "--grid-shape '2by4': write ROWSxCOLUMNS, for example 2x4",
     "topology show --topology file:three.txt --size 4": (
@@ -206,7 +206,7 @@ REFUSED = {
     "topology show --plot no/such/a.png": "--plot 'no/such/a.png': no such folder: 'no/such'",
     "topology show --plot folder.png": "--plot 'folder.png' cannot be written: Is a directory",
     "topology show --plot a.png --size 1001": (
-        "--size 1001: graphs are drawn up to 1000 peers; `dpeer topology spectral-gap` takes a million"
+        "--size 1001: graphs are drawn up to 1000 peers; `dpeer topology spectral-gap` takes 100,000"
     ),
     "topology spectral-gap --bandwidth 100Mbit": (
         "--bandwidth needs the size of a body: give --body-bytes, for example 45MB"

@@ -45,7 +45,8 @@ MATCHING = build("random-matching", 4)
 
 REFUSED = {
     "size 1: a topology joins at least 2 peers": built("ring", 1),
-    "size 1000001: graphs are built of at most 1,000,000 peers": built("ring", 1_000_001),
+    "size 100001: graphs are built of at most 100,000 peers": built("ring", 100_001),
+    "full: size 4000 makes 7,998,000 edges, and at most 5,000,000 are built: choose less": built("full", 4000),
     "hypercube: size 12 is not a power of two: choose 8 or 16": built("hypercube", 12),
     (
         "grid: size 7 is prime, which leaves only a line: choose another size, or the line itself by grid shape 1x7"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpeer.topology import analyse, build, spectral_gap
-from dpeer.topology.mixing_matrix import CirculantMatrix
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ def gap_at(size: int, steps: list[int], weight: float, frequency: int) -> float:
     return squared / (1.0 + math.sqrt(1.0 - squared))
 
 
-@pytest.mark.parametrize("size", [201, 99_999, PEERS, 1_000_000])
+@pytest.mark.parametrize("size", [201, 99_999, PEERS])
 def test_rings_have_the_gap_of_their_closed_form(size: int) -> None:
     expected = 4.0 / 3.0 * math.sin(math.pi / size) ** 2
     assert spectral_gap(build("ring", size)) == pytest.approx(expected, rel=1e-9)
@@ -41,14 +40,15 @@ def test_rings_have_the_gap_of_their_closed_form(size: int) -> None:
 @pytest.mark.parametrize("weights", ["metropolis", "best-constant"])
 def test_circulants_have_the_gap_of_their_exact_sums(name: str, size: int, weights: str) -> None:
     mixing = build(name, size, weights=weights).mixing_at(0)
-    assert isinstance(mixing, CirculantMatrix)
-    steps = mixing.graph.offsets.tolist()
-    values = np.abs(mixing.eigenvalues()[1:])
+    column = mixing.sparse[:, [0]].toarray().ravel()
+    steps = np.flatnonzero(column)
+    steps, weight = steps[steps > 0].tolist(), float(column[1])
+    values = np.abs(np.fft.fft(column)[1:])
     # The exact sums near the transform's largest values; elsewhere nothing is close to them.
     near = 1 + np.flatnonzero(values > values.max() - 1e-9)
     frequencies = range(1, size) if size <= 12 else near[near <= size // 2].tolist()
-    expected = min(gap_at(size, steps, mixing.weight, frequency) for frequency in frequencies)
-    assert mixing.gap() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    expected = min(gap_at(size, steps, weight, frequency) for frequency in frequencies)
+    assert spectral_gap(build(name, size, weights=weights)) == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
 def test_the_torus_is_a_product_of_rings() -> None:
@@ -68,8 +68,8 @@ def test_the_star_and_the_full_graph_have_known_gaps() -> None:
     star = analyse(build("star", PEERS))
     assert star.spectral_gap == pytest.approx(1.0 / PEERS, rel=1e-6)
     assert (star.degree_min, star.degree_max) == (1, PEERS - 1)
-    full = analyse(build("full", PEERS))
-    assert (full.spectral_gap, full.rounds, full.bytes_per_round_factor) == (1.0, 1, PEERS - 1)
+    full = analyse(build("full", 1000))
+    assert (full.spectral_gap, full.rounds, full.bytes_per_round_factor) == (1.0, 1, 999)
 
 
 def test_exponential_graphs_have_known_gaps_at_powers_of_two() -> None:
@@ -77,7 +77,7 @@ def test_exponential_graphs_have_known_gaps_at_powers_of_two() -> None:
     assert spectral_gap(build("exponential-directed", size)) == pytest.approx(2.0 / 17.0, rel=1e-12)
     assert spectral_gap(build("exponential", size)) == pytest.approx(2.0 / 16.0, rel=1e-12)
     assert spectral_gap(build("hypercube", 1 << 14)) == pytest.approx(2.0 / 15.0, rel=1e-6)
-    found = analyse(build("one-peer-exponential", 1 << 17))
-    assert (found.period, found.rounds, found.spectral_gap) == (17, 17, 1.0)
+    found = analyse(build("one-peer-exponential", size))
+    assert (found.period, found.rounds, found.spectral_gap) == (16, 16, 1.0)
     for name in ("exponential-directed", "exponential", "one-peer-exponential"):
         assert 0.1 < spectral_gap(build(name, PEERS)) < 1.0

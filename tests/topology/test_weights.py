@@ -10,8 +10,7 @@ from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import build
-from dpeer.topology.mixing_matrix import row_sums
-from dpeer.topology.weights import WEIGHT_RULES, Rule
+from dpeer.topology.mixing_matrix import WEIGHT_RULES, row_sums
 
 
 @settings(deadline=None, max_examples=50)
@@ -50,8 +49,6 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
 @pytest.mark.parametrize("name", ["grid", "random-matching"])
 @pytest.mark.parametrize("weight", [float("nan"), -0.1, 1.2])
 def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name: str, weight: float) -> None:
-    monkeypatch.setitem(
-        WEIGHT_RULES, "metropolis", Rule(lambda graph: np.full(len(graph.sender), weight), lambda _: weight)
-    )
+    monkeypatch.setitem(WEIGHT_RULES, "metropolis", lambda graph: np.full(len(graph.sender), weight))
     with pytest.raises(TopologyError):
         build(name, 4).at(0, 0)
