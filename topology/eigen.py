@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from dpeer.exceptions import TopologyError
 
@@ -26,15 +26,10 @@ STEPS = 4000
 """The most steps of a Lanczos iteration."""
 
 _TOLERANCE = 1e-9
-_NOTHING = 1e-24  # a norm of 1e-12, squared: no more than rounding
+_BASIS = 40  # vectors in memory
 
 Vector = NDArray[np.float64]
 Product = Callable[[Vector], Vector]
-Enough = Callable[[float, float], bool]
-
-
-def _settled(value: float, residual: float) -> bool:
-    return residual <= max(_TOLERANCE * abs(value), 1e-300)
 
 
 def smallest(matrix: csr_array[np.float64], *, laplacian: bool = False, steps: int = STEPS) -> float:
@@ -86,39 +81,29 @@ def smallest_by_inverse(matrix: csr_array[np.float64], *, laplacian: bool, steps
     return 1.0 / found
 
 
-def largest_singular_value(times: Product, back: Product, size: int, *, threshold: float | None = None) -> float:
-    """The spectral norm of a matrix A that is known by its products only.
+def largest_singular_value(times: Product, back: Product, size: int) -> float:
+    """The spectral norm of a matrix A that is known by its products only; 1 - ||A|| has a relative error below 1e-6.
 
     Args:
         times: x -> A x, x being (m,) or (m, columns).
         back: x -> A^T x.
         size: m, A being (m, m).
-        threshold: If given, the norm is only found to lie above or below it; else so exactly that 1 - ||A|| has a
-            relative error below 1e-6.
 
     Raises:
         TopologyError: If the iteration does not converge; random graphs have not been seen to do that.
     """
     if size <= DENSE:
         return float(np.linalg.norm(times(np.eye(size)), 2))
-
-    def exact(value: float, residual: float) -> bool:
-        norm = math.sqrt(max(0.0, value))
-        return residual <= max(_NOTHING, min(1e-6 * value, 2e-7 * norm * abs(1.0 - norm) + 1e-15))
-
-    def decided(value: float, residual: float) -> bool:
-        square = (threshold or 0.0) ** 2
-        # A value found is never more than the largest, and once it has settled hardly less.
-        return value > square or (residual <= max(_NOTHING, 1e-3 * value) and value + 10.0 * residual <= square)
-
-    enough = exact if threshold is None else decided
-    found = lanczos(lambda x: back(times(x)), size, which="largest", enough=enough)
-    if found is None:
-        raise TopologyError(f"size {size}: the norm of a product of mixing matrices did not converge")
-    return math.sqrt(max(0.0, found))
+    square = LinearOperator((size, size), matvec=lambda x: back(times(x)), dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(size)  # anywhere, but always at the same place
+    try:
+        (found,) = eigsh(square, k=1, which="LA", v0=start, ncv=_BASIS, maxiter=STEPS, return_eigenvectors=False)
+    except ArpackError as error:
+        raise TopologyError(f"size {size}: the norm of a product of mixing matrices did not converge") from error
+    return math.sqrt(max(0.0, float(found)))
 
 
-def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled, steps: int = STEPS) -> float | None:
+def lanczos(times: Product, size: int, *, which: str, steps: int = STEPS) -> float | None:
     """The smallest or largest eigenvalue of a symmetric matrix, or None where it does not converge.
 
     Plain Lanczos iteration (Paige 1971), three vectors in memory: lost orthogonality repeats eigenvalues that have
@@ -128,7 +113,6 @@ def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled,
         times: x -> A x.
         size: m, A being (m, m).
         which: "smallest" or "largest".
-        enough: Whether a value with that residual, which bounds its error, will do.
         steps: The most steps.
     """
     # Anywhere, but always at the same place.
@@ -150,7 +134,8 @@ def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled,
             chosen = 0 if which == "smallest" else step - 1
             values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(chosen, chosen))
             value = float(values[0])
-            if enough(value, length * abs(float(vectors[-1, 0]))):
+            residual = length * abs(float(vectors[-1, 0]))  # which bounds the error
+            if residual <= max(_TOLERANCE * abs(value), 1e-300):
                 return value
         if length == 0.0:
             return None

@@ -225,11 +225,11 @@ class _Products:
             left = np.asarray(self._mixing(number).sparse @ left)
             # The share left of any start is no more than the norm, which is dear and need not be known as yet.
             shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
-            if float(shares.max()) <= threshold and self._norm(number + 1, threshold) <= threshold:
+            if float(shares.max()) <= threshold and self._norm(number + 1) <= threshold:
                 return number + 1
         raise TopologyError(f"{self._topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")
 
-    def _norm(self, rounds: int, threshold: float | None = None) -> float:
+    def _norm(self, rounds: int) -> float:
         mixings = [self._mixing(number) for number in range(rounds)]
         if mixings[0].circulant:
             product = np.ones(self._topology.size, dtype=np.complex128)
@@ -238,9 +238,7 @@ class _Products:
             return float(np.abs(product[1:]).max())
         forward = [mixing.sparse for mixing in mixings]
         back = [mixing.transposed if self._topology.directed else mixing.sparse for mixing in reversed(mixings)]
-        return largest_singular_value(
-            lambda x: _through(forward, x), lambda x: _through(back, x), self._topology.size, threshold=threshold
-        )
+        return largest_singular_value(lambda x: _through(forward, x), lambda x: _through(back, x), self._topology.size)
 
     def _mixing(self, number: int) -> MixingMatrix:
         while len(self._mixings) <= number:

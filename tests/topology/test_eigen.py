@@ -89,15 +89,6 @@ def test_the_spectral_norm_is_that_of_the_dense_matrix(size: int, scale: float) 
     found = largest_singular_value(lambda x: matrix @ x, lambda x: turned @ x, size)
     assert 1.0 - found == pytest.approx(1.0 - norm, rel=1e-6)
     assert found == pytest.approx(norm, rel=1e-6)
-    for threshold in (norm * 0.9, norm * (1.0 - 1e-4), norm * (1.0 + 1e-4), norm * 1.1):
-        there = largest_singular_value(lambda x: matrix @ x, lambda x: turned @ x, size, threshold=threshold)
-        assert (there <= threshold) == (norm <= threshold)
-
-
-@pytest.mark.parametrize("size", [150, 400])
-def test_the_norm_of_nothing_is_nothing(size: int) -> None:
-    assert largest_singular_value(lambda x: 1e-20 * x, lambda x: 1e-20 * x, size) <= 1e-12
-    assert largest_singular_value(lambda x: 0.0 * x, lambda x: 0.0 * x, size, threshold=1e-3) <= 1e-12
 
 
 @pytest.mark.slow
