@@ -55,7 +55,7 @@ class _Line:
         runs: Whether a peer runs there, and no check.
         again: Clock time at which a running peer is asked again; None for not at all.
         sent: How many long messages were sent.
-        broken: Whether the connection is broken.
+        broken: Whether the connection broke while messages were awaited.
     """
 
     link: Link | None
@@ -143,9 +143,10 @@ class LongMessages:
         return sender
 
     def broke(self, link: Link) -> None:
-        """A link is broken: what was on its way is lost."""
+        """A link is broken: what was on its way is lost. Late, the neighbor has given up what did not come, too."""
+        now = time.monotonic()
         for line in self._lines.values():
-            line.broken |= line.link == link
+            line.broken |= line.link == link and now - line.since < SILENT / 2
 
     def look(self) -> None:
         """Ask running peers again that answer by now."""

@@ -169,7 +169,8 @@ class SmallPath:
     MOST = 1200
 
     def __init__(self, port: int, way: int) -> None:
-        self._port, self._way, self._tasks = port, way, list[asyncio.Task[None]]()
+        self._port, self._way = port, way
+        self._tasks, self._ends = list[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     async def __aenter__(self) -> int:
         self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
@@ -179,10 +180,14 @@ class SmallPath:
         self._server.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in self._ends:
+            end.close()
+        await asyncio.gather(*self._tasks, *(end.wait_closed() for end in self._ends), return_exceptions=True)
+        await self._server.wait_closed()
 
     async def _joined(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         far, there = await asyncio.open_connection("127.0.0.1", self._port)
+        self._ends += [back, there]
         for way, (source, target) in enumerate(((near, there), (far, back))):
             self._tasks.append(asyncio.create_task(self._carry(source, target, way)))
 
@@ -245,6 +250,23 @@ def test_a_running_peer_that_is_dialled_is_asked_again_behind_the_long_message(m
     assert wires.sent == ["short", "long", "short"]
     messages.came(Arrival("link", unknown), 1)
     assert (messages.settled(1), messages.passed(1)) == (True, "it has a long message of this peer")
+
+
+@pytest.mark.parametrize(("after", "early"), [(1.0, True), (7.9, False)])
+def test_a_connection_that_breaks_early_has_lost_no_long_packets(
+    monkeypatch: pytest.MonkeyPatch, after: float, early: bool
+) -> None:
+    """Late it breaks because the neighbor has given up, for the same reason."""
+    now = 100.0
+    monkeypatch.setattr(long_messages.time, "monotonic", lambda: now)
+    messages = LongMessages(Wires(), 0, frozenset((1,)))
+    messages.met(1)
+    assert "no message came within 8" in messages.silent(1)
+    messages.came(Arrival("link", probe("short")), 1)
+    now += after
+    messages.broke("link")
+    assert (messages.lost(1) is None) is early
+    assert ("the connection broke meanwhile" in messages.silent(1)) is early
 
 
 def test_what_no_check_sends_changes_nothing() -> None:
