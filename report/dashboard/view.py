@@ -59,7 +59,7 @@ def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str,
     peers = [_peer(one, histories[one.folder]) for one in places]
     peers += _others(peers)
     peers.sort(key=lambda one: (one.rank is None, one.rank or 0, one.name))
-    standings = Counter(one.standing for one in peers)
+    standings: Counter[str] = Counter(one.standing for one in peers)
     return {
         "news": _news(standings),
         "tiles": _tiles(peers, standings),
@@ -113,7 +113,7 @@ def _others(peers: Sequence[_Peer]) -> list[_Peer]:
     ]
 
 
-def _news(standings: Mapping[Standing, int]) -> str:
+def _news(standings: Mapping[str, int]) -> str:
     """What a screen reader and the page's tab say; it changes only when a peer's standing does."""
     here = sum(standings.values()) - standings.get("unasked", 0)
     if standings.get("ended") == here:
@@ -121,11 +121,11 @@ def _news(standings: Mapping[Standing, int]) -> str:
     return f"{standings.get('part', 0)} of {here} take part"
 
 
-def _tiles(peers: Sequence[_Peer], standings: Mapping[Standing, int]) -> list[tuple[str, str, str]]:
+def _tiles(peers: Sequence[_Peer], standings: Mapping[str, int]) -> list[tuple[str, str, str]]:
     """Name, value and a remark of each fact over all peers."""
     here = [one for one in peers if one.standing != "unasked"]
     rest = {"idle": "idle", "away": "away", "ended": "ended", "unasked": "not asked"}
-    aside = [f"{standings[name]} {word}" for name, word in rest.items() if standings.get(name)]  # type: ignore[index]
+    aside = [f"{standings[name]} {word}" for name, word in rest.items() if standings.get(name)]
     tiles = [("peers that take part", f"{standings.get('part', 0)} of {len(here)}", ", ".join(aside))]
     running = [one for one in peers if one.standing in ("part", "idle", "unasked") and one.completed is not None]
     limit = max((one.rounds for one in peers if one.rounds is not None), default=None)
