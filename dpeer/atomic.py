@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+_MOST_LINKS = 40
+"""Links that a path may lead through, as on Linux."""
+
 
 @contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
@@ -31,7 +34,7 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
         before = path.stat()
     except FileNotFoundError:
         before = None
-    if before is not None and not stat.S_ISREG(before.st_mode):
+    if _descriptor(path) is not None or (before is not None and not stat.S_ISREG(before.st_mode)):
         with _copied_into(path) as draft:
             yield draft
         return
@@ -62,13 +65,32 @@ def _copied_into(path: Path) -> Iterator[Path]:
         draft = Path(folder) / "draft"
         draft.touch(mode=0o600)
         yield draft
-        with draft.open("rb") as source, path.open("wb") as sink:
+        number = _descriptor(path)
+        sink = path.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
+        with draft.open("rb") as source, sink:
             shutil.copyfileobj(source, sink)
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of an open file of this process that a path names, such as ``/dev/stdout``; None for any other path.
+
+    It may be a regular file (``> out.txt``), to whose end other programs write as well.
+    """
+    for _ in range(_MOST_LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) in (f"/proc/{os.getpid()}/fd", "/dev/fd"):
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _take_after(draft: Path, before: os.stat_result) -> None:
     """Give a draft the owner and the mode of the file that it replaces."""
+    mode = stat.S_IMODE(before.st_mode)
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(OSError):  # who is not root gives no file away
+        try:
             os.chown(draft, before.st_uid, before.st_gid)
-    draft.chmod(stat.S_IMODE(before.st_mode))
+        except OSError:  # who is not root gives no file away: what its group could read, another group must not
+            mode &= ~stat.S_IRWXG
+    draft.chmod(mode)

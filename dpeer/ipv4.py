@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import stringprep
 import unicodedata
 
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
@@ -26,8 +27,9 @@ def check_host(host: str) -> None:
         except ValueError:
             raise ValueError(f"{host} is no IPv6 address") from None
         return
-    # As name look-ups do, which take full-width digits and dots for plain ones.
-    plain = unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    # As name look-ups do (RFC 3491): invisible characters are dropped, full-width digits and dots are plain ones.
+    seen = "".join(letter for letter in host if not stringprep.in_table_b1(letter))
+    plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".")
     if not _NUMERIC.fullmatch(plain) or (plain == host and _is_ipv4(host)):
         return
     meant = _meant(plain.rstrip("."))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpeer.exceptions import ConfigurationError, ProtocolError
+from dpeer.atomic import replacing
+from dpeer.exceptions import ConfigurationError, ProtocolError, not_written
 from dpeer.federation.control_client import any_running, ask
 from dpeer.federation.next_epoch import Situation
 from dpeer.federation.operators import CANNOT_CHANGE, read_operator
@@ -116,10 +116,8 @@ def write_epoch(file: Path, signed: SignedEpoch) -> None:
     Raises:
         ConfigurationError: It cannot be written.
     """
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        beside.write_bytes(signed.encode() + b"\n")
-        beside.replace(file)
+        with replacing(file) as draft:
+            draft.write_bytes(signed.encode() + b"\n")
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ConfigurationError(f"{str(file)!r} cannot be written: {error.strerror}") from error
+        raise not_written(repr(str(file)), error) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.encoding import read_text
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, not_written
 from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.transports.curve import KEY_BYTES, Keyring, new_secret, public_of
 
@@ -249,11 +249,15 @@ def write_key(path: Path, words: str, secret: bytes) -> Path:
             found = f"{path} exists: a secret is never overwritten; remove it first if nothing uses it any more"
         raise ConfigurationError(f"--out {str(folder)!r}: {found}") from error
     except OSError as error:
-        raise ConfigurationError(f"--out {str(folder)!r}: {error.strerror}") from error
-    with os.fdopen(handle, "w") as file:
-        file.write(f"# {words}\n{secret.hex()}\n")
-        file.flush()
-        os.fsync(handle)
+        raise not_written(f"--out {str(folder)!r}", error) from error
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(f"# {words}\n{secret.hex()}\n")
+            file.flush()
+            os.fsync(handle)
+    except OSError as error:
+        path.unlink(missing_ok=True)  # an empty one would keep the next attempt from writing it
+        raise not_written(f"--out {str(folder)!r}", error) from error
     return path
 
 

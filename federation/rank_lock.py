@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import FolderInUse
+from dpeer.exceptions import FolderInUse, not_written
 from dpeer.results.files import make_folder
 
 LOCK = ".lock"
@@ -29,9 +29,14 @@ def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
 
     Raises:
         FolderInUse: another running peer holds it.
+        OutputError: The folder or its lock cannot be made.
     """
-    make_folder(folder)
-    with (folder / LOCK).open("a") as lock:
+    try:
+        make_folder(folder)
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise not_written(repr(str(folder)), error) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -160,7 +160,8 @@ async def serve(
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank).absolute()
-    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
+    with naming(out, rank_folder(settings.out, rank)):
+        log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
     keep_heap()
     threads = settings.threads or share_of_cores(settings, settings.size)
     executor = ThreadPoolExecutor(1, "tensors", initializer=torch.set_num_threads, initargs=(threads,))

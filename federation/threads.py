@@ -11,6 +11,9 @@ from dpeer.training.step_pace import RoundPace
 SLOW = 10.0
 """Times as long as in a quiet moment that a round's steps take before advice is given."""
 
+LOST = 1.0
+"""Seconds that a round must lose by that: a single pause of the system is nothing to advise about."""
+
 
 def share_of_cores(network: NetworkPart, size: int) -> int:
     """The torch threads of a model whose steps are long: all cores, or their share if all peers are on this host."""
@@ -32,7 +35,7 @@ class SlowSteps:
         """A line for the user; None where the steps are as they were, or not slow."""
         if pace is None:
             return None
-        before, self.slow = self.slow, pace.seconds >= SLOW * pace.quiet_seconds
+        before, self.slow = self.slow, _is_slow(pace)
         if before or not self.slow:
             return None
         if pace.threads > 1:
@@ -43,3 +46,7 @@ class SlowSteps:
             f"round {pace.number}: {pace.steps} steps took {duration(pace.seconds)}, and take "
             f"{duration(pace.quiet_seconds)} in a quiet moment: other programs use this host's cores; {advice}"
         )
+
+
+def _is_slow(pace: RoundPace) -> bool:
+    return pace.seconds >= max(SLOW * pace.quiet_seconds, pace.quiet_seconds + LOST)

@@ -78,6 +78,17 @@ def test_standard_output_is_written_into() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"rows"
 
 
+def test_a_file_that_standard_output_goes_to_keeps_what_others_write(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path\nfrom dpeer.atomic import replacing\n"
+        "with replacing(Path('/dev/stdout')) as draft: draft.write_text('rows\\n')"
+    )
+    out = tmp_path / "out.txt"
+    command = f"{{ echo head; {sys.executable} -c '{script.replace(chr(39), chr(34))}'; echo tail; }} > {out}"
+    subprocess.run(command, shell=True, check=True)
+    assert out.read_text() == "head\nrows\ntail\n"
+
+
 @pytest.mark.parametrize("before", [0o600, 0o640, 0o444])
 def test_an_existing_file_keeps_its_mode(tmp_path: Path, before: int) -> None:
     path = tmp_path / "model.safetensors"

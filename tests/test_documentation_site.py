@@ -39,7 +39,7 @@ def test_it_is_built_without_a_warning_and_takes_nothing_from_elsewhere(tmp_path
         assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="?(?:https?:)?//[^">]*', text) == [], path.name
     linked = tmp_path / "source" / "examples" / "own_codec.py"
     assert linked.read_bytes() == (ROOT / "examples" / "own_codec.py").read_bytes()
-    assert "dpeer.api.run" in (tmp_path / "api.html").read_text(encoding="utf-8")
+    assert "dpeer.api.run" in (tmp_path / "python.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

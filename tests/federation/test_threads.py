@@ -28,6 +28,7 @@ def test_a_round_of_slow_steps_says_what_to_try_once() -> None:
         "--threads 1 (now 2), or fewer programs beside dpeer"
     )
     assert looks.look(pace(2, 20)) is None
+    assert SlowSteps().look(RoundPace(0, 5, 0.5, 0.003, 2)) is None, "half a second is nothing to advise about"
     assert looks.look(pace(3, 1)) is None
     assert "of its own (taskset)" in (looks.look(pace(4, SLOW, used=1)) or "")
 
