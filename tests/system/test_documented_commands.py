@@ -353,7 +353,6 @@ SLOW = {
         after=(THREE_TABLES,)
     ),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
-    "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
         TRAINS, (own_task,), put=("/data", ".")
     ),
