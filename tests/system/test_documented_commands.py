@@ -220,7 +220,7 @@ class Small:
 TRAINS = "--rounds 1 --local-steps 4 --body-epochs 1 --head-epochs 1"
 WITHOUT_OTHERS = "--base-port PORT --algorithm local"
 """A rank that is started by itself: federations of processes are what test_start.py is about."""
-TO_ROUND_31 = f"{TRAINS} --rounds 31 --local-steps 1"
+TO_ROUND_35 = f"{TRAINS} --rounds 35 --local-steps 1"
 COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
 CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1 --reference local "
 CHOSEN += "--local-steps 1"
@@ -306,10 +306,10 @@ SLOW = {
         f"{TRAINS} --size 2 --local-steps 2"
     ),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
-    TWO_OF_EIGHT: Small(TO_ROUND_31),
-    WITHOUT: Small(TO_ROUND_31),
+    TWO_OF_EIGHT: Small(TO_ROUND_35),
+    WITHOUT: Small(TO_ROUND_35),
     "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
-    "--seeds 0-4": Small(f"{TO_ROUND_31} --seeds 0 --jobs 1"),
+    "--seeds 0-4": Small(f"{TO_ROUND_35} --seeds 0 --jobs 1"),
     "dpeer report with-faults without --out faults-report": Small(after=(TWO_OF_EIGHT, WITHOUT)),
     PROPOSE: Small(data=(visits,)),
     DEMO: Small(f"{TRAINS} --size 2"),
