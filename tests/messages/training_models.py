@@ -110,7 +110,7 @@ MESSAGES = {
         "--model roberta takes texts as token numbers (length,), the task's inputs have shape (1, 8, 8); …"),
     "tokens for numbers": Message(lambda folder: build_model("mlp", (16,), 2, tokens=True), TaskError,
         "--model mlp takes numbers, in any shape, the task's token numbers of shape (16,); try roberta, roberta-tiny, "
-        "bert, …"),
+        "bert"),
     "a nearby model": model("resnet18gn", (3, 32, 32),
         "unknown model 'resnet18gn': did you mean 'resnet18-gn'? valid: bert, cnn, …", UnknownName),
     "a nearby option": model("mlp", (3,),

@@ -28,8 +28,7 @@ class Pool:
         inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
             width), which `rows` turns into -1..1, or token numbers as int32 (samples, length), of which it makes int64,
             or float64 where `Data.unfitted` makes inputs of them.
-        targets: Class numbers from 0, int64, shape (samples,); or the next token at each place, int64, shape (samples,
-            length); or float32 values, shape (samples, 1).
+        targets: Class numbers from 0, int64, shape (samples,); or float32 values, shape (samples, 1).
         groups: The group of each sample (its writer, person, ...), shape (samples,); None where it is unknown.
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
             number each, shape (samples,); None where every sample stands alone.
