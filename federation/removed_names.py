@@ -5,42 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
+_METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
 COMMANDS = {
-    "backup": "copy the run's folder, checkpoint/ first (docs/running.md); a private run has no copies",
-    "card": "model.json holds the card; `dpeer evaluate` measures the model",
+    "backup": "copy the run's folder, checkpoint/ first (docs/running.md, A copy of a run)",
+    "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
     "privacy audit": "the canary attacks are tests of the project; `dpeer privacy` computes what is promised",
     "privacy calibrate": _PRIVACY,
     "privacy epsilon": _PRIVACY,
-    "privacy matrix": _PRIVACY,
+    "privacy matrix": "the epsilon of `dpeer privacy` holds for the nearest peer, on every graph",
     "privacy plan": _PRIVACY,
-    "restore": "put the copy back and start with --resume; a private run takes none (docs/running.md)",
+    "restore": "put the copied folder back and start with --resume; a private run takes no copy",
     "topology advise": "`dpeer topology spectral-gap --topology ring,grid --body-bytes 45MB --bandwidth 100Mbit`",
     "topology plot": "`dpeer topology show --topology ring --size 16 --plot FILE`",
-    "tune": "`dpeer compare --grid body-lr=0.03,0.1` chooses rates by validation data",
+    "tune": "`dpeer compare --grid body-lr+head-lr=0.01,0.03` chooses rates by validation data",
 }
 """By the words of the command."""
 
 KEYS = {
-    "alone_share": "--alone auto trains the local model for a quarter of the run's time, at most ten seconds",
-    "log_max": "have logrotate rotate log.jsonl: the peer begins it anew",
-    "patience": "give --rounds, and --keep best to keep the model with the least validation loss",
-    "steps_from": "give --local-steps, or --threads 1 and no --round-seconds for equal bits",
+    "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
+    "grow": "start peers, and change members by `dpeer join`, `leave`, `evict` and `extend`",
+    "log_max": "let logrotate move log.jsonl: the peer begins it anew",
+    "patience": "--keep best keeps the model of the best round",
+    "steps_from": "a round that was killed repeats its own steps on --resume",
 }
 """By the setting; as a flag it is written with dashes."""
 
 FLAGS = {
-    "--at-round": "read peers.csv, which has every peer's figures beside the table",
+    "--at-epsilon": _METRICS,
+    "--at-round": _METRICS,
     "--dashboard": _DASHBOARD,
-    "--grow": "start peers with `dpeer start`, and let them in with `dpeer join`",
-    "--last": "read peers.csv, which has every peer's figures beside the table",
-    "--launcher-option": "--launcher takes local or ray; --shard K/N divides runs among the tasks of a job array",
+    "--last": _METRICS,
+    "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",
-    "--lines": "give --body-bytes and --bandwidth",
-    "--small": "give --rounds and --size",
-    "--target": "read peers.csv, which has every peer's figures beside the table",
-    "--tune-seeds": "--grid chooses with seed 100, by validation data",
+    "--small": "give small settings as flags, such as --size 8 --rounds 30",
+    "--target": _METRICS,
+    "--tune-seeds": "leave it out: --grid chooses with seed 100",
     "--web": _DASHBOARD,
 }
 """By the flag."""

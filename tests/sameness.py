@@ -8,9 +8,9 @@ other JSON and csv files, but for seconds, times and versions. Private bits are 
 from the operating system comes from a counter instead, so noise and batches must agree, and the number of reads.
 The old side's results stay in DIR by its commit, and a second call runs only what is missing there.
 
-Exit code 0: nothing differs; 1: something does, or cannot be compared. sameness.toml lists what the new side may lack
-(`gone`) and what need not be comparable (`not_comparable`), each with its reason. A setting may have an old and a new
-form of its commands.
+Exit code 0: nothing differs; 1: something does, or cannot be compared. sameness.toml lists, each with its reason, what
+the new side may lack (`gone`), has beside (`added`) or writes otherwise (`replaced`), and what need not be comparable
+(`not_comparable`). A setting may have an old and a new form of its commands.
 """
 
 from __future__ import annotations
@@ -186,9 +186,10 @@ def facts(folder: Path) -> dict[str, str]:
     return found
 
 
-def is_gone(key: str, after: Mapping[str, str]) -> bool:
-    """Whether the new side lacks a key that it may lack."""
-    return key not in after and any(re.search(pattern, key) for pattern in STATED.get("gone", {}))
+def is_listed(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether a key may be lacking on the side that lacks it, or has another form on the new side."""
+    kinds = ["replaced", *(["gone"] if key not in after else []), *(["added"] if key not in before else [])]
+    return any(re.search(pattern, key) for kind in kinds for pattern in STATED.get(kind, {}))
 
 
 def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]:
@@ -210,7 +211,7 @@ def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]
             if "private-reads-0.json.0" not in side:
                 return "not comparable", f"{label}: no private bits are read where this program fixes them"
     keys = sorted(before.keys() | after.keys())
-    keys = [key for key in keys if not is_gone(key, after)]
+    keys = [key for key in keys if not is_listed(key, before, after)]
     wrong = [key for key in keys if before.get(key) != after.get(key) and not (ignored and re.search(ignored, key))]
     if not wrong:
         return "same", f"{len(before)} values"
