@@ -314,7 +314,7 @@ class FaultSettings(Section):
 
     faults: Path | None = setting(
         None,
-        "file of what happens to peers (TOML): crash, cut, slow; see docs/simulating.md",
+        "file of what happens to peers (TOML): crash, cut, slow; see docs/experiments.md",
         mark=Mark.OWN,
         group=_RUN,
         of_rank=False,

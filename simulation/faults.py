@@ -1,4 +1,4 @@
-"""The file of `dpeer simulate --faults`: kinds of faults, their ranks, rounds and durations (docs/simulating.md)."""
+"""The file of `dpeer simulate --faults`: kinds of faults, their ranks, rounds and durations (docs/experiments.md)."""
 
 from __future__ import annotations
 
