@@ -346,7 +346,7 @@ SLOW = {
     HOSPITALS: Small(TRAINS, after=(TABLES,)),
     # One run of eight peers, for all that is done with it.
     PREDICTED: Small(),
-    REPORTED: Small(),
+    REPORTED: Small(after=(TABLES, HOSPITALS, PREDICTED)),
     THREE_TABLES: Small("--rounds 2 --local-steps 1", (visits_file,)),
     "dpeer report visits": Small(after=(THREE_TABLES,)),
     "dpeer predict --run visits/rank-0 --input examples/visits-0.csv --output predictions.csv": Small(

@@ -179,7 +179,7 @@ def test_a_contestant_is_named_by_its_ways(lines):
 def test_what_was_measured_is_not_measured_again(lines, monkeypatch, tmp_path, capsys):
     asked = []
 
-    def measured(cell, rounds, emulator, python):
+    def measured(cell, rounds, emulator):
         asked.append(cell["name"])
         return {"emulator": "none", "round_seconds": [1.0], "bytes_sent": 1.0, "line_seconds": 1.0}
 
