@@ -59,10 +59,11 @@ class RelayedListener:
         pause = _AGAIN
         while True:
             try:
+                before = slept()
                 connection = await self._tunnels.claim(self._address, LISTEN)
                 self._state(None)
                 pause = _AGAIN
-                watching = self._loop.create_task(self._end_after_sleep(connection))
+                watching = self._loop.create_task(self._end_after_sleep(connection, before))
                 try:
                     await self._listen(connection)
                 finally:
@@ -75,12 +76,13 @@ class RelayedListener:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SELDOM)
 
-    async def _end_after_sleep(self, connection: socket.socket) -> None:
+    async def _end_after_sleep(self, connection: socket.socket, before: float) -> None:
         """End the connection once this host has slept: the relay has given it up, and its word of that was lost.
+
+        `before` is what `slept` gave when the connection was asked for.
 
         The system would find out within half a minute, in which no neighbor can call this peer.
         """
-        before = slept()
         while slept() - before < LOOK:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(LOOK)
         with contextlib.suppress(OSError):
