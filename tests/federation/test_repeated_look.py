@@ -9,7 +9,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place
-from dpeer.federation.repeated_look import Look, RepeatedLook
+from dpeer.federation.repeated_look import OLD, Look, RepeatedLook
 
 
 def counting(rank: int) -> Look:
@@ -82,3 +82,15 @@ def test_a_mistake_of_the_user_is_raised() -> None:
 
     with pytest.raises(ConfigurationError, match="nowhere"):
         RepeatedLook(nowhere)()
+
+
+def test_after_a_pause_nothing_old_is_shown(hanging: Hanging) -> None:
+    """A page is opened: a peer that hangs by then is waited for, and not shown as it was before the pause."""
+    now = [100.0]
+    repeated = RepeatedLook(lambda: {"b": hanging}, patience=0.01, clock=lambda: now[0])
+    assert shown(repeated) == {"rank-1": "look 1"}
+    now[0] += OLD
+    assert shown(repeated) == {"rank-1": "look 1"}
+    now[0] += OLD + 1
+    threading.Timer(0.05, hanging.go.set).start()
+    assert shown(repeated) == {"rank-1": "look 2"}
