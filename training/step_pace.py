@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 SHORT = 0.005
-"""Seconds of a step below which one thread trains."""
+"""Seconds of a step with one gradient below which one thread trains."""
 
 _LONG = 20 * SHORT
 """Seconds of a first step, which also loads what later steps find ready, from which on steps are long for sure."""
@@ -27,12 +27,14 @@ class Timed:
     """The steps of one phase of a round.
 
     Attributes:
+        gradients: How many a step computes, one after the other: SAM two.
         taken: Their number.
         seconds: How long they took together.
         largest: The size of the largest minibatch.
         fastest: The seconds of the fastest step on a minibatch of that size.
     """
 
+    gradients: int = 1
     taken: int = 0
     seconds: float = 0.0
     largest: int = -1
@@ -100,16 +102,16 @@ class StepPace:
         if self._most is not None:
             self._set_threads(1)
 
-    def phase(self) -> Timed:
-        """Begin a phase."""
-        self._phases.append(Timed())
+    def phase(self, gradients: int = 1) -> Timed:
+        """Begin a phase whose steps compute so many gradients each."""
+        self._phases.append(Timed(gradients))
         return self._phases[-1]
 
     def stepped(self, phase: Timed, size: int, began: float) -> None:
         """Note the end of a step on a minibatch of this size that began at this time of the clock."""
         seconds, first, self._first = self.clock() - began, self._first, False
         if self._most is not None:
-            self._look(size, seconds, first=first)
+            self._look(size, seconds / phase.gradients, first=first)
         if not first:
             phase.add(size, seconds)
 

@@ -219,7 +219,7 @@ class Trainer:
         """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
-        self._looks = looks(gradient, self.ascent)
+        self._looks = gradients = looks(gradient, self.ascent)
         phase, unfinished = phase or part.phase, self.unfinished
         if unfinished is None or not unfinished.kept:
             batches = self.minibatches(phase, epochs)
@@ -227,7 +227,7 @@ class Trainer:
             made = [(flat, optimizer) for flat, optimizer, _ in stepped]
             batches = unfinished.call(part, phase, epochs, made, gradient, self._minibatches)
         pace = self.pace
-        timed = None if pace is None else pace.phase()
+        timed = None if pace is None else pace.phase(gradients)
         for batch in batches:
             began = 0.0 if pace is None else pace.clock()
             loss = gradient(self, part, batch)

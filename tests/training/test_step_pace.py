@@ -20,11 +20,11 @@ class Peer:
         self.now, self.threads, self.round = 100.0, list[int](), 0
         self.pace = StepPace(most, lambda: self.now, self.threads.append)
 
-    def train(self, *phases: Sequence[float], sizes: Sequence[int] = ()) -> None:
+    def train(self, *phases: Sequence[float], sizes: Sequence[int] = (), gradients: int = 1) -> None:
         """A round of phases, each with the seconds of its steps."""
         self.pace.begin()
         for seconds in phases:
-            phase = self.pace.phase()
+            phase = self.pace.phase(gradients)
             for index, one in enumerate(seconds):
                 began = self.now
                 self.now += one
@@ -52,6 +52,13 @@ def test_a_phase_of_long_steps_is_enough() -> None:
     peer = Peer()
     peer.train([SHORT / 2] * 10, [LONG] * 10)
     assert peer.threads == [1, MOST]
+
+
+def test_steps_of_two_gradients_may_take_twice_as_long() -> None:
+    short, long = Peer(), Peer()
+    short.train([1.9 * SHORT] * 10, gradients=2)
+    long.train([2.1 * SHORT] * 10, gradients=2)
+    assert (short.threads, long.threads) == ([1], [1, MOST])
 
 
 def test_single_slow_steps_make_no_model_long() -> None:
