@@ -231,11 +231,6 @@ def task(parameters: int, model: Callable[[int], nn.Module] = Vector) -> Task:
     return Task(model=model(parameters), head=("head",), train=data, test=data)
 
 
-def idle(rank: int, parameters: int) -> Idle:
-    """A learner whose body has so many parameters."""
-    return cast(Idle, build_learner(task(parameters), "dfedmdc", rank=rank, seed=0, kind=Idle))
-
-
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "dpeer": (peers, {}),
     "dpeer_ipc": (peers, {"listen": "unix"}),
