@@ -1,4 +1,4 @@
-"""The argument of `dpeer status` and `dpeer top` that names run folders."""
+"""The argument of `dpeer status`, `top` and `dashboard` that names run folders."""
 
 from __future__ import annotations
 
