@@ -9,7 +9,7 @@ _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the 
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
 COMMANDS = {
-    "backup": "copy the run's folder, checkpoint/ first (docs/running.md, A copy of a run)",
+    "backup": "copy the run's folder, checkpoint/ first (docs/operating.md, A copy of a run)",
     "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
     "privacy audit": "the canary attacks are tests of the project; `dpeer privacy` computes what is promised",
     "privacy calibrate": _PRIVACY,
