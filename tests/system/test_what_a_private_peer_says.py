@@ -183,7 +183,7 @@ def test_classes_and_columns_are_not_taken_from_private_data(simulate, tmp_path,
 
 
 def test_the_page_about_privacy_has_every_message_and_field():
-    page = (Path(__file__).parents[2] / "docs" / "privacy-reference.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Messages of a private peer$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
     documented: dict[str, str] = {}
     kind = ""
