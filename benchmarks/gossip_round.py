@@ -22,11 +22,10 @@ a process in a round, by contestant.
     trained_saving  the same with a checkpoint in every round; `trained_saving_ratio` is its time over that of `trained`
     computed        dpeer with as many seconds of the processor's time of arithmetic in every round, on one thread
     computed_saving the same with a checkpoint in every round; `computed_saving_ratio` likewise
-    encrypted       dpeer over tcp:// with keys and second connections for bodies; `encrypted_ratio` is its time over
-                    dpeer's, `encrypted_cpu_ratio` its processor time
-    curve           the same without second connections: all is encrypted by CurveZMQ; `curve_ratio`, `curve_cpu_ratio`
-    relay           the same through a relay in a process of its own; `relay_ratio`, `relay_cpu_ratio` are over curve's
-                    (the processor time is that of the peers, with their halves of the tunnels)
+    encrypted       dpeer over tcp:// with keys; `encrypted_ratio` is its time over dpeer's, `encrypted_cpu_ratio` its
+                    processor time
+    relay           the same through a relay in a process of its own; `relay_ratio`, `relay_cpu_ratio` are over
+                    encrypted's (the processor time is that of the peers, with their halves of the tunnels)
 
 Of `trained` to `relay` only what `--only` names is measured, and of `saving`, too.
 """
@@ -142,9 +141,8 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     `degree`, of the graph from which the case's neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces
     into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
     hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body, of matrices, change
-    in every round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys; `bulk`, the
-    port of second connections, with keys; `transport`, what makes one, if it is another; `protocol`, the versions that
-    a peer speaks.
+    in every round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
+    `transport`, what makes one, if it is another; `protocol`, the versions that a peer speaks.
     """
     keep_heap()
     freeze_heap()
@@ -175,7 +173,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
     made = case.options.get("transport", ZeroMQTransport)
     limits = Limits(payload_bytes=learner.payload_bytes)
-    transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"), local=listen == "unix")
+    transport = made(limits, keyring=keyring, local=listen == "unix")
     transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
 
@@ -263,8 +261,7 @@ def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
 def encrypted(keys: Sequence[Keyring], relay: str = "") -> dict[str, tuple[Worker, dict[str, Any]]]:
     """Peers with these keys, and a relay's address; measured only where they are named."""
     return {
-        "encrypted": (peers, {"keyrings": keys, "bulk": 0}),
-        "curve": (peers, {"keyrings": keys}),
+        "encrypted": (peers, {"keyrings": keys}),
         "relay": (peers, {"keyrings": keys, "listen": relay}),
     }
 
@@ -327,14 +324,12 @@ _RATIOS = {
     "trained_saving_ratio": ("trained_saving", "trained"),
     "computed_saving_ratio": ("computed_saving", "computed"),
     "encrypted_ratio": ("encrypted", "dpeer"),
-    "curve_ratio": ("curve", "dpeer"),
-    "relay_ratio": ("relay", "curve"),
+    "relay_ratio": ("relay", "encrypted"),
 }
 _CPU_RATIOS = {
     "cpu_ratio": ("dpeer", "raw"),
     "encrypted_cpu_ratio": ("encrypted", "dpeer"),
-    "curve_cpu_ratio": ("curve", "dpeer"),
-    "relay_cpu_ratio": ("relay", "curve"),
+    "relay_cpu_ratio": ("relay", "encrypted"),
 }
 
 
@@ -350,7 +345,6 @@ def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
         ("dpeer", ""),
         ("raw", "raw_"),
         ("encrypted", "encrypted_"),
-        ("curve", "curve_"),
         ("relay", "relay_"),
     ):
         if name in cpu:

@@ -75,7 +75,7 @@ def start(
     resume = resume or (resume_or_start and folders.holds_files(rank_folder(starting.own.out, number)))
     refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
-    keyring, listen, _, _ = starting.keyring, starting.listen, starting.bulk, starting.through
+    keyring, listen, _ = starting.keyring, starting.listen, starting.through
     everyone, _ = starting.everyone, starting.to_dial
     own = starting.own
     trackers.check(own.log_to or ())

@@ -160,28 +160,6 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
     return f"tcp://{_bindable(_unmapped(host), key, port)}:{port}"
 
 
-def bulk_port(network: NetworkPart, size: int, rank: int) -> int | None:
-    """With keys, the port at which this rank accepts second connections for bodies; None for none, as behind a relay.
-
-    Raises:
-        AddressError: A rank that is not dialled at a port has one.
-    """
-    if network.encrypt:
-        return 0
-    own = network.rank.get(rank)
-    if own is None or own.bulk is None:
-        return None
-    address = own.bind if own.bind is not None else addresses(network, size).get(rank)
-    if address is not None and is_relay(address):
-        return None
-    if address is None or is_ipc(address, f"rank.{rank}.address") or has_own_transport(address):
-        raise AddressError(
-            f"rank.{rank}.bulk = {own.bulk}: a second port goes with an address tcp://HOST:PORT, and rank {rank} "
-            f"{'is not dialled' if address is None else 'listens at a path'}: leave `bulk` out"
-        )
-    return own.bulk
-
-
 def is_ipc(address: str, key: str) -> bool:
     """Whether an address is a path on this host.
 

@@ -102,11 +102,6 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     listed = public_keys(network, size)
     found = own_secret(network.secret)
     own = network.rank.get(rank)
-    if not listed and own is not None and own.bulk is not None:
-        raise ConfigurationError(
-            f"rank.{rank}.bulk = {own.bulk}: a second port is for encrypted bodies, and the federation file lists no "
-            "keys: add every rank's `key` (dpeer keygen prints it), or leave `bulk` out"
-        )
     if not listed:
         if found is None or network.secret is None:  # the environment may hold one for other runs
             return None

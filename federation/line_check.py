@@ -89,9 +89,7 @@ async def check_lines(findings: Findings, starting: Starting, *, within: float) 
         within: Seconds to wait for neighbors that are not there.
     """
     keyring, listen = starting.keyring, starting.listen
-    options = TransportOptions(
-        Limits(), starting.own.dead_after, keyring, starting.bulk, starting.through, not starting.own.tcp_only
-    )
+    options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.through, not starting.own.tcp_only)
     transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
     messages = LongMessages(transport, starting.rank, frozenset(starting.neighbors))
     try:
@@ -131,7 +129,7 @@ async def check_port(findings: Findings, starting: Starting) -> None:
         through = "dials out" if listen is None else f"is reached through {listen}"
         findings.passed("port", f"{through}: no port of this host is opened")
         return
-    options = TransportOptions(Limits(), starting.own.dead_after, starting.keyring, starting.bulk)
+    options = TransportOptions(Limits(), starting.own.dead_after, starting.keyring)
     transport = make_transport(listen, options)
     try:
         await _listens(findings, transport, listen)

@@ -342,12 +342,6 @@ class Addresses(Section):
     key: str | list[str] | None = Field(
         None, description="its public key (dpeer keygen); two while it changes from one to the other"
     )
-    bulk: int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="with keys: a second port of its address, by which bodies are encrypted faster; 0 for a free one",
-    )
 
 
 class NetworkPart(LauncherSettings, NetworkSettings, MembershipSettings, QuorumSettings):

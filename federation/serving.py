@@ -17,7 +17,6 @@ import torch
 
 from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
-from dpeer.federation.addresses import bulk_port, is_relay
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
@@ -274,7 +273,6 @@ async def _serve(
             Limits(payload_bytes=parts.learner.payload_bytes),
             network.dead_after,
             keyring,
-            bulk_port(network, size, rank),
             proxies(network.proxy),
             not network.tcp_only,
         ),
@@ -292,9 +290,6 @@ async def _serve(
     )  # fmt: skip
     parts.followed.schedule = peer.core.schedule
     stopper.watch(peer)
-    if listen is not None and is_relay(listen) and (own := network.rank.get(rank)) is not None and own.bulk is not None:
-        message = f"bulk = {own.bulk} is not used: a relay carries one connection, on which bodies take CURVE, too"
-        log.info("no-bulk", message=message, reason="relay")
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)

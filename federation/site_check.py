@@ -186,7 +186,7 @@ def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> 
         findings.passed("proxy", "none: it dials directly" if proxy is None else f"it dials through {proxy}")
         proxied = True
     with findings.of("address"):
-        where, _ = (starting.listen, starting.bulk) if keyed else (None, None)  # what may be listened at needs the key
+        where = starting.listen if keyed else None  # what may be listened at needs the key
         dialled, inward = starting.to_dial, sorted({*starting.neighbors} - {*starting.to_dial})
         hosts = starting.unresolvable() if proxied else {}
         for rank, host in hosts.items():

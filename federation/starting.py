@@ -76,11 +76,6 @@ class Starting:
         return addresses.listen_address(self.settings, self.size, self.rank, encrypted=self.keyring is not None)
 
     @cached_property
-    def bulk(self) -> int | None:
-        """See `addresses.bulk_port`; None without keys."""
-        return None if self.keyring is None else addresses.bulk_port(self.settings, self.size, self.rank)
-
-    @cached_property
     def through(self) -> Proxies:
         """See `proxies`."""
         return proxies(self.own.proxy)

@@ -25,7 +25,6 @@ from dpeer.peer.transport import (
     Opened,
     Relayed,
     Sent,
-    Slower,
     Transport,
     TurnedAway,
     Unreachable,
@@ -256,8 +255,6 @@ class Driver:
                 return [Write(link)]
             case Unreachable(link, reason, unlisted, _):
                 return self.core.unreachable(link, reason, now, unlisted=unlisted)
-            case Slower(link, reason):
-                return self.core.slower(link, reason, now)
             case TurnedAway(place, reason, times):
                 return self.core.turned_away(place, reason, times, now)
             case Endless(link, place):

@@ -64,13 +64,6 @@ class Unreachable(NamedTuple):
     """Whether a listener is there, and one side does not prove the key that the other expects."""
 
 
-class Slower(NamedTuple):
-    """A link works without its fast second connection, for this reason."""
-
-    link: Link
-    reason: str
-
-
 class TurnedAway(NamedTuple):
     """A connection was refused: "unlisted-key" or "no-key".
 
@@ -98,7 +91,7 @@ class Relayed(NamedTuple):
     trouble: str | None
 
 
-Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway | Endless | Relayed
+Event = Arrival | Opened | Broken | Writable | Unreachable | TurnedAway | Endless | Relayed
 
 
 class Sent(enum.Enum):

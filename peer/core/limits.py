@@ -193,18 +193,6 @@ whole, see `LOOK`.)"""
 UNREAD_IN_PROCESS = 16
 """The same between peers of one process, where a message is a whole body that the sender has in memory anyway."""
 
-# -- the second connections of links with keys -------------------------------------------------------------------------
-
-LONG = LEAST_CHUNK
-"""Bytes of buffers from which on a message uses the second connection."""
-
-HELD = 1024
-"""Messages of a link that may wait for one that was announced and is on its way: about as many of the shortest as
-the operating system buffers."""
-
-HELD_BYTES = 2**23
-"""Bytes of those that have come already, which are small ones, and of the headers of those that were announced."""
-
 # -- the token bucket ------------------------------------------------------------------------------------------------
 
 

@@ -79,17 +79,6 @@ class LinkReports:
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
 
-    def slower(self, link: Link, reason: str) -> None:
-        """Bodies take the ordinary way on a dialled link, for this reason."""
-        one = self._dialling.get(link)
-        if one is not None:
-            self._log(
-                "warning", "no-bulk",
-                f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
-                "firewall lets this port through, or leave its `bulk` out of the federation file",
-                neighbor=one.rank, reason=reason,
-            )  # fmt: skip
-
     def relayed(self, trouble: str | None) -> None:
         """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
         if trouble != self._relay_trouble:

@@ -234,11 +234,6 @@ class Core:
         self._link_reports.unreachable(link, reason, unlisted=unlisted)
         return self.look(now)
 
-    def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
-        """Bodies take the ordinary way on a dialled link, for this reason."""
-        self._link_reports.slower(link, reason)
-        return self.look(now)
-
     def relayed(self, trouble: str | None, now: float) -> list[Effect]:
         """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
         self._link_reports.relayed(trouble)

@@ -33,7 +33,6 @@ class TransportOptions:
         limits: Of messages.
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: The keys of the peers; None for connections without encryption.
-        bulk: The port for second connections, where a transport has them.
         proxies: Through which hosts are dialled.
         local: Whether links between peers of one host and user take Unix sockets, where the transport has them.
     """
@@ -41,7 +40,6 @@ class TransportOptions:
     limits: Limits
     give_up: float = 15.0
     keyring: Keyring | None = None
-    bulk: int | None = None
     proxies: Proxies = NO_PROXIES
     local: bool = True
 
@@ -73,9 +71,7 @@ def make_transport(address: str, options: TransportOptions) -> Transport:
 
 
 def _zeromq(options: TransportOptions) -> Transport:
-    return ZeroMQTransport(
-        options.limits, options.give_up, options.keyring, options.bulk, options.proxies, local=options.local
-    )
+    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.proxies, local=options.local)
 
 
 register("tcp", _zeromq)

@@ -10,9 +10,8 @@ from collections import Counter
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
+from dpeer.peer.transport import Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
 from dpeer.peer.transports import local_sockets
-from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.hosts import endpoint, is_literal, resolve, split
@@ -62,7 +61,6 @@ class DealerLink:
         longest: Bytes of an honest message's frames, at most.
         keyring: The keys; None for connections without encryption.
         identity: Whose key the listener has to prove.
-        bulk: The second connections of links with keys.
         tunnels: Of links through a relay or a proxy.
         failures: Counts the attempts in vain to connect, by address.
         local: Whether a Unix socket of the listener is connected to instead, where it has one (`local_sockets`).
@@ -83,7 +81,6 @@ class DealerLink:
         longest: int,
         keyring: Keyring | None,
         identity: Identity | None,
-        bulk: Bulk | None,
         tunnels: Tunnels,
         failures: Counter[str],
         *,
@@ -92,7 +89,7 @@ class DealerLink:
         self.up = False
         self.socket: zmq.Socket[bytes] | None = None
         self._sockets, self._link, self._address, self._longest = sockets, link, address, longest
-        self._keyring, self._identity, self._bulk, self._failures = keyring, identity, bulk, failures
+        self._keyring, self._identity, self._failures = keyring, identity, failures
         self._tunnels, self._tunnelled = tunnels, tunnels.needed(address)
         self._tunnel: Tunnel | None = None
         self._keys = () if keyring is None or identity is None else keyring.listed[identity]
@@ -195,10 +192,7 @@ class DealerLink:
         if self._guard is not None:
             self._guard.came(parts[-1], self._link)
         arrival = Arrival(self._link, [part.buffer for part in parts], self._identity, local_sockets.carried(parts[-1]))
-        if self._bulk is None:
-            self._sockets.push(self._link, arrival)
-        else:
-            self._bulk.came(self._link, arrival, self.end)
+        self._sockets.push(self._link, arrival)
 
     def _on_endless(self, link: Link | None, place: str) -> None:
         self._sockets.push(self._link, Endless(self._link, place))
@@ -216,15 +210,13 @@ class DealerLink:
             self.up, self._unproved = True, 0
             self._failures[self._address] -= 1
             self._sockets.push(self._link, Opened(self._link))
-            place = self._place if self._tunnelled else split(self._at)
-            if self._bulk is not None and place is not None and not self._address.startswith(RELAY):
-                self._bulk.ask(self._link, place[0], self.end)
         elif event in _FAILED and self._keys:
             self._refused(event)
         elif event == zmq.EVENT_DISCONNECTED and self._through is not None and not self.up:
             self._leave_unix_socket()
         elif event == zmq.EVENT_DISCONNECTED:
-            self._broken()
+            self.up = False
+            self._later = self._loop.call_later(_FLUSHED, self._part)
         elif event == zmq.EVENT_CONNECT_RETRIED and self._through is not None and not self.up:
             self._leave_unix_socket()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
@@ -251,15 +243,6 @@ class DealerLink:
         with contextlib.suppress(OSError), socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
             tunnel.confirm(copy.getsockname()[1])
 
-    def end(self) -> None:
-        """Break the connection; a moment later a new one is made."""
-        if self.up:
-            self._broken()
-
-    def _broken(self) -> None:
-        self.up = False
-        self._later = self._loop.call_later(_FLUSHED, self._part)
-
     def _refused(self, event: zmq.Event) -> None:
         """One side could not prove its key. While a peer changes its key, two are listed: try them in turn."""
         self._unproved += 1
@@ -274,8 +257,6 @@ class DealerLink:
         """The connection is broken: read its last messages, report the break, and connect anew."""
         assert self.socket is not None, "closed only by `close`, which cancels this"
         self._sockets.read_rest(self.socket)
-        if self._bulk is not None:
-            self._bulk.forget(self._link)
         self._close(0)
         self._sockets.push(self._link, Broken(self._link))
         self._try_again(_SELDOM)

@@ -146,13 +146,9 @@ class Sockets:
         frames: The most that are kept of a message.
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         signalled: Called when something happened to a socket, such as that it can be written to again.
-
-    Attributes:
-        drained: Called with a link whose queue was full and is not any more.
     """
 
     def __init__(self, frame_bytes: int, frames: int, give_up: float, signalled: Callable[[], None]) -> None:
-        self.drained: Callable[[Link], None] = lambda key: None
         self._frame_bytes, self._frames, self._give_up, self._signalled = frame_bytes, frames, give_up, signalled
         self._context = zmq.Context()
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
@@ -275,10 +271,8 @@ class Sockets:
         event = queue.popleft()
         if queue:
             self._turns.append(key)
-        if len(queue) == UNREAD - 1:
-            if key in self._by_key:
-                self.look_soon(self._by_key[key])
-            self.drained(key)
+        if len(queue) == UNREAD - 1 and key in self._by_key:
+            self.look_soon(self._by_key[key])
         return event
 
 

@@ -13,7 +13,6 @@ import errno
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import zmq
 
@@ -22,7 +21,6 @@ from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
 from dpeer.peer.transports import local_sockets
-from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
 from dpeer.peer.transports.dealer_link import DealerLink
@@ -64,8 +62,6 @@ class ZeroMQTransport:
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: The keys of the peers to let in, and to prove to those that are dialled; None for connections without
             encryption.
-        bulk: With keys, the port at which a listener accepts second connections for long messages, 0 for a free one;
-            None for all in one connection.
         proxies: Through which hosts are dialled.
         local: Whether links between peers of this host and user take Unix sockets (`local_sockets`).
 
@@ -81,7 +77,6 @@ class ZeroMQTransport:
         limits: Limits,
         give_up: float = 15.0,
         keyring: Keyring | None = None,
-        bulk: int | None = None,
         proxies: Proxies = NO_PROXIES,
         *,
         local: bool = True,
@@ -92,17 +87,12 @@ class ZeroMQTransport:
         self._own = None if keyring is None else keyring.owners.get(keyring.public)
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
-        self._bulk_port = bulk
         self._local = local
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
-        dial_out = DialOut(proxies, give_up)
-        self._tunnels = Tunnels(dial_out, None if keyring is None else keyring.secret)
+        self._tunnels = Tunnels(DialOut(proxies, give_up), None if keyring is None else keyring.secret)
         self._relayed: RelayedListener | None = None
-        self.bulk = None if keyring is None else Bulk(self, limits, longest, dial_out, give_up)
-        if self.bulk is not None:
-            self._sockets.drained = self.bulk.drained
         self._auth: CurveAuth | None = None
         self.guard: ConnectionGuard | None = None
         self._router: zmq.Socket[bytes] | None = None
@@ -151,8 +141,6 @@ class ZeroMQTransport:
         place = split(bound)
         if direct and self._local and place is not None and not (local and place == asked):
             local_sockets.bind(router, *place)
-        if direct and self.bulk is not None and self._bulk_port is not None and place is not None:
-            self.bulk.connector.listen(place[0], self._bulk_port)
         return bound
 
     def _happened(self, event: zmq.Event, value: int) -> None:
@@ -167,11 +155,7 @@ class ZeroMQTransport:
         link, frames = parts[0].bytes, [part.buffer for part in parts[1:]]
         identity = None if self._auth is None else int(parts[0]["User-Id"])
         self.guard.came(parts[-1], link, identity)
-        arrival = Arrival(link, frames, identity, local_sockets.carried(parts[-1]))
-        if self.bulk is None:
-            self.push(self._router, arrival)
-        else:
-            self.bulk.came(self._router, arrival, partial(self.guard.end, link))
+        self.push(self._router, Arrival(link, frames, identity, local_sockets.carried(parts[-1])))
 
     def _on_endless(self, link: Link | None, place: str) -> None:
         self.push(self._router, Endless(link, place))
@@ -183,7 +167,7 @@ class ZeroMQTransport:
         link: Link = self._dialled
         self._dialled += 1
         self._dealers[link] = DealerLink(
-            self._sockets, link, address, self._longest_message, self.keyring, identity, self.bulk, self._tunnels,
+            self._sockets, link, address, self._longest_message, self.keyring, identity, self._tunnels,
             self.failures, local=self._local,
         )  # fmt: skip
         self._dealers[link].connect()
@@ -209,19 +193,11 @@ class ZeroMQTransport:
         dealer = self._dealers.pop(link, None)
         if dealer is not None:
             dealer.close()
-            if self.bulk is not None:
-                self.bulk.forget(link)
             self._sockets.forget(link)
             self._full.pop(link, None)
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Queue a message on the link's socket; libzmq's I/O thread sends it, large frames without a copy."""
-        if self.bulk is not None and self.bulk.takes(link, frames):
-            return self.bulk.send(link, frames)
-        return self.write(link, frames)
-
-    def write(self, link: Link, frames: Frames) -> Sent:
-        """Send a message on the link's socket itself."""
         if isinstance(link, bytes):
             socket, parts = self._router, (link, *frames)
         else:
@@ -266,10 +242,6 @@ class ZeroMQTransport:
         """Add an event to a queue."""
         self._sockets.push(queue, event)
 
-    def waiting(self, queue: Link) -> int:
-        """The number of this queue's events that wait for `receive`."""
-        return self._sockets.waiting(queue)
-
     async def close(self, linger: float) -> None:
         """Stop receiving, flush for at most `linger` seconds, close every socket; again does nothing."""
         if self._closed:
@@ -279,8 +251,6 @@ class ZeroMQTransport:
             self._retry.cancel()
         if self._relayed is not None:
             await self._relayed.close()
-        if self.bulk is not None:
-            await self.bulk.close(linger)
         for dealer in self._dealers.values():
             dealer.close(linger)
         if self.guard is not None:

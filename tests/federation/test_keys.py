@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.addresses import bulk_port, listen_address
+from dpeer.federation.addresses import listen_address
 from dpeer.federation.keys import keyring, keyrings, public_keys, read_secret, write_secret
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.curve import public_of
@@ -61,19 +61,6 @@ def test_with_the_keys_of_all_ranks_a_peer_may_listen_anywhere(made: list[tuple[
         rank: [key] for rank, (_, key) in enumerate(made)
     }
     assert listen_address(given, 3, 1, encrypted=True) == "tcp://0.0.0.0:7700"
-
-
-def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> None:
-    given = {rank: {"key": key, "address": f"tcp://10.0.0.{rank}:7700"} for rank, (_, key) in enumerate(made)}
-    given[1]["bulk"] = 7701
-    listed = Settings.model_validate({"size": 3, "rank": given, "secret": str(made[1][0])})
-    assert keyring(listed, 3, 1) is not None
-    assert [bulk_port(listed, 3, rank) for rank in range(3)] == [None, 7701, None]
-    assert bulk_port(Settings(size=3, encrypt=True), 3, 1) == 0
-    with pytest.raises(ConfigurationError):
-        keyring(Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 3, 1)
-    with pytest.raises(ConfigurationError):
-        Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
 
 
 def test_a_rank_may_have_two_keys_while_it_changes_them(made: list[tuple[Path, str]], tmp_path: Path) -> None:

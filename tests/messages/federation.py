@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from dpeer.exceptions import AddressError, CheckpointError, ConfigurationError, OutputError, TaskError, UnknownName
-from dpeer.federation.addresses import addresses, bulk_port, listen_address, relay_listen_address
+from dpeer.federation.addresses import addresses, listen_address, relay_listen_address
 from dpeer.federation.build import build
 from dpeer.federation.checks import (
     check_hostile,
@@ -263,12 +263,6 @@ MESSAGES = {
         "alone", listen_address, {3: {"address": "ipc:///no/such/folder/3"}}, 3),
     "a path of a file": Message(a_taken_path, AddressError,
         "rank.0.address = 'ipc://{folder}/file': a file of that name exists; choose another one, or remove it"),
-    "a second port without a first": address(
-        "rank.1.bulk = 7701: a second port goes with an address tcp://HOST:PORT, and rank 1 is not dialled: leave "
-        "`bulk` out", bulk_port, {0: HERE, 1: {"bulk": 7701}}, 1),
-    "a second port beside a path": address(
-        "rank.1.bulk = 7701: a second port goes with an address tcp://HOST:PORT, and rank 1 listens at a path: leave "
-        "`bulk` out", bulk_port, {0: HERE, 1: {"address": "ipc:///run/one", "bulk": 7701}}, 1),
     "a relay's address without a port": address(
         "rank.1.address = 'relay://relay.test': expected relay://HOST:PORT, for example relay://relay.example:7790",
         addresses, {1: {"address": "relay://relay.test", "key": KEYS[1]}}),
@@ -344,13 +338,6 @@ MESSAGES = {
     "encrypt without cluster": refused(
         "encrypt = true is for dpeer cluster, which makes keys for all ranks itself: list the key of every rank in "
         "the federation file instead (dpeer keygen)", keyring, Settings(size=3, encrypt=True), 3, 0),
-    "a second port without keys": refused(
-        "rank.1.bulk = 7701: a second port is for encrypted bodies, and the federation file lists no keys: add every "
-        "rank's `key` (dpeer keygen prints it), or leave `bulk` out",
-        keyring, Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 3, 1),
-    "a second port beyond the highest": refused(
-        "rank.1.bulk = 70000: input should be less than or equal to 65535",
-        Settings.model_validate, {"size": 3, "rank": {1: {"bulk": 70000}}}),
     # Budgets of a round's time.
     "seconds with privacy of records": round_budget(
         "--round-seconds 2.5 with --privacy sample: how many steps fit into a time depends on the records that were "
@@ -367,7 +354,7 @@ MESSAGES = {
         check_replayable, Facts(Algorithm, "mine", "body", True, True, False), 10.0),
     "unknown key of a rank": written(
         "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, bind, "
-        "key, bulk, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
+        "key, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
         "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
         "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, "
         "checkpoint_every, checkpoint_minutes, out, alone, log_level, log_to, round_seconds, "

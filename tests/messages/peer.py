@@ -111,11 +111,6 @@ def listens(address: str, **options: Any) -> Callable[[Path], Awaitable[None]]:
     return cause
 
 
-async def bulk_port_in_use(folder: Path) -> None:
-    with taken() as port:
-        await listens("tcp://127.0.0.1:0", keyring=ring(), bulk=port)(folder)
-
-
 async def twice_in_process(folder: Path) -> None:
     network = Network()
     for _ in range(2):
@@ -167,11 +162,6 @@ MESSAGES = {
     "a port in use": Message(
         listens("tcp://127.0.0.1:TAKEN"), AddressError,
         "address 'tcp://127.0.0.1:…' is in use: stop what listens there or choose another port",
-    ),
-    "a bulk port in use": Message(
-        bulk_port_in_use, AddressError,
-        "bulk = …: this port of 127.0.0.1 cannot be used (Address already in use): stop what listens there or choose "
-        "another port",
     ),
     "an address of the process in use": Message(
         twice_in_process, AddressError, "address 'inproc://here' is in use: give each peer its own"

@@ -15,7 +15,6 @@ from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.transports.bulk_channel import BulkConnector
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row
@@ -173,8 +172,8 @@ class NoCosts:
 class Federation:
     """Peers with vector learners on this event loop.
 
-    They are connected "inprocess", by "tcp", by tcp with "keys", with second connections for bodies ("bulk"), or by a
-    simulated network in virtual time ("virtual"), which has the given conditions.
+    They are connected "inprocess", by "tcp", by tcp with "keys", or by a simulated network in virtual time ("virtual"),
+    which has the given conditions.
     """
 
     def __init__(
@@ -183,7 +182,7 @@ class Federation:
     ):  # fmt: skip
         self.kind, self.topology, self.rounds, self.epochs = kind, topology, rounds, epochs
         self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
-        self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else []
+        self.keyrings = keyrings(topology.size) if kind == "keys" else []
         self.logs = {rank: [] for rank in range(topology.size)}
         self.full = set()  # ranks whose log drops every line
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
@@ -202,15 +201,14 @@ class Federation:
         folder = out / f"rank-{rank}" if out else None
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-        tcp = self.kind in ("tcp", "keys", "bulk")
-        port = 0 if self.kind == "bulk" else None
+        tcp = self.kind in ("tcp", "keys")
         limits, keyring = Limits(payload_bytes=learner.payload_bytes), keyring or self.keyring(rank)
         self.logs.setdefault(rank, [])
         if self.kind == "virtual":
             process = Process()
             transport, worker = self.simulated.transport(rank, process), VirtualWorker(process, NoCosts())
         else:
-            transport = ZeroMQTransport(limits, keyring=keyring, bulk=port) if tcp else self.network.transport()
+            transport = ZeroMQTransport(limits, keyring=keyring) if tcp else self.network.transport()
             worker = Worker(self.executor, self.disk)
         config = PeerConfig(
             rank=rank,
@@ -355,23 +353,6 @@ def expected_bodies(topology, rounds, width=5):
     for number in range(rounds):
         x = (topology.matrix(number) if isinstance(topology, Changing) else topology.weights) @ (0.9 * x + drift)
     return x
-
-
-@pytest.fixture
-def offered_elsewhere(monkeypatch):
-    """Have listeners offer a proxy's port for second connections, which passes them on to the listener's."""
-
-    def offer(*proxies):
-        listen, left = BulkConnector.listen, list(proxies)
-
-        def offered(self, host, port):
-            listen(self, host, port)
-            proxy = left.pop(0)
-            proxy.port, self.port = self.port, int(proxy.address.rpartition(":")[2])
-
-        monkeypatch.setattr(BulkConnector, "listen", offered)
-
-    return offer
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A TCP proxy: a network that can hold everything up, end connections, record and change bytes."""
+"""A TCP proxy: a network that can hold everything up, end connections, and record bytes."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,13 @@ class Proxy:
 
     Attributes:
         there, back: The ways to the listener, and from it.
-        spoil: Which byte on the way to the listener is changed; None for none.
         cut_at: After which byte on the way to the listener all connections are ended, once; None for none.
     """
 
     def __init__(self, target):
         self.host, _, port = target.removeprefix("tcp://").rpartition(":")
         self.port = int(port)
-        self.there, self.back, self.spoil, self.cut_at = Way(), Way(), None, None
+        self.there, self.back, self.cut_at = Way(), Way(), None
         self._tasks, self._writers = set(), set()
 
     async def __aenter__(self):
@@ -55,12 +54,7 @@ class Proxy:
         with contextlib.suppress(ConnectionError):
             while data := await source.read(CHUNK):
                 await way.open.wait()
-                before = len(way.seen)
                 way.seen += data
-                if way is self.there and self.spoil is not None and before <= self.spoil < len(way.seen):
-                    data = bytearray(data)
-                    data[self.spoil - before] ^= 1
-                    self.spoil = None
                 if way is self.there and self.cut_at is not None and len(way.seen) >= self.cut_at:
                     self.cut_at = None
                     self.cut()

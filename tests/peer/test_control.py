@@ -197,7 +197,7 @@ async def test_a_snapshot_holds_whom_a_peer_waits_for_and_how_its_neighbors_are(
 
 @pytest.mark.skipif(not local_sockets.AVAILABLE, reason="abstract Unix sockets are Linux's")
 @pytest.mark.parametrize("found", [True, False], ids=["Unix sockets", "TCP"])
-@pytest.mark.parametrize("kind", ["tcp", "keys", "bulk"])
+@pytest.mark.parametrize("kind", ["tcp", "keys"])
 async def test_both_ends_of_a_link_show_whether_it_is_a_unix_socket(federation, until, monkeypatch, kind, found):
     if not found:
         monkeypatch.setattr(local_sockets, "find", lambda host, port: None)

@@ -12,7 +12,6 @@ import zmq
 from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
-from dpeer.peer.transports.bulk import Bulk
 from dpeer.topology import Isolated, Participation, ServerSampling, build
 from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, from_edges, lines
 
@@ -70,22 +69,14 @@ async def test_bodies_follow_the_recursion(federation, kind, liveness, name):
 
 
 @pytest.mark.slow
-async def test_with_keys_and_second_connections_bodies_have_the_same_bits(federation, monkeypatch):
-    used, bodies, send = [], {}, Bulk.send
-
-    def noted(self, link, frames):
-        used.append(link)
-        return send(self, link, frames)
-
-    monkeypatch.setattr(Bulk, "send", noted)
-    for kind in ("inprocess", "keys", "bulk"):
+async def test_with_keys_bodies_have_the_same_bits(federation):
+    bodies = {}
+    for kind in ("inprocess", "keys"):
         change = {rank: {"learner": VectorLearner(rank, width=20_000)} for rank in range(4)}
         ours = federation(kind, RING, rounds=5, change=change, liveness=PATIENT)
         assert not any(outcome.lost for outcome in done(await ours.run()).values())
         bodies[kind] = ours.bodies()
-        assert bool(used) == (kind == "bulk")
-    assert len(used) > 4 * 4, "bodies go this way from the second round on at the latest"
-    assert bodies["inprocess"].tobytes() == bodies["keys"].tobytes() == bodies["bulk"].tobytes()
+    assert bodies["inprocess"].tobytes() == bodies["keys"].tobytes()
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

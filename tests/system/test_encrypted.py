@@ -6,33 +6,6 @@ import signal
 
 import pytest
 
-from dpeer.peer.core.limits import LONG
-
-WIDE = """
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
-
-from dpeer.training import Task
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(64, 512), nn.ReLU())
-        self.fc = nn.Linear(512, 2)
-
-    def forward(self, x):
-        return self.fc(self.body(x))
-
-
-def task(rank, size, seed):
-    x = torch.randn(60, 64, generator=torch.Generator().manual_seed(rank))
-    rows = TensorDataset(x, (x[:, 0] > 0).long())
-    return Task(model=Net(), head=("fc",), train=rows, test=rows)
-"""
-"""A task whose bodies are long enough for a second connection: 133 KB."""
-
 
 class Federation:
     """Writes federation files of three ranks on this host."""
@@ -45,12 +18,11 @@ class Federation:
         message = self.dpeer("keygen", "--rank", rank, "--out", folder).out
         return re.search(r'^key = ("[0-9a-f]{64}")$', message, re.MULTILINE)[1]
 
-    def __call__(self, keys, name="dpeer.toml", bulk=None):
+    def __call__(self, keys, name="dpeer.toml"):
         """Write a file that lists these keys, by rank."""
         lines = ["size = 3", f'task = "{self.task}"', "rounds = 3", 'topology = "ring"', 'alone = "never"']
         for rank, key in enumerate(keys):
             lines += [f"[rank.{rank}]", f'address = "tcp://127.0.0.1:{self.base + rank}"', f"key = {key}"]
-            lines += [] if bulk is None else [f"bulk = {bulk}"]
         (self.folder / name).write_text("\n".join(lines) + "\n")
 
 
@@ -68,18 +40,12 @@ def start(dpeer_process, rank, schedule, *more, file="dpeer.toml", secret="keys"
 
 @pytest.mark.slow
 def test_keygen_and_start_give_the_bits_of_an_encrypted_cluster_and_of_a_simulation(
-    dpeer_process, simulate, federation, schedule, results, tmp_path
+    dpeer_process, simulate, federation, schedule, results, task
 ):
-    (tmp_path / "wide.py").write_text(WIDE)
-    federation.task = "wide.py:task"
-    federation([federation.key("keys", rank) for rank in range(3)], bulk=0)
+    federation([federation.key("keys", rank) for rank in range(3)])
     for peer in [start(dpeer_process, rank, schedule) for rank in range(3)]:
         assert ", encrypted (settings from dpeer.toml)" in peer.succeed()
-    for rank in range(3):
-        assert "no-bulk" not in (tmp_path / f"out/rank-{rank}/log.jsonl").read_text()
-        summary = json.loads((tmp_path / f"out/rank-{rank}/summary.json").read_text())
-        assert summary["bytes_sent"] >= 3 * 2 * LONG, "three rounds, two neighbors: shorter bodies do not take it"
-    common = ("--size", 3, "--task", "wide.py:task", "--rounds", 3, "--topology", "ring", *schedule)
+    common = ("--size", 3, "--task", task, "--rounds", 3, "--topology", "ring", *schedule)
     dpeer_process("cluster", "--encrypt", *common, "--out", "cluster").succeed()
     simulate(*common, "--out", "simulated")
     assert results("out", 3) == results("cluster", 3) == results("simulated", 3)

@@ -32,8 +32,8 @@ async def opened():
     """Make transports, which end with the test."""
     made = []
 
-    def make(keyring=None, bulk=None, payload_bytes=PAYLOAD):
-        made.append(ZeroMQTransport(Limits(payload_bytes=payload_bytes), keyring=keyring, bulk=bulk))
+    def make(keyring=None, payload_bytes=PAYLOAD):
+        made.append(ZeroMQTransport(Limits(payload_bytes=payload_bytes), keyring=keyring))
         return made[-1]
 
     yield make

@@ -9,31 +9,29 @@ import zmq
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, TurnedAway, Writable
-from dpeer.peer.transports import Keyring, TransportOptions, bulk, local_sockets, make_transport, schemes
+from dpeer.peer.transports import Keyring, TransportOptions, local_sockets, make_transport, schemes
 from dpeer.peer.transports.curve import new_secret, public_of
 from dpeer.peer.transports.proxies import proxies
 from tests.peer.intermediaries import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 
-ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "unix": TCP, "keys": TCP, "bulk": TCP}
+ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "unix": TCP, "keys": TCP}
 PROXIED = "tcp://site.test:7700"
 """An address that the proxies know alone."""
 
 find = local_sockets.find  # before a fixture has replaced it
 MEGABYTES = Limits(payload_bytes=8_000_000)
-SCHEMES = [*schemes(), "unix", "keys", "keys unix", "bulk", "http", "socks5", "relay behind http"]
+SCHEMES = [*schemes(), "unix", "keys", "keys unix", "http", "socks5", "relay behind http"]
 
 
 @pytest.fixture(params=SCHEMES)
 async def ends(request, tmp_path, monkeypatch):
     """A listener, which is rank 0, with its address, and a dialler: of every scheme, with keys, and with proxies."""
-    monkeypatch.setattr(bulk, "LONG", 1)
     kind = request.param
     if "unix" in kind:
         monkeypatch.setattr(local_sockets, "find", find)
-    rings = keyrings(2) if kind in ("keys", "keys unix", "bulk") or "relay" in kind else [None, None]
-    port = 0 if kind == "bulk" else None
+    rings = keyrings(2) if kind in ("keys", "keys unix") or "relay" in kind else [None, None]
     proxy = None
     async with contextlib.AsyncExitStack() as stack:
         if "relay" in kind:
@@ -47,8 +45,7 @@ async def ends(request, tmp_path, monkeypatch):
             address = "relay://relay.test:7790" if "relay" in kind else address
         through = proxies(proxy and proxy.url)
         listener, dialler = (
-            make_transport(address, TransportOptions(MEGABYTES, keyring=ring, bulk=port, proxies=through))
-            for ring in rings
+            make_transport(address, TransportOptions(MEGABYTES, keyring=ring, proxies=through)) for ring in rings
         )
         address = await listener.listen(address)
         if "relay" in kind:
@@ -159,13 +156,8 @@ async def test_what_is_dropped_breaks_for_the_listener(ends):
     assert copied((await next_of(listener, Arrival)).frames) == [b"anew"]
 
 
-async def test_what_was_sent_before_closing_arrives(ends, request):
+async def test_what_was_sent_before_closing_arrives(ends):
     listener, dialler, link = await joined(ends)
-    if request.node.callspec.params["ends"] == "bulk":
-        # What comes in while a socket closes makes TCP drop what it has not sent yet, so let the listener speak first.
-        while not dialler.bulk.takes(link, [b"", b"x"]):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(dialler.receive(), 0.01)
     sent = 0
     while dialler.send(link, [b"%d" % sent, b"x" * 100_000]) is Sent.TAKEN and sent < 20:
         sent += 1

@@ -7,7 +7,7 @@ import socket
 import zmq
 
 from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
-from dpeer.peer.transports import Keyring, bulk_channel, connection_guard, curve
+from dpeer.peer.transports import Keyring, connection_guard, curve
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of
@@ -24,7 +24,6 @@ def test_the_public_key_of_a_secret_is_always_the_same():
     assert public_of(secret) == public_of(secret) != secret
     assert Keyring(secret, {}).public == public_of(secret)
     assert repr(secret)[2:10] not in repr(Keyring(secret, {}))
-    assert repr(bulk_channel.Offer("link", b"theirs")) == "Offer(link='link')"
 
 
 async def test_a_key_that_is_listed_again_for_another_rank_stays_the_first_ones(opened):

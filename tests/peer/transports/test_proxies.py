@@ -9,8 +9,7 @@ from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Opened, Unreachable
 from dpeer.peer.transports.proxies import Proxy, proxies
 from tests.peer.intermediaries import ProxyServer
-from tests.peer.keys import keyrings
-from tests.peer.transports.conftest import TCP, next_of, put
+from tests.peer.transports.conftest import TCP, next_of
 
 NAMES = ("https_proxy", "all_proxy", "no_proxy", "http_proxy")
 
@@ -100,26 +99,6 @@ async def test_what_is_no_proxy_is_named(answer):
         dialler.dial("tcp://far.test:7700")
         assert f"proxy http://{place}: " in (await next_of(dialler, Unreachable)).reason
         await dialler.close(0)
-
-
-async def test_the_second_port_is_reached_through_the_proxy_too():
-    rings = keyrings(2)
-    async with ProxyServer("http", {}) as proxy:
-        listener = ZeroMQTransport(Limits(payload_bytes=10**7), keyring=rings[0], bulk=0)
-        dialler = ZeroMQTransport(Limits(payload_bytes=10**7), keyring=rings[1], proxies=proxies(proxy.url))
-        port = int((await listener.listen(TCP)).rpartition(":")[2])
-        bulk = listener.bulk.connector.port
-        proxy.known["site.test"] = port
-        link = dialler.dial("tcp://site.test:7700", 0)
-        await next_of(dialler, Opened)
-        reading = asyncio.create_task(dialler.receive())  # the offer
-        await put(dialler, link, b"hello")
-        await listener.receive()
-        while f"site.test:{bulk}" not in proxy.asked:  # noqa: ASYNC110 - no event says so
-            await asyncio.sleep(0.002)
-        reading.cancel()
-        await dialler.close(0)
-        await listener.close(0)
 
 
 @pytest.mark.parametrize(
