@@ -34,6 +34,12 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+_LONGEST = 400
+"""Characters of a part of a message that others have made."""
+
+_LONGEST_LIST = 500
+"""Characters of the names that are valid."""
+
 
 class DpeerError(Exception):
     """Base of every error that dpeer raises on purpose."""
@@ -60,7 +66,10 @@ class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
     def __init__(self, kind: str, name: str, choices: Iterable[str], where: str = "") -> None:
         valid = list(choices)
         place = f" in {where}" if where else ""
-        super().__init__(f"unknown {kind} {name!r}{place}: {did_you_mean(name, valid)}valid: {', '.join(valid)}")
+        listed = ", ".join(valid)
+        if len(listed) > _LONGEST_LIST:
+            listed = listed[:_LONGEST_LIST].rpartition(",")[0] + ", ..."
+        super().__init__(f"unknown {kind} {name!r}{place}: {did_you_mean(name, valid)}valid: {listed}")
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
@@ -212,9 +221,6 @@ class ProtocolError(DpeerError):
 
 class Interrupted(DpeerError):  # noqa: N818
     """Training stopped between two minibatches because it was asked to."""
-
-
-_LONGEST = 400
 
 
 def describe(error: BaseException) -> str:

@@ -181,7 +181,9 @@ def calibrate(
     if not (epsilon > 0.0 and math.isfinite(epsilon)):
         raise ConfigurationError(f"target epsilon {epsilon:g}: choose a number above 0, for example 10")
     if releases == 0 or sampling == 0.0:
-        raise ConfigurationError("nothing is released, so no noise is needed: choose at least 1 round")
+        raise ConfigurationError(
+            f"releases {releases}, sampling {sampling:g}: no noise is needed; choose at least 1 round"
+        )
     exact = math.sqrt(releases) / mu_of(epsilon, delta)
 
     def reached(multiplier: float) -> float:

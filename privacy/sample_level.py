@@ -99,7 +99,7 @@ class SampleGuarantee:
         if self.units < 1:
             raise ConfigurationError(f"--records {self.units}: choose 1 or more")
         if not self.compositions(1):
-            raise ConfigurationError("steps 0: a round has at least 1 local step")
+            raise ConfigurationError("steps=0: a round has at least 1 local step")
 
     @property
     def mechanism(self) -> dict[str, Any]:

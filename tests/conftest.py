@@ -1,4 +1,4 @@
-"""The `dpeer` command in this process; and how the garbage collector treats what pytest has made."""
+"""The `dpeer` command in this process; how errors read; how the garbage collector treats what pytest has made."""
 
 import gc
 import hashlib
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpeer.cli import main
+from tests.error_texts import watched_error_texts
 
 PROGRESS = re.compile(
     r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: this federation can|dpeer: loading PyTorch"
@@ -65,6 +66,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(autouse=True)
+def error_texts_are_fit() -> Iterator[None]:
+    """Fail a test in which dpeer makes an error of more lines than one, or of a text too long to be read."""
+    with watched_error_texts():
+        yield
 
 
 @pytest.fixture

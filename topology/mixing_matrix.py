@@ -187,8 +187,8 @@ def check_mixing(matrix: Sparse, *, symmetric: bool) -> None:
             symmetry is broken, or some peer's information cannot reach some other.
     """
     check_stochastic(matrix)
-    if symmetric and abs(matrix - matrix.T).max() > TOLERANCE:
-        raise TopologyError("mixing matrix: not symmetric, though the graph is undirected")
+    if symmetric and (difference := abs(matrix - matrix.T).max()) > TOLERANCE:
+        raise TopologyError(f"mixing matrix: not symmetric by {difference:g}, though the graph is undirected")
     parts = component_count(matrix)
     if parts > 1:
         raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")

@@ -40,7 +40,7 @@ def listed_graph(edges: Sequence[tuple[int, int]], size: int) -> Graph:
         TopologyError: They do not join the ranks 0..size-1, or are none.
     """
     if not edges:
-        raise TopologyError("the graph has no edges")
+        raise TopologyError("edges: the graph has none")
     return _checked("the graph", [_edge("the graph", one, other) for one, other in edges], size)
 
 

@@ -353,16 +353,11 @@ MESSAGES = {
         "rounds can be resumed inside (docs/algorithms.md): leave it out, or state it",
         check_replayable, Facts(Algorithm, "mine", "body", True, True, False), 10.0),
     "unknown key of a rank": written(
-        "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, bind, "
-        "key, task, task_options, validation, augment, class_weights, body_epochs, head_epochs, "
-        "rejoin_head_epochs, local_steps, finish, finish_lr, batch_size, finetune_epochs, max_norm, sampling_rate, "
-        "records, dp_sam, privacy_unit, microbatch, evaluate_every, evaluate_on, training_accuracy, keep, "
-        "checkpoint_every, checkpoint_minutes, out, alone, log_level, log_to, round_seconds, "
-        "device, amp, channels_last, threads, wait, dead_after, deadline, rejoin_after, secret, proxy, tcp_only, serve",
+        "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, …",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),
     "a common key of a rank": written(
         "unknown key 'body_lr' in [rank.1] of {folder}/federation.toml: did you mean 'body_epochs'? valid: address, "
-        "…, secret, proxy, tcp_only, serve", "[rank.1]\nbody_lr = 0.1", UnknownName),
+        "…", "[rank.1]\nbody_lr = 0.1", UnknownName),
     "a text for a number": written(
         "size in {folder}/federation.toml = 'eight': input should be a valid integer", "size = 'eight'"),
     "too small a number": written(

@@ -116,7 +116,7 @@ MESSAGES = {
         "rank 2 does not exist in a federation of size 2: 0..1; one that an operator has let in since starts with "
         "--join",
     ),
-    "a graph without edges": Message(lambda _: build_listed([], 3), TopologyError, "the graph has no edges"),
+    "a graph without edges": Message(lambda _: build_listed([], 3), TopologyError, "edges: the graph has none"),
     "a loop": Message(
         lambda _: build_listed([(0, 1), (2, 2)], 3), TopologyError,
         "the graph: an edge joins rank 2 to itself: leave it out, its own weight is always there",

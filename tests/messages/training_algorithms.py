@@ -342,7 +342,7 @@ MESSAGES = {
         "fedrod needs a head that is one torch.nn.Linear module, all of it trained; the task's head is 'fc', a "
         "Linear: name the last layer alone"),
     "fedrod: another loss": Message(learner("fedrod", changes={"loss": lambda o, t: cross_entropy(o, t)}), TaskError,
-        "fedrod has a loss of its own, the balanced softmax of cross-entropy: the task must not give one"),
+        "--algorithm fedrod has a loss of its own, …"),
     "fedrod: classes beyond": Message(learner("fedrod", changes=beyond), TaskError,
         "class 7 is among the targets, the model has 3 outputs: they count from 0"),
     "fedrod: scaled outputs": Message(learner("fedrod", changes=lambda: {"model": Scaled()}), TaskError,

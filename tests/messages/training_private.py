@@ -268,13 +268,9 @@ MESSAGES = {
         "the model's forward changes 'mean' in training, which carries what it has seen of one example into the "
         "gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"),
     "centering": Message(private(model=before(lambda x: x - x.mean(0)), algorithm="fedavg"), TaskError,
-        "the task's loss of a batch is not the mean of its examples' losses: privacy at sample level needs a "
-        "mean over the batch, or a loss for each example, in which none depends on the others (leave out weights "
-        "of classes, layers that mix the batch, and sums)"),
+        "the task's loss of a batch is not the mean of its examples' losses: --privacy sample needs a mean …"),
     "a sum": Message(private(loss=lambda o, t: cross_entropy(o, t, reduction="sum")), TaskError,
-        "the task's loss of a batch is not the mean of its examples' losses: privacy at sample level needs a "
-        "mean over the batch, or a loss for each example, in which none depends on the others (leave out weights "
-        "of classes, layers that mix the batch, and sums)"),
+        "the task's loss of a batch is not the mean of its examples' losses: --privacy sample needs a mean …"),
     "a loss of another shape": Message(private(loss=lambda o, t: o[:, :2]), TaskError,
         "the task's loss gave a tensor of shape (1, 2) for one example; it must give one number for each "
         "example, or their mean"),

@@ -208,7 +208,7 @@ def _class_counts(peer: Trainer, classes: int) -> Tensor:
     """
     if peer.task.loss is not None:
         raise TaskError(
-            "fedrod has a loss of its own, the balanced softmax of cross-entropy: the task must not give one"
+            "--algorithm fedrod has a loss of its own, the balanced softmax of cross-entropy: give the task none"
         )
     if peer.hyperparameters.class_weights != "none":
         raise TaskError("fedrod has a loss that balances classes itself: leave out --class-weights balanced")

@@ -156,9 +156,9 @@ def _check_batch(peer: Trainer, known: Tensor, losses: Tensor) -> None:
         )
     if not same:
         raise TaskError(
-            "the task's loss of a batch is not the mean of its examples' losses: privacy at sample level needs a mean "
-            "over the batch, or a loss for each example, in which none depends on the others (leave out "
-            "weights of classes, layers that mix the batch, and sums)"
+            "the task's loss of a batch is not the mean of its examples' losses: --privacy sample needs a mean over "
+            "the batch, or a loss for each example, in which none depends on the others (leave out weights "
+            "of classes, layers that mix the batch, and sums)"
         )
 
 

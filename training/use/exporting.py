@@ -166,4 +166,6 @@ def _check(whole: nn.Module, shape: list[int], path: Path, count: int | None = N
             why = f"a file of it fails for {rows} {'row' if rows == 1 else 'rows'}: {describe(error)}"
             raise TaskError(f"ONNX cannot take this model: {why}") from error
         if found.shape != expected.shape or not torch.allclose(found, expected, equal_nan=True, **_CLOSE):
-            raise TaskError("ONNX cannot take this model: a file of it gives other numbers; nothing was kept")
+            raise TaskError(
+                f"ONNX cannot take this model: a file of it gives other numbers for a batch of {rows}; nothing was kept"
+            )

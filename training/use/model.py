@@ -155,7 +155,7 @@ class TrainedModel:
             raise TaskError("the data were read without labels: read(path, labels=True)")
         found = measure(*self._outputs(new, new.labels), self.classes, values=not self.classes)
         if found is None:
-            raise TaskError("the outputs of this model and these labels have no figures")
+            raise TaskError(f"these {len(new.labels)} labels and the outputs of this model have no figures")
         return found
 
     def _given(self, data: Any) -> NewData:
