@@ -14,13 +14,15 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
 from dpeer.report.facets import Report
-from dpeer.report.page import make_panels
+from dpeer.report.page import check_out, make_panels
 from dpeer.report.style import Panel
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import choose, group_runs
 from dpeer.results.reading import find_runs
+from tests.error_texts import refused
 
 Command = Callable[..., Any]
 MIX, KEPT = "after mixing (mean)", "accuracy: kept (mean)"
@@ -334,3 +336,9 @@ def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: 
     assert (ended.code, ended.err) == (
         2, "dpeer: dpeer report needs matplotlib and Jinja2: pip install 'dpeer[plot]'\n",
     )  # fmt: skip
+
+
+def test_a_report_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("x")
+    with refused(OutputError, "note.txt' is a file"):
+        check_out(tmp_path / "note.txt")

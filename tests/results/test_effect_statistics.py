@@ -121,3 +121,9 @@ def test_peers_of_several_measures_are_not_pooled() -> None:
     lacking = Effect(measure="accuracy", verdict="inconclusive", algorithm="local")
     assert [pooled([one, *others]) for others in ([], [None], [loss], [lacking])] == [None] * 4
     assert pooled_text([]) == ""
+
+
+@pytest.mark.parametrize("rows", [([1.0], [1.0, 0.0]), ([], [])])
+def test_the_rows_are_the_same_ones_and_some(rows: tuple[list[float], list[float]]) -> None:
+    with pytest.raises(ValueError, match="rows cannot be compared"):
+        find_gain(*rows, most_is_best=True)

@@ -12,6 +12,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.results.effect import Effect
 from dpeer.results.effect_statistics import find_gain
 from dpeer.results.sites import Site, combine, read_site
+from tests.error_texts import refused
 
 FEDERATION = "0123456789abcdef" * 2
 
@@ -92,3 +93,42 @@ def test_a_single_site_has_no_interval_over_sites_and_rows_of_several_may_be_the
     shared = combine([site(0, shares_rows=True), site(1, shares_rows=True)])
     assert shared.by_rows is None
     assert shared.low is not None
+
+
+KIND = b'"kind": "what joining was worth to a site"'
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (None, "worth.json' cannot be read: No such file"),
+        (b"\xff\xfe", "worth.json' cannot be read: it is no text"),
+        (b"[" * 9_000, "is no file of dpeer worth --give-away"),
+        (b"\x1b[2J", "is no file of dpeer worth --give-away"),
+        (b'{"gain": 0.1}', "is no file of dpeer worth --give-away"),
+        (b'{%s, "format": 2}' % KIND, "has format 2, this dpeer reads 1"),
+        (b'{%s, "format": 1%s}' % (KIND, b"0" * 4_000), "has format a number of many digits"),
+        (b'{%s, "format": 1, "version": "%s"}' % (KIND, b"x" * 5_000), "version = '" + "x" * 79 + "..."),
+    ],
+)
+def test_another_file_is_refused(content: bytes | None, fragment: str, tmp_path: Path) -> None:
+    path = tmp_path / "worth.json"
+    if content is not None:
+        path.write_bytes(content)
+    with refused(ConfigurationError, fragment):
+        read_site(path)
+
+
+@pytest.mark.parametrize(
+    ("second", "fragment"),
+    [
+        (site(1, federation="0" * 32), "'worth-1.json' is of another federation than 'worth-0.json'"),
+        (site(1, size=9), "'worth-1.json' is of another federation than 'worth-0.json'"),
+        (site(1, measure="test_loss"), "'worth-1.json' has a gain in loss of test rows"),
+        (site(1, on="validation"), "'worth-1.json' has a gain in accuracy of validation rows"),
+        (site(0), "'worth-0.json' and 'worth-0.json' are both of rank 0"),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(second: Site, fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        combine([site(0), second])

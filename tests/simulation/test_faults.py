@@ -1,4 +1,4 @@
-"""The file of `--faults`; tests/messages/simulation.py holds its refusals."""
+"""The file of `--faults`, and what is refused of it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +10,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.settings import Settings
 from dpeer.simulation.faults import check_faults, read_faults
+from dpeer.simulation.run import simulate
+from tests.error_texts import refused
 
 
 @pytest.mark.parametrize("check", [partial(check_faults, size=4, rounds=20), refuse_faults])
@@ -34,3 +36,48 @@ def test_a_file_has_its_faults_with_their_defaults(tmp_path: Path) -> None:
     slow, cut = found.fault
     assert (slow.what, slow.ranks, slow.round, slow.lasts, slow.times) == ("slow", [3, 1], 4, None, 5)
     assert (cut.what, cut.ranks, cut.round, cut.lasts) == ("cut", [2], 1, 0.5)
+
+
+CRASH = '[[fault]]\nwhat = "crash"\n'
+ONCE = "ranks = [1]\nround = 3\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (CRASH + "ranks = [8]\nround = 1", "ranks = [8] in [[fault]] 1 of "),
+        (CRASH + "ranks = [-1]\nround = 1", "ranks in [[fault]] 1 of "),
+        (CRASH + "ranks = [1, 1]\nround = 1", "ranks = [1, 1] in [[fault]] 1 of "),
+        (CRASH + "round = 1", "ranks is missing in [[fault]] 1 of "),
+        (CRASH + "ranks = [1]\nround = 40", "round = 40 in [[fault]] 1 of "),
+        (CRASH + ONCE + "times = 2", "times = 2 in [[fault]] 1 of "),
+        ('[fault]\nwhat = "crash"', "faults.toml = {'what': 'crash'}: expected tables [[fault]]"),
+        ("[[fault", "faults.toml is not valid TOML"),
+        (f'[[fault]]\nwhat = "cut"\nranks = {[*range(8)]}\nround = 1', "all 8 ranks are on one side"),
+        (f'[[fault]]\nwhat = "crsh"\n{ONCE}', "unknown fault 'crsh' in what in [[fault]] 1 of "),
+        (CRASH + ONCE + "rank = [1]", "unknown key 'rank' in [[fault]] 1 of "),
+        ("seed = 1", "unknown key 'seed' in "),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(content: str, fragment: str, tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text(content)
+    with refused(ConfigurationError, fragment, "faults.toml"):
+        read_faults(path, 8, 40)
+
+
+FAULTS = Path("faults.toml")
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: read_faults(Path("none.toml"), 8, 40), "--faults 'none.toml': No such file"),
+        (lambda: refuse_faults(Settings(size=4, faults=FAULTS), resume=False), "--faults faults.toml: only dpeer"),
+        (lambda: check_faults(Settings(size=4, faults=FAULTS), 4, 9, resume=True), "faults.toml: a run with faults"),
+        (lambda: simulate(Settings(size=4, rank={2: {"round_seconds": "auto"}})), "--round-seconds auto"),
+    ],
+)
+def test_a_run_that_cannot_have_faults_or_their_clock_is_refused(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()

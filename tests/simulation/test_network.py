@@ -5,9 +5,11 @@ import random
 
 import pytest
 
+from dpeer.exceptions import AddressError
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 from dpeer.simulation.network import Conditions, FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualLoop
+from tests.error_texts import refused
 
 PLAIN = Conditions(latency=(0.1, 0.1), redial=(1, 4), notice=(0.2, 0.2), listener_told=1, flushed=0)
 
@@ -243,3 +245,11 @@ async def test_on_sent_gets_every_message():
     pair.network.vanish(0, 1)
     pair.listener.send(pair.accepted, [b"back"])
     assert seen == [(1, 0, [b"first"]), (0, 1, [b"back"])]
+
+
+@virtually
+async def test_an_address_has_one_listener():
+    network = FaultyNetwork(random.Random(1))
+    await network.transport(0, Process()).listen("sim://0")
+    with refused(AddressError, "address 'sim://0' is in use"):
+        await network.transport(1, Process()).listen("sim://0")

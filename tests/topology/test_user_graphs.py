@@ -1,4 +1,4 @@
-"""Graphs read from files and made by functions; tests/messages/topology.py holds the refusals."""
+"""Graphs read from files and made by functions, and those that are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import Topology, build, size_of, spectral_gap
+from tests.error_texts import refused
 
 LINE = [[0, 1], [1, 2]]
 Written = Callable[[str, bytes | str], str]
@@ -92,3 +93,62 @@ def test_a_function_gives_the_edges_and_perhaps_the_weights() -> None:
     assert plain == build(f"{EXAMPLE}:two_rings", 8)
     assert plain.digest != weighted.digest, "weights are compared, too"
     assert 1.0 - np.linalg.svd(weighted.weights, compute_uv=False)[1] == pytest.approx(spectral_gap(weighted))
+
+
+@pytest.mark.parametrize(
+    ("content", "size", "fragment"),
+    [
+        (bytes(range(256)), 3, "not a text file"),
+        ("", 3, "the graph has no edges"),
+        ("0 ²\n", 3, "line 1: '0 ²'"),
+        ("0 1\n\x1b[31mred 2\n", 3, "line 2: '\\x1b[31mred 2'"),
+        (f"0 {'9' * 5000}\n", 3, f"line 1: '0 {'9' * 50}"),
+        ("0 1\n1 1\n1 2\n", 3, "line 2: an edge joins rank 1 to itself"),
+        ("0 1\n", 3, "joins 2 peers, and size is 3"),
+        ("0 1\n2 3\n", 4, "the graph is not connected: 2 groups"),
+    ],
+)
+def test_a_file_that_is_no_graph_is_refused(written: Written, content: str | bytes, size: int, fragment: str) -> None:
+    name = written("graph", content)
+    with refused(TopologyError, f"{name}: {fragment}"):
+        build(name, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("file:missing.txt", "file:missing.txt: No such file"),
+        ("file:", "file:'': write the path of a file"),
+    ],
+)
+def test_a_graph_that_is_not_there(name: str, fragment: str, in_tmp_path: Path) -> None:
+    with refused(TopologyError, fragment):
+        build(name, 4)
+
+
+NAN = "nx.set_edge_attributes(g, float('nan'), 'weight')"
+
+
+@pytest.mark.parametrize(
+    ("body", "fragment"),
+    [
+        ("return 3", "mine.py:graph: returned a int"),
+        ("return nx.DiGraph([(0, 1)])", "mine.py:graph: returned a DiGraph"),
+        ("return nx.Graph([(0, 0), (0, 1), (1, 2), (2, 3)])", "mine.py:graph: an edge joins rank 0 to itself"),
+        ("return nx.Graph([('a', 'b')])", "mine.py:graph: node 'a'"),
+        ("return nx.empty_graph(size)", "mine.py:graph: the graph has no edges"),
+        ("return 1 / 0", "mine.py:graph: failed: ZeroDivisionError"),
+        ("g = nx.path_graph(size); g.edges[0, 1]['weight'] = 0.5; return g", "mine.py:graph: give each edge a number"),
+        (f"g = nx.path_graph(4); {NAN}; return g", "mine.py:graph: give each edge a number"),
+    ],
+)
+def test_a_function_that_makes_no_graph_is_refused(body: str, fragment: str, in_tmp_path: Path) -> None:
+    Path("mine.py").write_text(f"import networkx as nx\ndef graph(size, seed):\n    {body}\n")
+    with refused(TopologyError, fragment):
+        build("mine.py:graph", 4)
+
+
+def test_a_file_without_a_functions_name_is_refused(in_tmp_path: Path) -> None:
+    Path("mine.py").write_text("def graph(size, seed):\n    ...\n")
+    with refused(TopologyError, "topology 'mine.py' names no function"):
+        build("mine.py", 4)

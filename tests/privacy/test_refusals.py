@@ -1,0 +1,117 @@
+"""Values with which nothing would be private, and what no accountant can count."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+
+from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
+from dpeer.privacy.accounting import calibrate, epsilon, total_epsilon
+from dpeer.privacy.gaussian import delta as delta_of
+from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.groups import of_group
+from dpeer.privacy.sample_level import phases_of
+from dpeer.privacy.sampling import Poisson
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.soundness import check_adversary, check_delta, check_found, check_strength, worst_share
+from tests.error_texts import refused
+
+CLIENT = Guarantee(1.0, 1.0, 1e-5)
+SAMPLE = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(20))
+STEPS = Charge(0.1, 1.0, 9)
+LONG = Charge(0.1, 1.0, 2_000_000)
+MANY = {"classes": [str(number) for number in range(50)]}
+
+client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.replace, SAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: epsilon(0.0, 1, 1e-5), "noise over sensitivity 0"),
+        (lambda: epsilon(inf, 1, 1e-5), "noise over sensitivity inf"),
+        (lambda: epsilon(1.0, -1, 1e-5), "releases -1"),
+        (lambda: epsilon(1.0, 1, 1e-5, "pld", 1.5), "sampling 1.5"),
+        (lambda: epsilon(1.0, 1, 1e-5, "exakt"), "unknown accountant 'exakt'"),
+        (lambda: calibrate(1.0, 1e-5, 0), "releases 0"),
+        (lambda: Charge(0.0, 1.0, 1), "sampling rate 0"),
+        (lambda: Charge(nan, 1.0, 1), "sampling rate nan"),
+        (lambda: Charge(0.1, 0.0, 1), "noise multiplier 0"),
+        (lambda: Charge(0.1, inf, 1), "noise multiplier inf"),
+        (lambda: total_epsilon([STEPS], 1e-11), "delta 1e-11: accountant pld"),
+        (lambda: total_epsilon([LONG], 1e-5), "steps 2,000,000: accountant pld"),
+        (lambda: total_epsilon([Charge(0.1, 0.001, 9)], 1e-5), "noise multiplier 0.001 for 9 steps"),
+        (lambda: of_group([STEPS], 1e-5, 0), "records of a group 0"),
+        (lambda: of_group([STEPS], 1e-5, 3, "rdp"), "accountant rdp with 3 records of a group"),
+        (lambda: of_group([STEPS], 1e-11, 3), "delta 1e-11: accountant pld"),
+        (lambda: of_group([LONG], 1e-5, 3), "steps 2,000,000: accountant pld"),
+        (lambda: of_group([Charge(0.1, 0.01, 9)], 1e-5, 50), "noise multiplier 0.01 for 9 steps and 50 records"),
+        (lambda: of_group([Charge(0.5, 1.0, 9)], 1e-5, 10**12), "1,000,000,000,000 records of a group"),
+        (lambda: of_group([STEPS], 1e-5, 3, "moments"), "unknown accountant 'moments'"),
+        (lambda: delta_of(-1.0, 1.0), "mu -1"),
+        (lambda: epsilon_of(1.0, nan), "delta nan"),
+    ],
+)
+def test_what_cannot_be_accounted(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: client(noise_multiplier=nan), "noise multiplier nan"),
+        (lambda: client(clip_norm=1e31), "clip norm 1e+31"),
+        (lambda: client(adversary="server"), "adversary 'server'"),
+        (lambda: client(adjacency="add"), "adjacency 'add'"),
+        (lambda: client(adversary="aggregate", share=0.0), "share 0: "),
+        (lambda: client(adversary="aggregate", share=1.5), "share 1.5"),
+        (lambda: client(share=0.5), "share 0.5: a neighbor sees each message"),
+        (lambda: CLIENT.noise_ratio(0), "parameters 0"),
+        (lambda: sample(noise_multiplier=0.0), "--noise-multiplier 0"),
+        (lambda: sample(clip_norm=inf), "--clip-norm inf"),
+        (lambda: sample(phases=()), "steps=0"),
+        (lambda: sample(head="none"), "--dp-head none"),
+        (lambda: sample(units=0), "--records 0"),
+        (lambda: SAMPLE.noise_ratio(10, 0), "records 0"),
+        (lambda: SAMPLE.noise_ratio(0, 10), "parameters 0"),
+        (lambda: Poisson(10, nan), "--sampling-rate nan"),
+        (lambda: Poisson(10, 1e-20), "--sampling-rate 1e-20"),
+        (lambda: Poisson(0, 0.5), "units to sample from 0"),
+    ],
+)
+def test_what_would_protect_no_one(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: check_delta(1e-5, 0), "size 0"),
+        (lambda: check_strength(None, None), "--privacy client needs to know how much"),
+        (lambda: check_adversary("neighbor", 3), "--dp-min-honest 3"),
+        (lambda: check_adversary("aggregate", None), "--dp-adversary aggregate needs --dp-min-honest"),
+        (lambda: check_adversary("aggregate", 3, Sparsifier.parse("top-k:0.4")), "--sparsify top-k:0.4"),
+        (lambda: worst_share([[0.5, 0.25, 0.25, 0.0]], 4), "--dp-min-honest 4: some peer averages only 3 bodies"),
+        (lambda: check_found("csv", {"classes": ["no", "yes"]}), "--task-option classes=no,yes (name all"),
+        (lambda: check_found("csv", MANY), "18,19,... (50 in all)"),
+        *(
+            (partial(Sparsifier.parse, text), f"--sparsify '{text}'")
+            for text in ("best:0.4", "top-k", "top-k:0", "top-k:nan")
+        ),
+    ],
+)
+def test_settings_that_a_private_run_cannot_have(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()
+
+
+def test_groups_that_the_task_does_not_know(tmp_path: Path) -> None:
+    settings = PrivacySettings(privacy="sample", noise_multiplier=1.0, privacy_unit="group")
+    with refused(TaskError, "--privacy-unit group: task 'mine' does not say whose each record is"):
+        SampleSession(PrivacyConfig(settings, task="mine"), tmp_path, PeerData(records=9))

@@ -1,0 +1,102 @@
+"""Graphs, weights and samples of peers that do not exist."""
+
+from collections.abc import Callable
+from math import nan
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
+from dpeer.topology import Isolated, Participation, Relabeled, ServerSampling, build, spectrum
+from dpeer.topology.mixing_matrix import check_mixing
+from dpeer.topology.settings import fresh_topology
+from tests.error_texts import refused
+
+RING = build("ring", 4)
+MATCHING = build("random-matching", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options", "fragment"),
+    [
+        ("rnig", 8, {}, "unknown topology 'rnig': did you mean 'ring'?"),
+        ("ring", 8, {"weights": "metropolitan"}, "unknown weights rule 'metropolitan'"),
+        ("ring", 1, {}, "size 1: a topology joins at least 2 peers"),
+        ("full", 4000, {}, "full: size 4000"),
+        ("hypercube", 12, {}, "hypercube: size 12 is not a power of two"),
+        ("grid", 7, {}, "grid: size 7 is prime"),
+        ("grid", 8, {"grid_shape": (3, 3)}, "grid: grid shape 3x3 does not hold 8 peers"),
+        ("random-regular", 4, {"degree": 4}, "random-regular: degree 4 with size 4"),
+        ("random-regular", 7, {"degree": 3}, "random-regular: degree 3 with size 7 does not exist"),
+        ("random-regular", 6, {"degree": 1}, "random-regular: degree 1 with size 6 is not connected"),
+        ("random-regular", 8, {"graph_seed": -1}, "random-regular: graph seed -1"),
+        ("small-world", 8, {"degree": 3}, "small-world: degree 3 with size 8"),
+        ("small-world", 8, {"rewire": nan}, "small-world: rewire nan"),
+        ("erdos-renyi", 8, {"edge_probability": nan}, "erdos-renyi: edge probability nan"),
+        (
+            "erdos-renyi",
+            8,
+            {"edge_probability": 0.01},
+            "probability 0.01 with size 8, graph seed 0: none of 1000 draws",
+        ),
+        ("erdos-renyi", 100_000, {"edge_probability": 0.5}, "edge probability 0.5 with size 100000"),
+        ("fresh-directed", 8, {"fresh_neighbors": 0}, "fresh-directed: K 0 with size 8"),
+        ("random-matching", 8, {"weights": "best-constant"}, "weights best-constant: random-matching"),
+        ("grid", 9, {"weights": "uniform"}, "grid: weights uniform: the graph is not regular"),
+    ],
+)
+def test_a_graph_that_does_not_exist(name: str, size: int, options: dict[str, Any], fragment: str) -> None:
+    with refused(UnknownName if fragment.startswith("unknown") else TopologyError, fragment):
+        build(name, size, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fragment"),
+    [
+        ([[0.5, 0.5], [0.6, 0.4]], "mixing matrix: column 0 sums to 1.1"),
+        ([[0.2, 0.5, 0.3], [0.3, 0.2, 0.5], [0.5, 0.3, 0.2]], "mixing matrix: not symmetric by 0.2"),
+        ([[1.0, 0.0], [0.0, 1.0]], "the graph is not connected: 2 groups"),
+    ],
+)
+def test_a_matrix_that_does_not_mix(rows: list[list[float]], fragment: str) -> None:
+    with refused(TopologyError, fragment):
+        check_mixing(csr_array(np.array(rows)), symmetric=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: RING.at(0, 4),
+        lambda: RING.connections(4, 9),
+        lambda: MATCHING.at(0, 4),
+        lambda: MATCHING.connections(4, 9),
+        lambda: Isolated(4).at(0, 4),
+        lambda: Isolated(4).connections(4, 9),
+        lambda: Participation(RING, 0.5, 0).at(0, 4),
+        lambda: ServerSampling(build("full", 4), 0.5, 0).at(0, 4),
+    ],
+)
+def test_a_rank_beyond_the_last(call: Callable[[], object]) -> None:
+    with refused(TopologyError, "rank 4: ranks of 4 peers run from 0 to 3"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: RING.at(0, -1), "rank -1"),
+        (lambda: Relabeled(RING, (0, 1, 5)), "ranks 0, 1, 5: expected 4 different ones"),
+        (lambda: Relabeled(RING, (0, 5, 1, 7)), "ranks 0, 5, 1, 7"),
+        (lambda: Participation(RING, 0.0, 0), "participation: fraction 0"),
+        (lambda: Participation(RING, nan, 0), "participation: fraction nan"),
+        (lambda: Participation(RING, 0.5, -1), "participation: seed -1"),
+        (lambda: ServerSampling(RING, 0.5, 0), "participation-mode server"),
+        (lambda: spectrum(build("ring", 2001)), "size 2001"),
+        (lambda: fresh_topology("directed:x", None), "--fresh-neighbors 'directed:x'"),
+    ],
+)
+def test_what_a_graph_cannot_be_asked(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()
