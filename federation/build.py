@@ -203,7 +203,6 @@ def build(
         evaluate_every=run.evaluate_every,
         overlap=bool(how.overlap),
         checkpoint_every=run.checkpoint_every,
-        checkpoint_seconds=None if run.checkpoint_minutes is None else 60 * run.checkpoint_minutes,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,
         round_seconds=run.round_seconds,

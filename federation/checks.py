@@ -1,4 +1,4 @@
-"""Checks across settings: robust mixing, sampled participation, unfinished rounds, first weights of private runs."""
+"""Checks across settings: robust mixing, sampled participation, first weights of private runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Graphs, Row, TimeVaryingTopology, Topology, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm, Task
-from dpeer.training.algorithms.base import Facts, facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
 from dpeer.training.mixing.outer_setting import Outer
@@ -53,7 +53,6 @@ def check_settings(config: RunConfig) -> Checked:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
     data, run, how = config.data, config.run, config.training
-    facts = facts_of(config.algorithm)
     if data.schema is not None and data.standardize and config.privacy.privacy != "none":
         raise ConfigurationError(
             "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
@@ -62,8 +61,6 @@ def check_settings(config: RunConfig) -> Checked:
     check_round_budget(run, config.privacy.privacy)
     graph = build_graph(config.graph)
     check_quorum(config.network.quorum, config.graph.size)
-    if run.checkpoint_minutes is not None:
-        check_replayable(facts, run.checkpoint_minutes)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
     protected = privacy_config(config, graph)
     guarantee = protected.guarantee
@@ -158,19 +155,6 @@ def _lacks(row: Row, robust: Robust) -> str | None:
                 "use clip, or a graph on which all have two neighbors or more and equally many"
             )
     return None
-
-
-def check_replayable(algorithm: Facts, minutes: float) -> None:
-    """Refuse to save inside rounds that an algorithm's own code could not run again.
-
-    Raises:
-        ConfigurationError: Names the setting, and what the class must state.
-    """
-    if not algorithm.replayable:
-        raise ConfigurationError(
-            f"--checkpoint-minutes {minutes:g}: {algorithm.name} does not state `replayable = True`, by which a class "
-            "of your own says that its rounds can be resumed inside (docs/algorithms.md): leave it out, or state it"
-        )
 
 
 def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryingTopology) -> None:

@@ -62,8 +62,6 @@ def notes(
             "--quorum any: a group of peers that is cut off runs ahead by itself; when all meet again, those behind "
             "lose the rounds in between"
         )
-    if (minutes := settings["checkpoint_minutes"]) is not None:
-        lines.append(_inside(minutes, settings["privacy"]))
     if settings["training_accuracy"] and settings["privacy"] != "none":
         lines.append(
             "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
@@ -109,19 +107,6 @@ def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) ->
             f"{learner.num_samples} training samples are fewer than {FEWEST}, or part what belongs together"
         ]
     return []
-
-
-def _inside(minutes: float, privacy: str) -> str:
-    """A line on what becomes of a round that is broken off, where the user wants it saved."""
-    if privacy == "sample":
-        return (
-            f"checkpoint-minutes {minutes:g} has no effect with --privacy sample: a charged step is not made again, so "
-            "a round that is broken off is trained from its start, with new noise, and charged again"
-        )
-    return (
-        f"unfinished rounds are saved, too, after every {minutes:g} minutes of training and when this peer is stopped; "
-        "--resume goes on inside them"
-    )
 
 
 def _few(facts: Mapping[str, Any], evaluate_on: str) -> list[str]:

@@ -26,6 +26,7 @@ COMMANDS = {
 KEYS = {
     "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
     "bulk": "leave it out: with keys all goes over the one port of `address`",
+    "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
     "grow": "start peers, and change members by `dpeer join`, `leave`, `evict` and `extend`",
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "patience": "--keep best keeps the model of the best round",

@@ -87,14 +87,6 @@ class MeasureSettings(Section):
         group=_RUN,
         ge=1,
     )
-    checkpoint_minutes: float | None = setting(
-        None,
-        "also save inside a round, after every so many minutes of its training and when stopped, so that --resume goes "
-        "on there (not with --privacy sample)",
-        mark=Mark.ASIDE,
-        group=_RUN,
-        gt=0,
-    )
     out: Path = setting(
         Path("dpeer-run"),
         "folder for results, each rank's in rank-R of it",

@@ -3,10 +3,9 @@
     checkpoint/round-00000007/state.json         round, fingerprint, released body, checksums (of itself, too)
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
-    checkpoint/unfinished-00000008-00000002/...  how far round 8 is trained, where that is kept; the second copy of it
 
 A folder is written under another name, flushed to disk, then renamed; so a folder that has its name is whole. Only then
-is the earlier checkpoint removed; that of a completed round also takes the place of an unfinished one's.
+is the earlier checkpoint removed.
 """
 
 from __future__ import annotations
@@ -34,16 +33,12 @@ STATE = "state.json"
 """In a checkpoint: the peer's own part."""
 
 _PREFIX = "round-"
-_UNFINISHED = "unfinished-"
-_NUMBER = 8 * "[0-9]"
-_ROUNDS = f"{_PREFIX}{_NUMBER}"
-_PROGRESS = f"{_UNFINISHED}{_NUMBER}-{_NUMBER}"
+_ROUNDS = _PREFIX + 8 * "[0-9]"
 """The names of folders that a peer writes, and no others, such as copies that a user puts beside them."""
 _DRAFTS = ".*.tmp"
 _LEARNER = "learner"
 _CHECKSUM = "checksum"
 _KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "sha256"}
-_UNFINISHED_KEYS = {"round", "fingerprint", "sha256"}
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError)
 """The errors of reading a damaged checkpoint."""
 
@@ -74,39 +69,17 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
         "extra": dict(state.extra),
     }
     final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
-    _write(final, described, save_learner, frames)
-    _drop(folder, _ROUNDS, final)
-    _drop(folder, _PROGRESS)
-
-
-def write_unfinished(folder: Path, number: int, fingerprint: Mapping[str, Any], save_learner: SaveCopy) -> None:
-    """Write how far round `number` is trained, after the checkpoint of the round before; drop what was so before."""
-    earlier = unfinished(folder)
-    copies = 0 if earlier is None else int(earlier.name.rpartition("-")[2])
-    final = folder / f"{_UNFINISHED}{number:08d}-{copies + 1:08d}"
-    _write(final, {"round": number, "fingerprint": dict(fingerprint)}, save_learner, {})
-    _drop(folder, _PROGRESS, final)
-
-
-def _write(final: Path, described: Mapping[str, Any], save_learner: SaveCopy, frames: Mapping[str, Buffer]) -> None:
-    """Write a folder so that it is whole once it has its name.
-
-    Args:
-        final: The folder.
-        described: The entries of state.json, without hashes.
-        save_learner: Writes the learner's part.
-        frames: Further files, by name.
-    """
-    draft = _draft_of(final)
-    _drop(final.parent, _DRAFTS)
-    make_folder(final.parent)
+    draft = final.with_name(f".{final.name}.tmp")
+    _drop(folder, _DRAFTS)
+    make_folder(folder)
     try:
         _fill(draft, described, save_learner, frames)
         draft.rename(final)
     except BaseException:
-        _drop(final.parent, _DRAFTS)  # on a full disk the next checkpoint needs the room
+        _drop(folder, _DRAFTS)  # on a full disk the next checkpoint needs the room
         raise
-    flush(final.parent)
+    flush(folder)
+    _drop(folder, _ROUNDS, final)
 
 
 def _fill(draft: Path, described: Mapping[str, Any], save_learner: SaveCopy, frames: Mapping[str, Buffer]) -> None:
@@ -127,22 +100,12 @@ def _drop(folder: Path, pattern: str, kept: Path | None = None) -> None:
     for old in folder.glob(pattern):
         if old != kept:
             with suppress(OSError):  # the next write tries again
-                # As a draft first: a process that is killed here leaves none that is half there.
-                shutil.rmtree(old if pattern == _DRAFTS else old.rename(_draft_of(old)))
-
-
-def _draft_of(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.tmp")
+                shutil.rmtree(old)
 
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint in the folder; None without one."""
     return max(folder.glob(_ROUNDS), default=None)
-
-
-def unfinished(folder: Path) -> Path | None:
-    """The newest whole progress of an unfinished round in the folder; None without one."""
-    return max(folder.glob(_PROGRESS), default=None)
 
 
 def completed(rank_folder: Path) -> int:
@@ -214,29 +177,12 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
             extra=described["extra"],
         )
     except _DAMAGED as error:
+        reason = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(
-            f"checkpoint {str(checkpoint)!r} is damaged: {_reason(error)}; restore the folder, or start over with "
-            "--overwrite"
+            f"checkpoint {str(checkpoint)!r} is damaged: {reason}; restore the folder, or start over with --overwrite"
         ) from error
     load_learner(checkpoint / _LEARNER)
     return state
-
-
-def read_unfinished(found: Path) -> tuple[int, Mapping[str, Any], Path]:
-    """Verify the progress of an unfinished round; returns the round, its fingerprint, and where the learner's part is.
-
-    Raises:
-        CheckpointError: a file is missing, changed or unreadable; names it.
-    """
-    try:
-        described = _checked(found)
-        return int(described["round"]), dict(described["fingerprint"]), found / _LEARNER
-    except _DAMAGED as error:
-        raise CheckpointError(f"{str(found)!r} is damaged: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
 def _checked(checkpoint: Path) -> dict[str, Any]:
@@ -261,11 +207,7 @@ def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
         CheckpointError: it is damaged.
     """
     written = described.pop(_CHECKSUM, None)
-    kind, number, *_ = checkpoint.name.split("-")
-    if f"{kind}-" == _UNFINISHED:
-        sound = set(described) == _UNFINISHED_KEYS and described["round"] == int(number)
-    else:
-        sound = set(described) == _KEYS and described["next_round"] == int(number) + 1
+    sound = set(described) == _KEYS and described["next_round"] == int(checkpoint.name.removeprefix(_PREFIX)) + 1
     if not sound or written != checksum(described):
         raise CheckpointError(f"{STATE} is not what was written")
 

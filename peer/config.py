@@ -61,11 +61,6 @@ class PeerConfig:
     """Write a checkpoint after the first round and after every n-th one; after the last one and when stopped always.
     More than 1 writes less; a process that is killed loses up to n rounds."""
 
-    checkpoint_seconds: float | None = None
-    """Seconds of a round's training after which what was trained is written, too, again and again, and when the peer is
-    stopped: it is resumed inside the round then. None writes nothing of an unfinished round. Costs a copy of the model
-    in memory for each call of `Trainer.fit` in a round, and one while it is written."""
-
     overlap: bool = False
     """Whether a round's bodies travel while the next round trains. A round lasts as long as the longer of the two; in
     return bodies are mixed one round late, and by half, so that consensus is reached more slowly."""

@@ -22,36 +22,6 @@ SaveCopy = Callable[[Path], None]
 """Writes a copy of a learner into an existing, empty folder. Any thread may call it, whatever the learner does now."""
 
 
-class UnfinishedRound(Protocol):
-    """The progress of the round that a learner trains, by which another process goes on inside it."""
-
-    @property
-    def earlier_seconds(self) -> float:
-        """Seconds for which earlier processes have trained the present round."""
-
-    def keep(self) -> None:
-        """Keep the progress of rounds from now on."""
-
-    def ask(self, take: Callable[[SaveCopy], None] | None) -> None:
-        """Copy the progress when the present minibatch, or the training, is over. Any thread may call this.
-
-        Args:
-            take: Gets the copy, on the thread that trains; not called where nothing was trained. None to ask no more.
-        """
-
-    def copied(self, number: int) -> SaveCopy | None:
-        """A copy of the progress as it is; None where it is not of round `number`. Nothing trains meanwhile."""
-
-    def go_on(self, number: int, directory: Path, warn: Callable[[str], None]) -> str:
-        """Have round `number`, trained next or after the next, go on from the copy in the folder; gives how far it is.
-
-        What does not fit is trained anew, and `warn` gets a sentence about it then.
-
-        Raises:
-            CheckpointError: The copy cannot be read, or is of another round; nothing has changed.
-        """
-
-
 class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
@@ -80,10 +50,6 @@ class Learner(Protocol):
     @property
     def kept_point(self) -> str:
         """When in its round that model was as it is: "trained" (before mixing), "mixed" or "finished" (`fine_tune`)."""
-
-    @property
-    def unfinished(self) -> UnfinishedRound | None:
-        """The progress of the round that is trained; None where a round can only be trained from its start."""
 
     @property
     def linear(self) -> bool:

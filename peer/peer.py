@@ -175,14 +175,12 @@ class Peer:
 
         outbox, members = self.core.exchange.outbox, self.core.members
         self._files = files or RankFolder(
-            config, learner, outbox, members.lost, facts or {}, warn, self._warn_of_progress,
+            config, learner, outbox, members.lost, facts or {}, warn,
             incarnations=members.incarnations,
         )  # fmt: skip
         self._files.rounds = lambda: self._rounds
         self._files.to_recall = lambda: self.core.round_clock.to_recall
         self.saver = Saver(self._files, worker, on_completed, self._report)
-        if config.checkpoint_seconds is not None and learner.unfinished is not None:
-            self.saver.keep_unfinished(learner.unfinished, config.checkpoint_seconds, self._warn_of_progress)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -207,14 +205,8 @@ class Peer:
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             self.core.round_clock.recalled = self._files.recalled
-            inside = self._files.inside
-            if self._start or inside is not None:
-                place = f"at round {self._start + 1}"
-                if inside is not None:
-                    number, far = inside
-                    ahead = f"{place}, " if number > self._start else ""
-                    place = f"{ahead}inside round {number + 1}, as far as it is trained: {far}"
-                self._log.info("resuming", message=f"resuming {place}", round=self._start)
+            if self._start:
+                self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if (restored := self._files.restored) is not None:
                 self._check_remembered(restored)
                 self.core.entry.lost_with(self._files.incarnation)
@@ -341,15 +333,9 @@ class Peer:
         return asdict(self.snapshot())
 
     def stop(self) -> None:
-        """Finish the current minibatch and leave. May be called more than once.
-
-        The unfinished round is discarded, but where `PeerConfig.checkpoint_seconds` keeps how far it is trained.
-        """
+        """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
         self._learner.interrupt()
-
-    def _warn_of_progress(self, message: str) -> None:
-        self._log.warning("unfinished-lost", message=message)
 
     def _log_event(self, event: LogEvent) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
@@ -397,9 +383,6 @@ class Peer:
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = [await self._worker.drain(), await self.saver.close()]
-            if (number := self.saver.kept_inside) is not None:
-                message = f"round {number + 1} is saved as far as it is trained: --resume goes on there"
-                self._log.info("unfinished", message=message, round=number)
         stopped = self._stopping.is_set()
         if self.driver.broken.done():
             self.driver.broken.result()

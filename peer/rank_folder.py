@@ -75,7 +75,6 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
-        warn_of_progress: Likewise about the progress of an unfinished round, if that cannot be used.
         incarnations: How often each neighbor has returned; kept over a resume.
 
     Attributes:
@@ -83,7 +82,6 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
-        inside: The round that an earlier process has trained in part, and how far; None where all begin at their start.
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         recalled: By rank, the completed rounds that an earlier process has heard of.
@@ -102,7 +100,6 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
-        warn_of_progress: Callable[[str], None] = lambda message: None,
         *,
         incarnations: dict[int, int] | None = None,
     ) -> None:
@@ -113,14 +110,12 @@ class RankFolder:
         self._incarnations = {} if incarnations is None else incarnations
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
-        self._warn_of_progress = warn_of_progress
         self.diverged = False
         self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
         self.to_recall: Callable[[], Mapping[int, int]] = dict
         """By rank, the completed rounds of others that are known now."""
         self.released = -1
-        self.inside: tuple[int, str] | None = None
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
         self.incarnation = 0
@@ -193,8 +188,6 @@ class RankFolder:
             self.round_seconds = json_number(noted.get("seconds"))
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
             self.restored = restored_folder.read(out)
-        if self._config.resume:
-            self._take_up_unfinished(start)
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -400,15 +393,6 @@ class RankFolder:
             self.saved_at = time.time()
         self._completed = None
 
-    def save_unfinished(self, number: int, save_progress: SaveCopy) -> None:
-        """Put on disk how far round `number`, the one after the last completed, is trained.
-
-        The checkpoint of the round before goes first, also where none is due: the progress is of use with that alone.
-        """
-        if self._checkpoints is not None:
-            self.save(now=True)
-            checkpoint.write_unfinished(self._checkpoints, number, self._config.fingerprint, save_progress)
-
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
         if changed is not None and not self._warned and self._config.out is not None:
@@ -537,43 +521,18 @@ class RankFolder:
         Raises:
             CheckpointError: It was.
         """
-        if (other := self._other_setting(theirs)) is not None:
-            raise CheckpointError(
-                f"checkpoint {str(found)!r} is of another run: {other}; use the same settings, or start over with "
-                "--overwrite"
-            )
-
-    def _other_setting(self, theirs: Mapping[str, Any]) -> str | None:
-        """How what was written by a run with other settings differs, in words; None where it does not."""
         ours = self._config.fingerprint
         for name in [*ours, *(one for one in theirs if one not in ours)]:
             there, here = theirs.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if name != "rounds" and there != here:
+                other = f"{name} is {_shown(there)} there and {_shown(here)} here"
                 if (names := self._config.names.get(name)) is not None:
-                    return difference(name, here, there, "the checkpoint", names)
-                return f"{name} is {_shown(there)} there and {_shown(here)} here"
-        return None
-
-    def _take_up_unfinished(self, start: int) -> None:
-        """Have the round that is trained first go on inside, if its progress is there and can be used.
-
-        With overlap that may be the one after the first.
-        """
-        found = checkpoint.unfinished(self._checkpoints) if self._checkpoints else None
-        if found is None or (progress := self._learner.unfinished) is None:
-            return
-        try:
-            number, fingerprint, folder = checkpoint.read_unfinished(found)
-            if number < start:  # killed after the round's checkpoint, before this was removed
-                return
-            if (other := self._other_setting(fingerprint)) is not None:
-                raise CheckpointError(f"{str(found)!r} is of another run: {other}")
-            if number > start + self._config.overlap:
-                raise CheckpointError(f"{str(found)!r} is of round {number + 1}, which is not trained next")
-            self.inside = number, progress.go_on(number, folder, self._warn_of_progress)
-        except CheckpointError as error:
-            self._warn_of_progress(f"{error}; it is left out, and what it has is trained again")
+                    other = difference(name, here, there, "the checkpoint", names)
+                raise CheckpointError(
+                    f"checkpoint {str(found)!r} is of another run: {other}; use the same settings, or start over with "
+                    "--overwrite"
+                )
 
     @property
     def _checkpoints(self) -> Path | None:

@@ -229,10 +229,9 @@ class _RoundLoop:
         number, learner = one.number, self.learner
         seconds = self.driver.train(number) if one.active else None
         trains = train_and_release if one.active else sit_out
-        async with self.saver.training(number):
-            one.train_loss, one.payload, one.train_seconds = await self.worker.run(
-                trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.lateness.in_vain
-            )
+        one.train_loss, one.payload, one.train_seconds = await self.worker.run(
+            trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.lateness.in_vain
+        )
         one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
         self.saver.once_saved(partial(self.driver.send, number, one.payload))
         one.exchange_seconds = one.watch.lap()
@@ -403,10 +402,9 @@ class _OverlappedRounds(_RoundLoop):
 
     async def _train_ahead(self, one: _Round) -> None:
         number, learner, before = one.number + 1, self.learner, self.learner.gradients
-        async with self.saver.training(number):
-            loss, payload, seconds = await self.worker.run(
-                train_and_release, learner, number, one.watch, self.saver, None, lambda: False
-            )
+        loss, payload, seconds = await self.worker.run(
+            train_and_release, learner, number, one.watch, self.saver, None, lambda: False
+        )
         # A private body waits for its round: after a crash it may be noised anew, and only one may have left.
         if payload is not None and learner.privacy is None:
             self.saver.once_saved(partial(self.driver.send_ahead, number, payload))
@@ -428,7 +426,7 @@ def train_and_release(
     reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
     loss = learner.train(number, seconds=seconds, recorded=saver.recorded_steps(number))
-    taken = watch.lap() + (0.0 if learner.unfinished is None else learner.unfinished.earlier_seconds)
+    taken = watch.lap()
     payload = None if in_vain() else learner.release(number)
     if payload is not None:
         saver.note_released(number, learner.steps, seconds)

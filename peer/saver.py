@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from dpeer.peer.learner import UnfinishedRound
-from dpeer.peer.progress_writer import UnfinishedWriter
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.restored import Restored
 from dpeer.peer.worker import Worker
@@ -24,9 +21,6 @@ class Saver:
         on_completed: Called with the round, on the event loop, when it is complete and the next has not begun.
         on_saved: Called with the round's line of metrics.jsonl, on the event loop, when that is written and so is the
             checkpoint, if one is due after this round.
-
-    Attributes:
-        kept_inside: The round of which is on disk how far it is trained; None without one. Set by `close`.
     """
 
     def __init__(
@@ -41,23 +35,6 @@ class Saver:
         self._completed = self._saved = -1
         self._writing: asyncio.Task[None] | None = None
         self._held_back: list[Callable[[], None]] = []
-        self._unfinished: UnfinishedWriter | None = None
-        self.kept_inside: int | None = None
-
-    def keep_unfinished(self, progress: UnfinishedRound, seconds: float, warn: Callable[[str], None]) -> None:
-        """Also write rounds that are not completed, every so many seconds of training and when the peer ends.
-
-        Args:
-            progress: The learner's.
-            seconds: Seconds of training between two copies.
-            warn: Called on the event loop with a sentence if the disk refuses one.
-        """
-        if self._files.kept:
-            self._unfinished = UnfinishedWriter(progress, self._files, self._worker, seconds, self.saved, warn)
-
-    def training(self, number: int) -> AbstractAsyncContextManager[None]:
-        """Context in which round `number` is trained."""
-        return nullcontext() if self._unfinished is None else self._unfinished.during(number)
 
     def begin(self, number: int) -> None:
         """Begin with round `number`: those before it are saved."""
@@ -110,8 +87,6 @@ class Saver:
             ahead: What was trained of the next round, plain JSON values; None without overlap.
         """
         entry = record.as_dict()
-        if self._unfinished is not None:
-            await self._unfinished.written()
         if not self._files.kept:
             self._files.complete(entry, over=over, ahead=ahead)
             self._files.save()
@@ -138,10 +113,9 @@ class Saver:
             await asyncio.shield(self._writing)
 
     async def close(self) -> BaseException | None:
-        """When no round is running any more: wait for the present write, and write the rest.
+        """When no round is running any more: write a checkpoint of the last completed round, if it lacks one.
 
-        That is a checkpoint of the last completed round, if it lacks one, and how far the next is trained, or the one
-        after it, which is trained ahead, where that is kept. Messages held back never leave.
+        Messages held back never leave.
 
         Returns:
             What went wrong, if it did: then nothing more is written.
@@ -151,9 +125,6 @@ class Saver:
             await self.saved()
             if self._files.kept:
                 await self._worker.write(self._files.save, now=True)
-            if self._unfinished is not None:
-                number = self._files.completed
-                self.kept_inside = await self._unfinished.close((number + 1, number))
         except Exception as error:
             return error
         if (last := self._files.last) is not None:

@@ -8,7 +8,6 @@ a known variance, and with a second moment that is known before the first step, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -115,13 +114,3 @@ class AdamW:
         if not self.steps:
             raise ValueError("no step has been taken, so that nothing is known of the gradients")
         return self._squares.div(self._share).sub_(self._known.noise)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """Both means and the number of steps; see `dpeer.training.sgd.carried`."""
-        return {"mean": self._mean, "squares": self._squares, "steps": torch.tensor(self.steps, device="cpu")}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        self._mean.copy_(state["mean"])
-        self._squares.copy_(state["squares"])
-        self.steps = int(state["steps"])

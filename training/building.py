@@ -28,7 +28,6 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split, frozen_alike, split
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
-from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.state.snapshots import Snapshots, Stateful
 from dpeer.training.state.store import Origin
 from dpeer.training.step_pace import StepPace
@@ -170,8 +169,6 @@ def build_learner(
     if outer is not None:
         kept["outer"] = outer
     checkpoints = Checkpoints(made, trainer, Snapshots(trainer, kept), selection, session)
-    if sampling is None and facts.replayable:
-        trainer.unfinished = UnfinishedRound(trainer, generators)
     return kind(
         facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip, outer=outer,
         selection=selection, finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session,

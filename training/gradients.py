@@ -3,16 +3,14 @@
 A gradient is called with the trainer, the part that is trained, and a minibatch. It leaves the
 gradient in ``part.grad`` and returns the (unperturbed) loss, a scalar. Any function that does the same can be given to
 `Trainer.fit`. One that computes more than one gradient of the loss on a batch has an attribute ``looks`` that says how
-many: privacy at sample level pays for each. One that keeps values from batch to batch has `state` and `restore`, as an
-`Algorithm` has: see `dpeer.training.sgd.carried`.
+many: privacy at sample level pays for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,7 +18,6 @@ from torch import Tensor
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy.sample_level import Ascent
 from dpeer.training.flat import Flat
-from dpeer.training.sgd import carried, carry_on
 
 if TYPE_CHECKING:
     from dpeer.training.minibatches import Batch
@@ -72,14 +69,7 @@ def sam(rho: float, gradient: Gradient = plain) -> Gradient:
 
     perturbed.looks = 2 * looks(gradient)  # type: ignore[attr-defined]
     perturbed.looks_of_previous = looks(gradient)  # type: ignore[attr-defined]
-    # The gradient of the step before is none of it: it counts with privacy at sample level alone.
-    _carrying(perturbed, gradient)
     return perturbed
-
-
-def _carrying(rule: Any, inner: Gradient) -> None:
-    """Have a rule carry from batch to batch what the one within it does."""
-    rule.state, rule.restore = partial(carried, inner), partial(carry_on, inner)
 
 
 @contextmanager
@@ -132,5 +122,4 @@ def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gr
 
     pulled.looks = looks(gradient)  # type: ignore[attr-defined]
     pulled.looks_of_previous = looks(gradient, "previous")  # type: ignore[attr-defined]
-    _carrying(pulled, gradient)
     return pulled

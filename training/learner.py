@@ -29,7 +29,6 @@ from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
-from dpeer.training.state.round_progress import UnfinishedRound
 from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
 
@@ -99,8 +98,7 @@ class TorchLearner:
     @contextmanager
     def _training(self, purpose: Purpose, number: int, method: str) -> Iterator[None]:
         """Context of the algorithm's and the task's code that may train."""
-        during = nullcontext() if self.unfinished is None else self.unfinished.during(method)
-        with self._calling(purpose, number), blamed(self.algorithm, method), during:
+        with self._calling(purpose, number), blamed(self.algorithm, method):
             yield
 
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
@@ -133,8 +131,6 @@ class TorchLearner:
             TaskError: The task's model, loss or data raised.
         """
         self.trainer.begin(number)
-        if self.unfinished is not None:
-            self.unfinished.begin(number)
         self._mixed = False
         self.finishing.forget()
         share = None if seconds is None or self.virtual is None else self.virtual(seconds)
@@ -186,14 +182,8 @@ class TorchLearner:
         return self.gossip.release(number)
 
     def held(self, number: int) -> Payload | None:
-        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process.
-
-        Then the round's training is over, and progress that is kept from here on is of mixing and of its finish.
-        """
-        payload = self.gossip.held(number)
-        if payload is not None and self.unfinished is not None:
-            self.unfinished.begin(number)
-        return payload
+        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
+        return self.gossip.held(number)
 
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
@@ -276,8 +266,6 @@ class TorchLearner:
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self.trainer.begin(number)
-        if self.unfinished is not None:
-            self.unfinished.begin(number)
         self.gossip.discard()
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
@@ -357,8 +345,7 @@ class TorchLearner:
         if not self.finishing.asked:
             return None
         self.trainer.begin(number)
-        during = nullcontext() if self.unfinished is None else self.unfinished.during("fine_tune")
-        with self._calling(Purpose.FINE_TUNE, number), self._at_home(), during:
+        with self._calling(Purpose.FINE_TUNE, number), self._at_home():
             self.finishing.train()
         return self.evaluate()
 
@@ -475,11 +462,6 @@ class TorchLearner:
         thread may call this.
         """
         return self.gossip.codec.receive_buffer()
-
-    @property
-    def unfinished(self) -> UnfinishedRound | None:
-        """The progress of the round that is trained; None where a round can only be trained from its start."""
-        return self.trainer.unfinished
 
     @property
     def shares(self) -> bool:

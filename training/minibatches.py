@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from dpeer.exceptions import Interrupted, TaskError
 from dpeer.training.batch_loader import Batches, augmenting, batch_order
 from dpeer.training.device import mapped
 from dpeer.training.errors import blame
-from dpeer.training.flat import Phase, new_vector
+from dpeer.training.flat import Phase
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.task import Augment
 
@@ -73,26 +72,6 @@ class Batch(NamedTuple):
     units: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Position:
-    """The place between two minibatches of a call of `Minibatches.of`, and what the call has noted so far.
-
-    Attributes:
-        step: The number of minibatches before it.
-        losses: The losses noted in the present pass, shape (noted,), on the host.
-        sizes: The sizes of those minibatches.
-        loss: The mean over the last pass of an earlier call; None without one.
-        augmenting: The state of the generator that the present pass is augmented with, as numpy gives it; None where
-            nothing is augmented.
-    """
-
-    step: int
-    losses: Tensor
-    sizes: tuple[int, ...]
-    loss: float | None
-    augmenting: Mapping[str, Any] | None
-
-
 More = Callable[[], bool]
 """Asked before each minibatch: whether one more is taken; see `StepBudget.phase`."""
 
@@ -123,7 +102,6 @@ class Minibatches:
         self._rank, self._seed = rank, seed
         self._an_epoch = math.ceil(len(data) / hyperparameters.batch_size)
         self._noted: deque[tuple[Tensor, int]] = deque()
-        self._augmenting: np.random.Generator | None = None
         self._stop = threading.Event()
         self.loss: float | None = None
 
@@ -153,26 +131,14 @@ class Minibatches:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
-        return self.after(None, number, phase, epochs, more)
-
-    def after(
-        self, begin: Position | None, number: int, phase: Phase, epochs: int, more: More = always
-    ) -> Iterator[Batch]:
-        """The minibatches of `of` that come after a position in a call like this one; None for all."""
         self._noted = deque(maxlen=self._an_epoch)
-        first = 0 if begin is None else begin.step
-        if begin is not None:
-            self.loss = begin.loss
-            self._noted.extend(zip(begin.losses.to(self._data.compute.device), begin.sizes, strict=True))
-        for step in range(first, self.steps(epochs)):
+        for step in range(self.steps(epochs)):
             epoch, index = divmod(step, self._an_epoch)
-            if not index or step == first:
+            if not index:
                 order = batch_order(len(self._data), self._seed, self._rank, number, phase, epoch)
                 chunks = torch.split(self._data.located(order), self._hyperparameters.batch_size)
                 if self._augment is not None:
-                    generator = self._augmenting = augmenting(self._seed, self._rank, number, phase, epoch)
-                    if index and begin is not None and begin.augmenting is not None:
-                        generator.bit_generator.state = begin.augmenting
+                    generator = augmenting(self._seed, self._rank, number, phase, epoch)
             if self._stop.is_set():
                 raise Interrupted("training was asked to stop")
             if not more():
@@ -182,17 +148,6 @@ class Minibatches:
                 inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))
             yield Batch(inputs, targets, len(chunks[index]))
         self._settle()
-
-    def position(self, step: int) -> Position:
-        """The place after so many minibatches of the last call of `of`, the last of which is noted."""
-        losses = [loss for loss, _ in self._noted]
-        return Position(
-            step,
-            torch.stack(losses).cpu() if losses else new_vector(0),
-            tuple(size for _, size in self._noted),
-            self.loss,
-            None if self._augmenting is None else self._augmenting.bit_generator.state,
-        )
 
     def _settle(self) -> None:
         """Make `loss` of what was noted."""

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training.device import CPU
@@ -119,19 +117,6 @@ def undisturbed() -> Iterator[None]:
                 _Blocks.undo()
 
 
-@dataclass(frozen=True)
-class GeneratorState:
-    """The state of the global generators, in a form that files hold.
-
-    Attributes:
-        tensors: The states of torch's: "torch", and "device" of a GPU's, each bytes.
-        plain: Those of numpy's and Python's, as JSON values.
-    """
-
-    tensors: Mapping[str, Tensor]
-    plain: Mapping[str, Any]
-
-
 class GlobalGenerators:
     """One learner's use of the process's global generators.
 
@@ -193,38 +178,6 @@ class GlobalGenerators:
                 torch.cuda.set_rng_state(device, self._device)
 
         return rewind
-
-    def state(self) -> GeneratorState | None:
-        """The present state, for `put` in another process; None where training is known not to draw.
-
-        To be called within `kept`, as `put` is.
-        """
-        if self._draws.get(Purpose.TRAIN) is False:
-            return None
-        kind, keys, *rest = np.random.get_state(legacy=True)
-        version, words, gauss = random.getstate()
-        tensors = {"torch": torch.get_rng_state()}
-        if self._device.type == "cuda":
-            tensors["device"] = torch.cuda.get_rng_state(self._device)
-        return GeneratorState(
-            tensors, {"numpy": [kind, np.asarray(keys).tolist(), *rest], "random": [version, list(words), gauss]}
-        )
-
-    def put(self, state: GeneratorState) -> None:
-        """Put the generators into a state that `state` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError, RuntimeError: It is none.
-        """
-        if self._draws.get(Purpose.TRAIN) is False:
-            return
-        kind, keys, *rest = state.plain["numpy"]
-        version, words, gauss = state.plain["random"]
-        torch.set_rng_state(state.tensors["torch"])
-        if self._device.type == "cuda" and "device" in state.tensors:
-            torch.cuda.set_rng_state(state.tensors["device"], self._device)
-        np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-        random.setstate((version, tuple(words), gauss))
 
     @contextmanager
     def _watched(self, kind: Purpose) -> Iterator[None]:

@@ -6,8 +6,8 @@ is three lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,33 +18,10 @@ _TINY = 1e-6  # PyTorch's
 
 
 class Optimizer(Protocol):
-    """Moves a vector by its gradient.
-
-    One that keeps values from step to step also has `state` and `restore`, as an `Algorithm` has: see `carried`.
-    """
+    """Moves a vector by its gradient."""
 
     def step(self, lr: float) -> None:
         """Take a step with this learning rate; may overwrite the gradient."""
-
-
-def carried(thing: Any) -> Mapping[str, Tensor]:
-    """The tensors, by name, that an optimizer or a gradient carries from one minibatch to the next: its `state()`.
-
-    None, where it has no such method.
-    """
-    state: Callable[[], Mapping[str, Tensor]] | None = getattr(thing, "state", None)
-    return {} if state is None else state()
-
-
-def carry_on(thing: Any, state: Mapping[str, Tensor]) -> None:
-    """Have an optimizer or a gradient take up what `carried` gave, by its `restore(state)`.
-
-    Raises:
-        KeyError, RuntimeError: The state is of another one.
-    """
-    restore: Callable[[Mapping[str, Tensor]], None] | None = getattr(thing, "restore", None)
-    if restore is not None:
-        restore(state)
 
 
 Step = Callable[[Flat], Optimizer]
@@ -78,12 +55,6 @@ class _AtRate:
     def step(self, lr: float) -> None:
         self._inner.step(self._lr)
 
-    def state(self) -> Mapping[str, Tensor]:
-        return carried(self._inner)
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        carry_on(self._inner, state)
-
 
 class _Projected:
     def __init__(self, inner: Optimizer, flat: Flat, project: Callable[[Tensor], object]) -> None:
@@ -92,12 +63,6 @@ class _Projected:
     def step(self, lr: float) -> None:
         self._inner.step(lr)
         self._project(self._flat.data)
-
-    def state(self) -> Mapping[str, Tensor]:
-        return carried(self._inner)
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        carry_on(self._inner, state)
 
 
 class Momentum:
@@ -121,15 +86,6 @@ class Momentum:
         if self._velocity is not None:
             step = self._velocity.mul_(self._momentum).add_(step)
         self._flat.data.add_(step, alpha=-lr)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The velocity; see `carried`."""
-        return {} if self._velocity is None else {"velocity": self._velocity}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        if self._velocity is not None:
-            self._velocity.copy_(state["velocity"])
 
 
 def clip_gradient(flat: Flat, longest: float) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dpeer.exceptions import ConfigurationError
 
@@ -138,20 +138,6 @@ class StepBudget:
         if self._seconds is not None:
             return self._in_time(phase, self._time_for(number))
         return _up_to(phase, asked)
-
-    def progress(self) -> list[Any] | None:
-        """The present phase's steps, seconds and whether it was cut, as JSON values; None outside of training."""
-        if not self._training:
-            return None
-        phase = self._phases[-1]
-        return [phase.taken, self._clock() - phase.since, phase.cut]
-
-    def go_on(self, progress: Sequence[Any] | None) -> None:
-        """Have the present phase go on from what `progress` gave: steps and time of another process count, too."""
-        if progress is not None and self._training:
-            phase = self._phases[-1]
-            phase.taken, phase.seconds, phase.cut = progress
-            phase.since = self._clock() - phase.seconds
 
     def _refuse_recorded(self) -> NoReturn:
         raise ConfigurationError(

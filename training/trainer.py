@@ -33,7 +33,6 @@ from dpeer.training.task import Loss, Task
 
 if TYPE_CHECKING:
     from dpeer.training.dpsgd.gradient import Met
-    from dpeer.training.state.round_progress import UnfinishedRound
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Figures:
     Attributes:
         samples: The number of training samples.
         units: How many units of protection, samples or groups of them.
-        gradients: For how many samples a gradient of the loss has been computed so far in this process, with those of
-            the part of a round that an earlier process has trained.
+        gradients: For how many samples a gradient of the loss has been computed so far in this process.
         loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none.
         met: What clipping met in the round so far; None where nothing is clipped.
     """
@@ -88,7 +86,6 @@ class Trainer:
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
-        unfinished: Keeps the progress of a round, where that is asked for; None where it could not be used again.
     """
 
     def __init__(
@@ -126,7 +123,6 @@ class Trainer:
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0
-        self.unfinished: UnfinishedRound | None = None
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
@@ -220,15 +216,9 @@ class Trainer:
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
         self._looks = gradients = looks(gradient, self.ascent)
-        phase, unfinished = phase or part.phase, self.unfinished
-        if unfinished is None or not unfinished.kept:
-            batches = self.minibatches(phase, epochs)
-        else:
-            made = [(flat, optimizer) for flat, optimizer, _ in stepped]
-            batches = unfinished.call(part, phase, epochs, made, gradient, self._minibatches)
         pace = self.pace
         timed = None if pace is None else pace.phase(gradients)
-        for batch in batches:
+        for batch in self.minibatches(phase or part.phase, epochs):
             began = 0.0 if pace is None else pace.clock()
             loss = gradient(self, part, batch)
             for flat, optimizer, rate in stepped:

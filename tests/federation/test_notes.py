@@ -82,20 +82,6 @@ def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
     assert "grad-clip off" in values(notes("--grad-clip", 0))
 
 
-def test_saving_inside_rounds_is_announced_with_what_becomes_of_a_round(notes: Start) -> None:
-    (line,) = (line for line in notes("--checkpoint-minutes", 10) if "unfinished" in line)
-    assert line == (
-        "unfinished rounds are saved, too, after every 10 minutes of training and when this peer is stopped; --resume "
-        "goes on inside them"
-    )
-    sample = ("--privacy", "sample", "--records", 12, "--sampling-rate", 0.5, "--noise-multiplier", 4)
-    (line,) = (line for line in notes("--checkpoint-minutes", 0.5, *sample) if "checkpoint-minutes" in line)
-    assert line == (
-        "checkpoint-minutes 0.5 has no effect with --privacy sample: a charged step is not made again, so a round that "
-        "is broken off is trained from its start, with new noise, and charged again"
-    )
-
-
 def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (

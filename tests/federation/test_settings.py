@@ -58,7 +58,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "microbatch": (8, SAMPLE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
     "training_accuracy": (True, {}),
-    "checkpoint_every": (2, {}), "checkpoint_minutes": (5.0, {}), "keep": ("best", {"validation": 0.2}),
+    "checkpoint_every": (2, {}), "keep": ("best", {"validation": 0.2}),
     "finish": ("head:2", {}),
     "finish_lr": (0.01, {"finish": "all:1"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),

@@ -17,7 +17,6 @@ from dpeer.federation.checks import (
     check_outer,
     check_overlap,
     check_quorum,
-    check_replayable,
     check_round_budget,
     check_sums,
 )
@@ -35,8 +34,6 @@ from dpeer.peer.restored import Restored
 from dpeer.peer.transports.proxies import proxies
 from dpeer.privacy import Ledger
 from dpeer.topology.settings import build_graph
-from dpeer.training import Algorithm
-from dpeer.training.algorithms.base import Facts
 from tests.messages.message import Message, file
 
 HERE = {"address": "tcp://127.0.0.1:1"}
@@ -348,10 +345,6 @@ MESSAGES = {
         "drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
         round_seconds="auto"),
     # The federation file, flags and settings.
-    "inside the rounds of an algorithm that does not say it can": refused(
-        "--checkpoint-minutes 10: mine does not state `replayable = True`, by which a class of your own says that its "
-        "rounds can be resumed inside (docs/algorithms.md): leave it out, or state it",
-        check_replayable, Facts(Algorithm, "mine", "body", True, True, False), 10.0),
     "unknown key of a rank": written(
         "unknown key 'adress' in [rank.3] of {folder}/federation.toml: did you mean 'address'? valid: address, …",
         "[rank.3]\nadress = 'tcp://127.0.0.1:1'", UnknownName),

@@ -45,7 +45,6 @@ class VectorLearner:
     mix_share = 1.0
     disagreement = privacy = None
     gradients = 0
-    unfinished = None
     steps = steps_asked = ()
 
     def __init__(self, rank, width=5, manifest=None, digest="same"):
@@ -193,7 +192,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1, checkpoint_seconds=None, say_waiting=30.0, deadline=None, keyring=None,
+        checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None,
         protocol=wire.CURRENT, unrecorded=False,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
@@ -224,7 +223,6 @@ class Federation:
             out=folder,
             resume=resume,
             checkpoint_every=checkpoint_every,
-            checkpoint_seconds=checkpoint_seconds,
             say_waiting=say_waiting,
             deadline=deadline,
             epochs=self.epochs,

@@ -51,11 +51,9 @@ def test_only_the_newest_is_kept_and_leftovers_are_ignored(tmp_path):
 def test_copies_that_somebody_has_put_beside_them_are_left_alone(tmp_path):
     folder = tmp_path / checkpoint.FOLDER
     checkpoint.write(folder, state(9), save)
-    checkpoint.write_unfinished(folder, 9, {}, save)
     copies = [path.rename(path.with_name(f"{path.name}.bak")) for path in folder.iterdir()]
-    assert (checkpoint.latest(folder), checkpoint.unfinished(folder), checkpoint.completed(tmp_path)) == (None, None, 0)
+    assert (checkpoint.latest(folder), checkpoint.completed(tmp_path)) == (None, 0)
     for number in (9, 10):
-        checkpoint.write_unfinished(folder, number, {}, save)
         checkpoint.write(folder, state(number + 1), save)
     assert checkpoint.completed(tmp_path) == 11
     assert sorted(folder.iterdir()) == sorted([*copies, folder / "round-00000010"])
@@ -71,35 +69,31 @@ def test_a_write_that_fails_leaves_the_older_one(tmp_path):
     with pytest.raises(BlockingIOError):
         checkpoint.write(tmp_path, state(4), fails)
     assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"], "the disk has the room again"
-    with pytest.raises(BlockingIOError):
-        checkpoint.write_unfinished(tmp_path, 3, {"size": 8}, fails)
-    assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"]
     assert newest(tmp_path).next_round == 3
     checkpoint.write(tmp_path, state(4), save)
     assert newest(tmp_path).next_round == 4
 
 
-def test_a_process_that_is_killed_while_it_drops_an_older_one_leaves_none_that_is_half_there(tmp_path, monkeypatch):
-    checkpoint.write_unfinished(tmp_path, 3, {"size": 8}, save)
+def test_a_process_that_is_killed_while_it_drops_an_older_one_goes_on_with_the_newer_one(tmp_path, monkeypatch):
+    checkpoint.write(tmp_path, state(3), save)
 
-    def killed(folder, **options):
-        if folder.is_dir() and "unfinished" in folder.name:
-            (folder / "state.json").unlink()
-            raise KeyboardInterrupt
+    def killed(folder):
+        (folder / "state.json").unlink()
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(shutil, "rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.write_unfinished(tmp_path, 2, {"size": 8}, save)
-    assert checkpoint.read_unfinished(checkpoint.unfinished(tmp_path))[0] == 2
+        checkpoint.write(tmp_path, state(4), save)
+    assert newest(tmp_path).next_round == 4
     monkeypatch.undo()
-    checkpoint.write(tmp_path, state(3), save)
-    assert [path.name for path in tmp_path.iterdir()] == ["round-00000002"]
+    checkpoint.write(tmp_path, state(5), save)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-00000004"]
 
 
 def test_what_a_killed_process_has_begun_to_write_makes_room_for_the_next_write(tmp_path):
-    for name in (".unfinished-00000003-00000002.tmp", ".round-00000002.tmp"):
-        (tmp_path / name / "learner").mkdir(parents=True)
-        save(tmp_path / name / "learner")
+    learner = tmp_path / ".round-00000002.tmp" / "learner"
+    learner.mkdir(parents=True)
+    save(learner)
 
     def saves(folder):
         assert [path.name for path in tmp_path.iterdir()] == [folder.parent.name], "nothing else takes room by now"

@@ -50,7 +50,6 @@ class WorldLearner:
     disagreement = privacy = None
     digest = "same"
     gradients = 0
-    unfinished = None
     payload_bytes = _BODY.size
     manifest = {"parameters": [{"name": "w", "shape": [2], "offset": 0}]}  # noqa: RUF012
 

@@ -31,7 +31,6 @@ class Facts:
         shares: What of the model it sends.
         mixed_uses_data: Whether `mixed` may look at data: True unless this very class says False.
         draws: Whether its code may draw: True unless this very class says False.
-        replayable: Whether a round may be run again from its middle: False unless this very class says True.
     """
 
     algorithm: type
@@ -39,7 +38,6 @@ class Facts:
     shares: Shares
     mixed_uses_data: bool
     draws: bool
-    replayable: bool
 
 
 @functools.cache
@@ -51,7 +49,7 @@ def facts_of(algorithm: type) -> Facts:
     """
     own = vars(algorithm)
     what = f"algorithm {own.get('name', algorithm.__name__)}"
-    if not all(name in own for name in ("name", "draws", "replayable")):
+    if not all(name in own for name in ("name", "draws")):
         raise AlgorithmError(
             f"{what}: a class that it derives from has an __init_subclass__ that must call "
             "super().__init_subclass__(**arguments)"
@@ -63,10 +61,10 @@ def facts_of(algorithm: type) -> Facts:
     if shares not in get_args(Shares):
         is_ = "is missing" if shares is None else f"is {shares!r}"
         raise AlgorithmError(f"{what}: its shares {is_}; it must be one of {', '.join(map(repr, get_args(Shares)))}")
-    for attribute in ("mixed_uses_data", "draws", "replayable"):
+    for attribute in ("mixed_uses_data", "draws"):
         if type(own.get(attribute, True)) is not bool:
             raise AlgorithmError(f"{what}: its {attribute} is {own[attribute]!r}; it must be True or False")
-    return Facts(algorithm, name, shares, own.get("mixed_uses_data", True), own["draws"], own["replayable"])
+    return Facts(algorithm, name, shares, own.get("mixed_uses_data", True), own["draws"])
 
 
 _LEAVES = {"model": "the whole model", "body": "the body", "nothing": "nothing"}
@@ -100,10 +98,6 @@ class Algorithm(ABC):
             False holds for the very class that says it, and for no class that derives from it.
         draws: Whether its own code may draw from the global generators of torch, numpy or random. A class of a user's
             own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
-        replayable: Whether a round that was broken off may be run again, with calls of `Trainer.fit` that give what
-            they gave before (``--checkpoint-minutes``). The code between the calls then does the same again, and
-            gradients and steps of its own that keep values from batch to batch have `state` and `restore`. A class of a
-            user's own says True where this holds; it holds for no class that derives from it.
         past_fit: What it computes from the data otherwise than by `Trainer.fit`, in words; privacy at sample level
             refuses such an algorithm.
         adopts: Whether a peer that comes back after the others went on without it takes the mean of its neighbors'
@@ -124,7 +118,6 @@ class Algorithm(ABC):
     uses: ClassVar[tuple[str, ...]] = ()
     mixed_uses_data: ClassVar[bool] = True
     draws: ClassVar[bool] = True
-    replayable: ClassVar[bool] = False
     past_fit: ClassVar[str] = ""
     adopts: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ()
@@ -146,8 +139,6 @@ class Algorithm(ABC):
             cls.mixed_uses_data = True
         if "draws" not in own:
             cls.draws = not cls.__module__.startswith("dpeer.")
-        if "replayable" not in own:
-            cls.replayable = cls.__module__.startswith("dpeer.")
 
     def __init__(self, options: Any = None) -> None:
         self.options: Any = self.Options() if options is None else options

@@ -170,18 +170,3 @@ class _Round:
             mean.copy_(gradient)
             torch.square(gradient, out=squares)
             self._begun = True
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `dpeer.training.sgd.carried`. The gradient at the place before is of one minibatch alone."""
-        mean, squares = self._all
-        begun = torch.tensor(self._begun, device="cpu")
-        return {"mean": mean, "squares": squares, "begun": begun} | (
-            {} if self._divisor is None else {"divisor": self._divisor}
-        )
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        mean, squares = self._all
-        mean.copy_(state["mean"])
-        squares.copy_(state["squares"])
-        self._begun, self._divisor = bool(state["begun"]), state.get("divisor")

@@ -132,18 +132,3 @@ class _Amended:
         if self._steps:
             self._kept.copy_(self._largest)
             self._direction.copy_(self._total.div_(self._steps))
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `dpeer.training.sgd.carried`."""
-        steps = torch.tensor(self._steps, device="cpu")
-        return {**self._vectors, "steps": steps}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        for name, vector in self._vectors.items():
-            vector.copy_(state[name])
-        self._steps = int(state["steps"])
-
-    @property
-    def _vectors(self) -> Mapping[str, Tensor]:
-        return {"squares": self._squares, "largest": self._largest, "mean": self._mean, "total": self._total}

@@ -111,12 +111,3 @@ class _Corrected:
         self.total.add_(peer.body.grad)  # the part is the body or begins with it: its gradient is the same memory
         peer.body.grad.add_(self._correction)
         return loss
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `dpeer.training.sgd.carried`."""
-        return {"total": self.total, "steps": torch.tensor(self.steps, device="cpu")}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        self.total.copy_(state["total"])
-        self.steps = int(state["steps"])
