@@ -60,7 +60,7 @@ from dpeer.training import Hyperparameters
 
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
 NAMES = ["raw", "pickle", "dpeer", "dpeer-overlap"]
-NAMES += [f"dpeer-{codec}{late}" for codec in ("int8", "int4", "topk:0.01", "powersgd:4") for late in ("", "-overlap")]
+NAMES += [f"dpeer-{codec}{late}" for codec in ("int8", "int4") for late in ("", "-overlap")]
 
 
 @dataclass(frozen=True)

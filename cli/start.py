@@ -30,7 +30,6 @@ from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object
-from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.units import duration
 
 if TYPE_CHECKING:
@@ -189,8 +188,6 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
         few += f", paused for {duration(paused)} without a quorum"
     if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
-    if (weight := summary.get("mean_weight")) is not None and weight < FULL_WEIGHT:
-        few += f", its weight in the mean {weight:.2f} of 1"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
     ended = _ENDED.get(outcome.status, "done")
     return f"dpeer: {ended} after {count}{few}{result}{private}{lost}; files in {folder}"

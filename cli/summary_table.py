@@ -25,7 +25,6 @@ from dpeer.results.effect import (
 )
 from dpeer.results.effect_statistics import pooled, pooled_text
 from dpeer.results.figures import NAMES, called, in_words
-from dpeer.results.summaries import FULL_WEIGHT
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 
@@ -284,11 +283,6 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     distance = summary["consensus_distance"]
     if distance is not None and math.isfinite(distance):
         facts.append(f"consensus distance {distance:.4f}")
-    weights = {rank: one for rank, one in enumerate(summary.get("mean_weight") or ()) if one is not None}
-    if few := {rank: one for rank, one in weights.items() if one < FULL_WEIGHT}:
-        least = sorted(few, key=few.__getitem__)[:_MANY]
-        named = ", ".join(f"rank {rank} {few[rank]:.2f}" for rank in least)
-        facts.append(f"weight of their training in the mean, of 1: {named}")
     if summary.get("privacy") is not None:
         facts.append(privacy_line(summary["privacy"]))
     for kind, ranks in (summary.get("warnings") or {}).items():

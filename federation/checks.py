@@ -80,7 +80,6 @@ def check_exchange(config: RunConfig, graph: Topology | TimeVaryingTopology) -> 
     if facts.shares == "nothing":
         return
     check_hostile(how, config.privacy, graph)
-    check_sums(how, config.privacy.privacy, graph)
     check_overlap(run, how, config.privacy.privacy)
     check_outer(how, graph)
     if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
@@ -157,30 +156,6 @@ def _lacks(row: Row, robust: Robust) -> str | None:
     return None
 
 
-def check_sums(training: TrainingPart, privacy: str, graph: Topology | TimeVaryingTopology) -> None:
-    """Refuse running sums where receivers or their weights change, and where they would cost privacy.
-
-    Raises:
-        ConfigurationError: Names the setting, and the reason.
-    """
-    if training.mixing != "running-sums":
-        return
-    reasons = {
-        f"--privacy {privacy}": (
-            "what a sum of earlier releases costs is not accounted for" if privacy != "none" else None
-        ),
-        f"--participation {training.participation:g}": (
-            "a sum is for receivers that are the same in every round" if training.participation < 1 else None
-        ),
-        graph.name: (
-            None if isinstance(graph, Topology) else "a sum is for receivers that are the same in every round"
-        ),
-    }
-    for what, reason in reasons.items():
-        if reason is not None:
-            raise ConfigurationError(f"--mixing running-sums with {what}: {reason}: leave one of the two out")
-
-
 def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
     """Refuse to train a round ahead where what is trained, or how, depends on the round before.
 
@@ -190,9 +165,6 @@ def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
     if not training.overlap:
         return
     reasons: dict[str, str | None] = {
-        "--mixing running-sums": (
-            "a sum is made of the body that mixing has left" if training.mixing == "running-sums" else None
-        ),
         "--privacy sample": "its steps are charged in the round that they belong to" if privacy == "sample" else None,
         f"--participation {training.participation:g}": (
             "who trains a round ahead would not be who exchanges it" if training.participation < 1 else None
@@ -211,7 +183,7 @@ def _asked(flag: str, value: float | str | None) -> str:
 
 
 def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -> None:
-    """Refuse outer steps with running sums, and those with which peers of this graph would drift apart.
+    """Refuse outer steps with which peers of this graph would drift apart.
 
     Larger graphs than `_PLAYED` are let pass.
 
@@ -222,11 +194,6 @@ def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -
     if outer.plain:
         return
     flag = f"--outer {training.outer}"
-    if training.mixing == "running-sums":
-        raise ConfigurationError(
-            f"{flag} with --mixing running-sums: a sum is made of the body that mixing has left: leave one of the two "
-            "out"
-        )
     if graph.size > _PLAYED:
         return
     matrices = [graph.mixing_at(number).sparse for number in range(min(graph.period, ROUNDS))]

@@ -98,8 +98,6 @@ def check_changeable(config: RunConfig) -> None:
             f"--participation {how.participation:g} with --privacy",
             ("its noise is for as many rounds of each peer as the first members have"),
         )
-    elif how.mixing == "running-sums":
-        wrong = "--mixing running-sums", "what peers have pushed to each other is for the weights of the first graph"
     if wrong is not None:
         raise ConfigurationError(
             f"{wrong[0]}: {wrong[1]}, and the operators may change it: leave it out, or start a federation without "

@@ -149,7 +149,7 @@ def forecast(
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
-    payload, most = learner.usual_bytes, learner.payload_bytes
+    payload = learner.payload_bytes
     train_seconds = train_seconds * asked / taken if taken else 0.0
     exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
     # Bodies travel during the evaluation before mixing, or while the next round trains.
@@ -165,7 +165,7 @@ def forecast(
         payload_bytes=payload,
         sent_bytes=round(payload * sent),
         received_bytes=round(payload * received),
-        memory_bytes=_memory() + round(most * (2 * received + 2)),
+        memory_bytes=_memory() + round(payload * (2 * received + 2)),
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],

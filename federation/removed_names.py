@@ -29,6 +29,7 @@ KEYS = {
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
     "grow": "start peers, and change members by `dpeer join`, `leave`, `evict` and `extend`",
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
+    "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
     "patience": "--keep best keeps the model of the best round",
     "steps_from": "a round that was killed repeats its own steps on --resume",
 }

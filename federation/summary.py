@@ -67,7 +67,6 @@ def collect(out: Path, ranks: int, seconds: float, status: str | None = None) ->
         "test_loss_mixed": [peer.test_loss_mixed if peer else None for peer in peers],
         "metrics": by_rank,
         "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
-        "mean_weight": [peer.mean_weight if peer else None for peer in peers],
         "consensus_distance": _consensus_distance(out, there),
         "body_parameters": first.body_parameters,
         "head_parameters": first.head_parameters,

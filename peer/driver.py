@@ -7,7 +7,7 @@ import contextlib
 import math
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from dpeer.peer.core.bodies import Received
@@ -181,10 +181,6 @@ class Driver:
     def adopted(self) -> None:
         """This peer, which was left behind, has adopted its neighbors' bodies."""
         self.core.entry.adopt()
-
-    def mixed(self, number: int, heard: Collection[int], *, adopted: bool, released: bool) -> None:
-        """Note which bodies of round `number` this peer has mixed; see `Mass.note`."""
-        self.core.mass.note(number, heard, adopted=adopted, released=released)
 
     def renew(self, incarnation: int) -> None:
         """Take an incarnation that is on disk."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpeer.receivers import Receivers
 from dpeer.results.records import Evaluation as Evaluation
 
 Buffer = bytes | bytearray | memoryview
@@ -52,20 +51,12 @@ class Learner(Protocol):
         """When in its round that model was as it is: "trained" (before mixing), "mixed" or "finished" (`fine_tune`)."""
 
     @property
-    def linear(self) -> bool:
-        """Whether mixing is the sum by the weights that are asked for, and nothing else."""
-
-    @property
     def mixes_at_once(self) -> bool:
         """Whether `mix_sound` always takes about as little as a hand-over between threads, and may run on any."""
 
     @property
     def disagreement(self) -> float | None:
         """Relative distance of the own released body to the last mix; None where it was not measured, or is secret."""
-
-    @property
-    def pushes(self) -> bool:
-        """Whether `push_to` is to be called before each release."""
 
     @property
     def finite(self) -> bool:
@@ -111,18 +102,11 @@ class Learner(Protocol):
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
-    def push_to(self, receivers: Receivers) -> None:
-        """Note who receives the next release; called before a round's training, where `pushes` asks for it."""
-
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
     def held(self, number: int) -> Payload | None:
         """The body of round `number`, if it was released while the round before ran (overlap), in any process."""
-
-    @property
-    def mix_share(self) -> float:
-        """The share of the difference to the mix that a round mixes in; below 1 with overlap and some codecs."""
 
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.

@@ -249,8 +249,6 @@ class Peer:
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
             dialled = self._to_dial(addresses)
-            if (last := self._files.last) is not None:  # which its neighbors are to know, as before
-                self.driver.mixed(last["round"], last["heard"], adopted=last["adopted"], released=last["active"])
             self.driver.open(dialled, self._start)
             status = await self._until_stopped(self._run())
             leaving = _GOODBYES[status]

@@ -191,11 +191,7 @@ class _RoundLoop:
             await self.worker.run(learner.forget, returned)
         restored = self.saver.restored
         lost = restored is not None and await self._is_lost(number, graph.active, behind, restored)
-        one = _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())
-        if one.active and learner.pushes:
-            await self.worker.run(learner.push_to, driver.core.receivers(number))
-            one.watch.lap()
-        return one
+        return _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())
 
     async def _is_lost(self, number: int, active: bool, behind: bool, restored: Restored) -> bool:
         """Whether a peer whose folder was restored lets a round go by that it may have released before.
@@ -282,9 +278,6 @@ class _RoundLoop:
             received.clear()
         one.heard, one.bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
         received.clear()
-        driver.mixed(
-            number, one.heard, adopted=one.adopted, released=one.payload is not None or self.saver.released(number)
-        )
         one.mix_seconds = one.watch.lap()
 
     async def evaluate_mixed(self, one: _Round) -> None:
@@ -310,7 +303,6 @@ class _RoundLoop:
         """Copy the state and the record of the round, which go to disk while the next one trains."""
         number, learner, saver = one.number, self.learner, self.saver
         privacy = learner.privacy
-        mass = self.driver.core.mass.change(number - 1) if learner.linear else None
         one.samples = learner.gradients - one.gradients if one.samples is None else one.samples
         received, self.received = self.received, self.driver.receive_seconds
         over = one.behind and not one.adopted and self.driver.core.members.passed(number)
@@ -336,8 +328,6 @@ class _RoundLoop:
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
                 disagreement=learner.disagreement if one.payload is not None and one.heard else None,
-                mass_error=mass and mass.error * learner.mix_share,
-                mass_adopted=mass and mass.adopted,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,

@@ -81,7 +81,6 @@ def round_entries(last: Mapping[str, Any], totals: Totals, learner: Learner) -> 
         "metrics_mixed": kept.get("metrics"),
         "train_loss": kept.get("train_loss"),
         "rounds_mixed": totals.mixed,
-        "mean_weight": totals.mean_weight,
         "bytes_sent": totals.bytes_sent,
         "bytes_received": totals.bytes_received,
     }

@@ -22,7 +22,6 @@ from dpeer.results.costs import largest_cost
 from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
 from dpeer.results.reading import Peer, Run
-from dpeer.results.summaries import FULL_WEIGHT
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'
@@ -166,8 +165,6 @@ def _results(report: Report) -> Panel:
     }
     if any(map(_spent, groups)):
         columns["epsilon"] = lambda group: largest_cost(spent) if (spent := _spent(group)) else NONE
-    if any(map(_weights, groups)):
-        columns["least weight in the mean"] = _least_weight
     runs = [run for group in groups for run in group.runs]
     kept_best = any(run.settings.get("keep") == "best" for run in runs)
     data = "validation" if any(run.settings.get("evaluate_on") == "validation" for run in runs) else "test"
@@ -179,11 +176,6 @@ def _results(report: Report) -> Panel:
         + (" (or the best one)." if kept_best else ".")
         + (" Before mixing: the same peer as it had just trained itself." if trained else "")
     )
-    if any(map(_weights, groups)):
-        caption += (
-            " Weight in the mean: how much a peer's training has counted in all bodies' mean, 1 for a peer that was "
-            "always there and heard."
-        )
     if any(len(group.runs) > 1 for group in groups):
         caption += (
             " Of several seeds: the mean over seeds, ± their standard deviation (that of a sample); the worst peer is "
@@ -228,19 +220,6 @@ def _spent(group: Group) -> list[Mapping[str, object]]:
     summaries = [run.summary.privacy for run in group.runs if run.summary]
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
     return [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
-
-
-def _weights(group: Group) -> list[tuple[float, int]]:
-    """The weights in the mean that are not 1, and the ranks of their peers."""
-    found = [(peer.summary.mean_weight, rank) for run in group.runs for rank, peer in run.peers.items() if peer.summary]
-    return [(weight, rank) for weight, rank in found if weight is not None and weight < FULL_WEIGHT]
-
-
-def _least_weight(group: Group) -> str:
-    if not (found := _weights(group)):
-        return "1"
-    weight, rank = min(found)
-    return f"{weight:.2f} (rank {rank})"
 
 
 def _over(values: Sequence[float], form: str = ".4f") -> str:

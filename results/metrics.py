@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.results.files import flush, parse, replace
-from dpeer.results.json_fields import number, total
+from dpeer.results.json_fields import total
 from dpeer.results.records import Line
 
 
@@ -22,10 +22,7 @@ class Totals:
         last: The line of the last round.
         best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
-        first: The round of the first line; of a peer that joined a running federation not 0. It adopts in that round,
-            and is no member before the next one.
-        weight: The sum of the weights that this peer's training had in the mean after each round, as far as known.
-        weighed: Of how many rounds that is.
+        first: The round of the first line; of a peer that joined a running federation not 0.
     """
 
     last: dict[str, Any] | None = None
@@ -34,13 +31,9 @@ class Totals:
     bytes_received: int = 0
     mixed: int = 0
     first: int = 0
-    weight: float = 0.0
-    weighed: int = 0
 
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
-        joins = self.last is not None and self.first > 0 and self.last.get("round") == self.first
-        weight = None if self.last is None or (joins and not self.last.get("active")) else _weight(self.last, entry)
         return Totals(
             last=entry,
             best=entry if best else self.best,
@@ -48,18 +41,11 @@ class Totals:
             bytes_received=self.bytes_received + (total(entry.get("bytes_received")) or 0),
             mixed=self.mixed + bool(entry.get("heard")),
             first=Line.of(entry).round if self.last is None else self.first,
-            weight=self.weight + (weight or 0.0),
-            weighed=self.weighed + (weight is not None),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values, which do not change with the lines."""
         return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(self).items()}
-
-    @property
-    def mean_weight(self) -> float | None:
-        """The mean of those weights; None where none is known."""
-        return self.weight / self.weighed if self.weighed else None
 
 
 class MetricsFile:
@@ -168,20 +154,6 @@ class MetricsFile:
         if found[2] != self._seen[2]:
             return "cut short" if found[2] < self._seen[2] else "written to by another program"
         return None
-
-
-def _weight(entry: dict[str, Any], after: dict[str, Any]) -> float | None:
-    """What a round's training counted in the mean after it, by its line and the next one's.
-
-    None where that is not known, or where the peer was not to train in the round. A round that it sat out, because
-    others had gone on without it, counts as 0.
-    """
-    error, adopted = number(after.get("mass_error")), number(after.get("mass_adopted"))
-    if error is None or adopted is None:
-        return None
-    if entry.get("active"):
-        return 1.0 + error + adopted
-    return 0.0 if entry.get("missed") or entry.get("adopted") else None
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:

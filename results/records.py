@@ -81,11 +81,6 @@ class RoundRecord:
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
     disagreement: float | None = None
     """Relative distance of this peer's released body to the mix; None where it mixed or released nothing."""
-    mass_error: float | None = None
-    """How much more than one this peer's body of the round before counted in the federation's mean, but for adoptions;
-    None where an out-neighbor has not named whose bodies it mixed."""
-    mass_adopted: float | None = None
-    """What adoptions of the round before added to it; -1 where this peer adopted."""
     privacy: Mapping[str, Any] | None = None
     """The costs of the releases so far, and the clipping of this one."""
     accuracy_finished: float | None = None
@@ -191,8 +186,6 @@ class Line(JsonFields):
     """Whether training has diverged: its loss was not finite."""
     samples: int | None = json_field(total)
     disagreement: float | None = json_field(number)
-    mass_error: float | None = json_field(number)
-    mass_adopted: float | None = json_field(number)
     bytes_sent: int | None = json_field(total)
     bytes_received: int | None = json_field(total)
     train_seconds: float | None = json_field(number)

@@ -55,10 +55,6 @@ class Summary(JsonFields):
     settings: Mapping[str, Any] = json_field(table_or_empty)
 
 
-FULL_WEIGHT = 0.995
-"""A weight in the mean that is shown as 1."""
-
-
 @dataclass(frozen=True)
 class PeerSummary(Summary):
     """One peer's results: summary.json in its rank's folder."""
@@ -89,8 +85,6 @@ class PeerSummary(Summary):
     """By the rank of a neighbor that rounds had to go on without, why."""
     rounds_mixed: int | None = json_field(whole)
     """In how many rounds it mixed a neighbor's body."""
-    mean_weight: float | None = json_field(number)
-    """How much its training has counted in the mean of all bodies: 1 for a peer that was always there and heard."""
     pauses: int | None = json_field(whole)
     """How often it paused, because it would have gone on without a quorum."""
     late_bodies: int | None = json_field(whole)
@@ -125,8 +119,6 @@ class RunSummary(Summary):
     test_loss_mixed: tuple[float | None, ...] = json_field(numbers_by_rank)
     metrics: Mapping[str, Any] = json_field(table_or_empty)
     """By name, a number or None for each peer."""
-    mean_weight: tuple[float | None, ...] = json_field(numbers_by_rank)
-    """How much each peer's training has counted in the mean of all bodies."""
     consensus_distance: float | None = json_field(number)
     worth: tuple[Effect | None, ...] = json_field(effects_by_rank)
     """The effect of federating on each peer."""

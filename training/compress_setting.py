@@ -1,98 +1,38 @@
-"""The setting `--compress`, parsed, and the three older settings that it replaces; imports no torch."""
+"""The setting `--compress`, and the three older settings that it replaces; imports no torch."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.setting_text import shortest
 
-Kind = Literal["float32", "bfloat16", "float16", "int16", "int8", "int4", "topk", "powersgd", "class"]
-"""A built-in codec, or a class of the user's own."""
+BUILT_IN = ("float32", "bfloat16", "float16", "int16", "int8", "int4")
+"""The codecs by name."""
 
-PLAIN: tuple[Kind, ...] = ("float32", "bfloat16", "float16", "int16", "int8", "int4")
-"""Codecs without numbers."""
-
-FORMS = (*PLAIN, "topk:P", "powersgd:R")
-"""Every built-in codec as it is written: P is a share of the values, R a rank."""
-
-EXPECTED = f"{', '.join(FORMS)} (such as topk:0.05 or powersgd:4), or a class: FILE.py:CLASS or MODULE:CLASS"
+EXPECTED = f"{', '.join(BUILT_IN)}, or a class: FILE.py:CLASS or MODULE:CLASS"
 
 OLDER = ("quantize", "wire_dtype", "codec")
 """Settings of earlier versions that `compress` replaces."""
 
 _OLDER_VALUES = {"quantize": ("4", "8", "16"), "wire_dtype": ("float32", "bfloat16", "float16")}
 
-_MOST_RANKS = 256
 
-
-@dataclass(frozen=True)
-class Compression:
-    """A codec and its numbers.
-
-    Attributes:
-        kind: The codec.
-        text: Its canonical text.
-        share: Of `topk`: the share of the values that travel.
-        rank: Of `powersgd`: the rank of the matrices that travel.
-        step: The consensus step size that was asked for; None for the codec's own.
-    """
-
-    kind: Kind
-    text: str
-    share: float = 1.0
-    rank: int = 0
-    step: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Compression:
-        """Read one of `FORMS`, `topk` and `powersgd` perhaps with a step size as third part, or the name of a class.
-
-        Raises:
-            ValueError: The text is none of these.
-        """
-        for kind in PLAIN:
-            if text == kind:
-                return cls(kind, text)
-        name, *numbers = text.split(":")
-        if name not in ("topk", "powersgd"):
-            if ":" in text or text.endswith(".py"):
-                return cls("class", text)
-            raise ValueError(f"expected {EXPECTED}")
-        if len(numbers) not in (1, 2):
-            raise ValueError(f"expected {EXPECTED}")
-        step = None if len(numbers) == 1 else _number(numbers[1])
-        if step is not None and not 0 < step <= 1:
-            raise ValueError("expected a step size above 0 and at most 1 as the third part, such as topk:0.05:0.4")
-        end = "" if step is None else f":{shortest(step)}"
-        if name == "topk":
-            share = _number(numbers[0])
-            if not 0 < share < 1:
-                raise ValueError("expected a share between 0 and 1, such as topk:0.05")
-            return cls("topk", f"topk:{shortest(share)}{end}", share=share, step=step)
-        if not (numbers[0].isdecimal() and numbers[0].isascii() and 1 <= int(numbers[0]) <= _MOST_RANKS):
-            raise ValueError(f"expected a rank from 1 to {_MOST_RANKS}, such as powersgd:4")
-        rank = int(numbers[0])
-        return cls("powersgd", f"powersgd:{rank}{end}", rank=rank, step=step)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+def is_class(text: str) -> bool:
+    """Whether a codec's name is that of a class of the user's own; a class's name begins with no digit."""
+    _, colon, name = text.rpartition(":")
+    return (bool(colon) and not name[:1].isdigit()) or text.endswith(".py")
 
 
 def check_compress(text: str) -> str:
-    """The one text that means what this one means, so that peers can compare texts.
+    """The name of a codec.
 
     Raises:
-        ValueError: It cannot be read.
+        ValueError: It is neither a built-in codec nor a class.
     """
-    return Compression.parse(text).text
+    if text not in BUILT_IN and not is_class(text):
+        raise ValueError(f"expected {EXPECTED}")
+    return text
 
 
 def with_compress(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
-from dpeer.receivers import Receivers
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
@@ -160,10 +159,6 @@ class TorchLearner:
         if epochs > 0 and self._facts.shares == "body":
             lr = h.head_lr if "head_lr" in settings else h.body_lr
             trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
-
-    def push_to(self, receivers: Receivers) -> None:
-        """Note the receivers of the next release; see `Gossip.push_to`."""
-        self.gossip.push_to(receivers)
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
@@ -433,11 +428,6 @@ class TorchLearner:
     # Read-only properties: for the handshake, the logs and the files.
 
     @property
-    def mix_share(self) -> float:
-        """See `Gossip.mix_share`."""
-        return self.gossip.mix_share
-
-    @property
     def manifest(self) -> dict[str, Any]:
         """The content of a payload: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
 
@@ -449,11 +439,6 @@ class TorchLearner:
     def payload_bytes(self) -> int:
         """The most bytes that one payload may have."""
         return self.gossip.codec.payload_bytes if self.shares else 0
-
-    @property
-    def usual_bytes(self) -> int:
-        """The bytes of a payload in a round in which no receiver lacks an earlier one."""
-        return self.gossip.codec.usual_bytes if self.shares else 0
 
     def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
@@ -504,11 +489,6 @@ class TorchLearner:
         return self.trainer.budget.asked
 
     @property
-    def linear(self) -> bool:
-        """Whether mixing is the sum by the weights that are asked for, and nothing else."""
-        return self.gossip.linear and self.outer is None
-
-    @property
     def disagreement(self) -> float | None:
         """Relative distance of the own released body to the last mix; None where it was not measured.
 
@@ -517,11 +497,6 @@ class TorchLearner:
         """
         hidden = isinstance(self.session, ClientSession) and self.session.guarantee.adversary == "aggregate"
         return None if hidden else self.gossip.disagreement
-
-    @property
-    def pushes(self) -> bool:
-        """Whether `push_to` is to be called before each release."""
-        return self.gossip.pushes
 
     @property
     def finite(self) -> bool:

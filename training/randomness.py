@@ -49,7 +49,6 @@ class Purpose(IntEnum):
     FINE_TUNE = 16
     HYPERNETWORK = 17
     ADAPT = 18
-    COMPRESS = 19
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

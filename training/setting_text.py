@@ -1,4 +1,4 @@
-"""Canonical text of numbers in settings such as `topk:0.05`, so that peers can compare texts; imports no torch."""
+"""Canonical text of numbers in settings such as `clip:0.5`, so that peers can compare texts; imports no torch."""
 
 from __future__ import annotations
 

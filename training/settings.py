@@ -29,13 +29,10 @@ ClassWeights = Literal["none", "balanced"]
 """How the classes of cross-entropy are weighted."""
 
 CompressText = Annotated[Named, AfterValidator(check_compress)]
-"""The text that `Compression.parse` reads, or a user's class."""
+"""The name of a codec, or of a user's class."""
 
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
-
-Mixing = Literal["bodies", "running-sums"]
-"""Whether a round's bodies are mixed, or the sums of all rounds."""
 
 Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
@@ -351,21 +348,9 @@ class WireSettings(Section):
 
     compress: CompressText = setting(
         "float32",
-        "how bodies become bytes: float32, bfloat16, float16, int16, int8, int4, topk:P, powersgd:R (P the share of "
-        "the values, R the rank of the changes that travel), or a class of your own: FILE.py:CLASS or MODULE:CLASS",
+        "how bodies become bytes: float32, bfloat16, float16, int16, int8, int4, or a class of your own: FILE.py:CLASS "
+        "or MODULE:CLASS",
         mark=Mark.FOLLOWS,
-        group=_WIRE,
-    )
-
-
-class SumSettings(Section):
-    """What is mixed of neighbors' bodies."""
-
-    mixing: Mixing = setting(
-        "bodies",
-        "bodies: the weighted sum of those that came; running-sums: of all that was ever sent, so that a loss in one "
-        "direction is made up for by the next message, at twice the bytes",
-        mark=Mark.SHARED,
         group=_WIRE,
     )
 
@@ -437,7 +422,6 @@ class TrainingPart(
     MixingSettings,
     OuterSettings,
     OverlapSettings,
-    SumSettings,
     WireSettings,
     OptionSettings,
     StepSettings,
@@ -461,7 +445,7 @@ class TrainingPart(
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, OuterSettings, OverlapSettings, SumSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, OuterSettings, OverlapSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
@@ -31,7 +30,6 @@ class Exchange:
         protocol: The versions that this peer speaks.
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
-        mass: Which bodies this peer has mixed; every body and heartbeat names those of the round before.
         process: The name of this process, as its hellos have it.
 
     Attributes:
@@ -54,7 +52,6 @@ class Exchange:
         protocol: Protocol,
         entry: Entry,
         inbox: Inbox,
-        mass: Mass,
         process: bytes = b"",
     ) -> None:
         self.entry = entry
@@ -67,7 +64,6 @@ class Exchange:
         self._send_queues = send_queues
         self._round_clock = round_clock
         self._protocol = protocol
-        self._mass = mass
         self._process = process
         self.paused = self.has_released = False
         self._ahead: tuple[int, Frames, set[int]] | None = None
@@ -122,7 +118,7 @@ class Exchange:
         clock, self.has_released = self._round_clock, True
         body = wire.body(
             self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
-            epoch=self.schedule.epoch(number), mix=self._mass.mix(number - 1),
+            epoch=self.schedule.epoch(number),
         )  # fmt: skip
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
@@ -265,7 +261,6 @@ class Exchange:
 
     def heartbeat(self, link: Link) -> wire.Heartbeat:
         """The heartbeat for a link, at this moment."""
-        mix = self._mass.mix(self._members.current_round - 1)
         return wire.Heartbeat(
             rank=self._rank,
             federation=self._federation,
@@ -276,8 +271,6 @@ class Exchange:
             hops=self.entry.hops,
             enters=self.entry.enters,
             incarnation=self.entry.incarnation,
-            missed=list(mix.missed),
-            adopted=mix.adopted,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
         )

@@ -34,7 +34,6 @@ from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.limits import RateLimiter, sender_of
 from dpeer.peer.core.link_reports import LinkReports
-from dpeer.peer.core.mass import ALL, Mass, Mix
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget
@@ -46,7 +45,6 @@ from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transport import Link
-from dpeer.receivers import Receivers
 from dpeer.topology import Graphs, temporal_diameter
 
 _BATCH = 0.01
@@ -78,7 +76,6 @@ class Core:
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
-        mass: How much this peer's body of a round counts in the federation's mean.
         epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         incoming_bodies: The bodies of neighbors on their way to the inbox.
@@ -113,7 +110,6 @@ class Core:
             config.liveness.suspect_after / 5,
         )  # fmt: skip
         self.forgotten: set[int] = set()
-        self.mass = Mass(config.rank, self.schedule)
         self.exchange = Exchange(
             config.rank,
             self._federation,
@@ -124,7 +120,6 @@ class Core:
             config.protocol,
             self.entry,
             inbox,
-            self.mass,
             config.process,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
@@ -321,17 +316,6 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
-    def receivers(self, number: int) -> Receivers:
-        """Round `number`'s receivers, for `Learner.push_to`."""
-        weights = {
-            rank: self.schedule.of(rank, number).row[self._config.rank]
-            for rank in self.schedule.at(number).out_neighbors
-        }
-        near = [self.members[rank] for rank in weights]
-        away = [one.rank for one in near if one.away or one.left_behind or one.enters > number]
-        adopting = [rank for rank in away if not self.members[rank].away]
-        return Receivers(weights, away, dict(self.mass.confirmed), adopting)
-
     def send_ahead(self, number: int, payload: Payload, now: float) -> list[Effect]:
         """Send bytes of round `number`'s body before its release, where the line would rest."""
         if self._most is not None and not self.waiting.drains:  # else bodies travel whole, or this one does not follow
@@ -522,8 +506,6 @@ class Core:
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now, message.epochs)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
-            whole = not message.missed and not message.adopted
-            self.mass.hear(neighbor.rank, message.round - 1, ALL if whole else Mix(message.missed, message.adopted))
         match message:
             case wire.Body():
                 self.incoming_bodies.take_body(link, neighbor, message, frames, now)

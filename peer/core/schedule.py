@@ -71,10 +71,6 @@ class Schedule:
             return self._graph(number, self._rank)
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
 
-    def of(self, rank: int, number: int) -> Neighborhood:
-        """The graph of round `number` as another rank sees it; the round is one of this peer's."""
-        return self._graph(number, rank)
-
     def epoch(self, number: int) -> bytes:
         """The first bytes of the hash of the epoch that round `number` belongs to; empty for the first epoch."""
         return self._piece(number).epoch

@@ -44,7 +44,6 @@ from dpeer.peer.core.limits import (
     MOST_EPOCHS,
 )
 from dpeer.peer.core.limits import Limits as Limits
-from dpeer.peer.core.mass import ALL, Mix
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
@@ -66,7 +65,6 @@ _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
 _Epochs = Annotated[bytes, Field(max_length=3 * 2**24)]
 """The second parts of the sender's table: which epoch each rank has accepted; empty before one was."""
-_Missed = Annotated[list[_Rank], FailFast()]
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -144,10 +142,6 @@ class Body(Header):
     epochs: _Epochs = b""
     epoch: Annotated[bytes, Field(max_length=DIGEST_BYTES)] = b""
     """The first bytes of the hash of the epoch in which it was released; empty in the first one."""
-    missed: _Missed = Field(default_factory=list)
-    """The in-neighbors whose bodies of the round before were no part of the sender's mix."""
-    adopted: bool = False
-    """Whether the mean of the others took the place of its own body in that round."""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
 
@@ -185,9 +179,6 @@ class Heartbeat(Header):
     enters: _Round = 0
     incarnation: _Round = 0
     """Both as in a hello."""
-    missed: _Missed = Field(default_factory=list)
-    adopted: bool = False
-    """Both as in a body."""
     got: Annotated[int, Field(ge=0)] = 0
     """Bytes that have come of the receiver's body on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0
@@ -241,8 +232,8 @@ class Chunk(NamedTuple):
 
 
 Message = Hello | Body | Ahead | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
-_ONLY_IF_SET = ("epochs", "known", "epoch", "missed", "adopted", "holds")
-"""Fields that take no byte where membership never changes, and every neighbor's body comes."""
+_ONLY_IF_SET = ("epochs", "known", "epoch", "holds")
+"""Fields that take no byte where membership never changes, and no body is under way."""
 
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
@@ -290,16 +281,13 @@ def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Fr
 
 def body(
     federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"", *, epochs: bytes = b"",
-    epoch: bytes = b"", mix: Mix = ALL,
+    epoch: bytes = b"",
 ) -> Body:  # fmt: skip
-    """The message that carries round `number`'s released body of `rank`; other arguments as its fields.
-
-    `mix` is that of the round before.
-    """
+    """The message that carries round `number`'s released body of `rank`; other arguments as its fields."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
         federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence,
-        epochs=epochs, epoch=epoch, missed=list(mix.missed), adopted=mix.adopted,
+        epochs=epochs, epoch=epoch,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS, MODELS
-from dpeer.training.compress_setting import FORMS
+from dpeer.training.compress_setting import BUILT_IN
 from dpeer.training.data.partitions import check_spec
 
 Command = Callable[..., Any]
@@ -44,7 +44,7 @@ def headings(text: str) -> dict[str, list[str]]:
     [
         ("model", ": ", "", MODELS),
         ("task", "what to learn: ", ", or a function", BUILTIN_TASKS),
-        ("compress", "how bodies become bytes: ", " (", FORMS),
+        ("compress", "how bodies become bytes: ", ", or a class", BUILT_IN),
     ],
 )
 def test_the_help_names_every_one(setting: str, before: str, after: str, names: Iterable[str]) -> None:

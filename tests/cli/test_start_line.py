@@ -34,8 +34,6 @@ def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
         ({"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}}, True, ", MAE 1.2500, R2 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 1}, True, "; bodies mixed in 1 of them, accuracy 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 3}, True, ", accuracy 0.5000"),
-        ({"accuracy": 0.5, "mean_weight": 0.5}, True, ", its weight in the mean 0.50 of 1, accuracy 0.5000"),
-        ({"accuracy": 0.5, "mean_weight": 0.996}, True, ", accuracy 0.5000"),
         ({"accuracy": 0.5, "rounds_mixed": 0}, False, ", accuracy 0.5000"),
     ],
 )

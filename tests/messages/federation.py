@@ -18,7 +18,6 @@ from dpeer.federation.checks import (
     check_overlap,
     check_quorum,
     check_round_budget,
-    check_sums,
 )
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.folders import check, naming
@@ -134,20 +133,6 @@ def robust(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(**values)
         check_hostile(settings, settings, build_graph(settings))
-
-    return Message(cause, ConfigurationError, text)
-
-
-UNPAID = "what a sum of earlier releases costs is not accounted for"
-CHANGING = "a sum is for receivers that are the same in every round"
-
-
-def summed(text: str, **values: Any) -> Message:
-    """An error of running sums with a graph or a level of privacy."""
-
-    def cause(folder: Path) -> None:
-        settings = Settings(mixing="running-sums", **values)
-        check_sums(settings, settings.privacy, build_graph(settings))
 
     return Message(cause, ConfigurationError, text)
 
@@ -524,15 +509,11 @@ MESSAGES = {
         for name, value in (("robust", "clip"), ("max_norm", 3.0))},
     **{f"overlap with {what}": overlapped(f"--overlap 1 with {what}: {reason}: leave one of the two out", **values)
         for what, reason, values in (
-            ("--mixing running-sums", "a sum is made of the body that mixing has left", {"mixing": "running-sums"}),
             ("--privacy sample", "its steps are charged in the round that they belong to", {"privacy": "sample"}),
             ("--participation 0.5", "who trains a round ahead would not be who exchanges it", {"participation": 0.5}),
             ("--round-seconds 2.5", "a budget is found from one round's bodies for its own training",
              {"round_seconds": 2.5}),
         )},
-    "outer steps with running sums": stepped(
-        "--outer nesterov:0.7:0.9 with --mixing running-sums: a sum is made of the body that mixing has left: leave "
-        "one of the two out", outer="nesterov:0.7:0.9", mixing="running-sums"),
     **{f"outer steps on {topology}, {step}": stepped(
         f"--outer {step} on {topology}, size {size}: what peers disagree about would grow from round to round; "
         f"expected {right}", outer=step, size=size, topology=topology, **values)
@@ -545,13 +526,6 @@ MESSAGES = {
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "
         "--topology full --weights uniform, or --participation-mode peers", topology="ring"),
-    **{f"running sums with {what}": summed(
-        f"--mixing running-sums with {what}: {reason}: leave one of the two out", **values)
-        for what, reason, values in (
-            ("--privacy client", UNPAID, {"privacy": "client"}), ("--privacy sample", UNPAID, {"privacy": "sample"}),
-            ("--participation 0.5", CHANGING, {"participation": 0.5}),
-            ("one-peer-exponential", CHANGING, {"topology": "one-peer-exponential", "size": 4}),
-        )},
     "a server with quantization": sampled(
         "--participation-mode server with --compress int8: it needs what the receiver itself has sent in the "
         "round, and most send nothing: leave one of the two out", compress="int8"),

@@ -79,11 +79,6 @@ MESSAGES = {
         "--participation-mode server: all peers take the mean of a sample of the first members, and the operators may "
         "change it: leave it out, or start a federation without `operators`",
     ),
-    "running sums": Message(
-        changeable(mixing="running-sums"), ConfigurationError,
-        "--mixing running-sums: what peers have pushed to each other is for the weights of the first graph, and the "
-        "operators may change it: leave it out, or start a federation without `operators`",
-    ),
     "noise for averages": Message(
         changeable(privacy="client", noise_multiplier=2.0, dp_adversary="aggregate", dp_min_honest=2),
         ConfigurationError,

@@ -363,23 +363,6 @@ MESSAGES = {
     "--compress int8 with extras": Message(learner("fedrod", given=HYPERNETWORK, compress="int8"), ConfigurationError,
         "--compress int8 cannot be used with fedrod, which sends more than a body (hypernetwork): values of another "
         "size would share its scales"),
-    "--compress topk with extras": Message(
-        learner("fedrod", given=HYPERNETWORK, compress="topk:0.1"), ConfigurationError,
-        "--compress topk:0.1 cannot be used with fedrod, which sends more than a body (hypernetwork): what is large of "
-        "one would keep the other back"),
-    "--compress powersgd with extras": Message(learner("scaffold", compress="powersgd:2"), ConfigurationError,
-        "--compress powersgd:2 cannot be used with scaffold, which sends more than a body (variates): what is large of "
-        "one would keep the other back"),
-    "--robust with --compress topk": Message(
-        learner("dfedmdc", robust="median", compress="topk:0.1"), ConfigurationError,
-        "--robust median cannot be used with --compress topk:0.1, whose sums must keep what was rounded away: leave "
-        "one of them out; --compress bfloat16 halves the bytes and goes with it"),
-    "--compress topk with dis-pfl": Message(learner("dis-pfl", compress="topk:0.1"), ConfigurationError,
-        "--compress topk:0.1 cannot be used with dis-pfl, which sends what is held of the model"),
-    "--compress topk with changing graphs": Message(
-        lambda _: new_codec("topk:0.1", torch.zeros(3), 0, steady=False), ConfigurationError,
-        "--compress topk:0.1 needs the same neighbors in every round, who know all that was sent before: use "
-        "--compress int8 where graphs change or --participation draws peers"),
     "--compress bfloat16 with dis-pfl": Message(learner("dis-pfl", compress="bfloat16"), ConfigurationError,
         "--compress bfloat16 cannot be used with dis-pfl, which sends what is held of the model"),
     "--robust with --compress int8": Message(learner("dfedmdc", robust="clip", compress="int8"), ConfigurationError,
@@ -394,18 +377,6 @@ MESSAGES = {
     "--max-norm with dis-pfl": Message(learner("dis-pfl", max_norm=2.0), ConfigurationError,
         "--max-norm 2 cannot be used with dis-pfl, which sends what is held of the model: bodies that are not "
         "all values of the model are not compared"),
-    **{f"running sums with {what}": Message(learner(name, mixing="running-sums", **values), ConfigurationError,
-        f"--mixing running-sums with {what}: {reason}") for name, values, what, reason in (
-        ("dfedmdc", {"compress": "int8"}, "--compress int8",
-         "a running sum is no body, and is sent and taken as it is"),
-        ("dfedmdc", {"compress": "powersgd:2"}, "--compress powersgd:2",
-         "a running sum is no body, and is sent and taken as it is"),
-        ("dfedmdc", {"robust": "clip"}, "--robust clip", "a running sum is no body, and is sent and taken as it is"),
-        ("dfedmdc", {"max_norm": 2.0}, "--max-norm 2", "a running sum is no body to compare with"),
-        ("dis-pfl", {}, "dis-pfl, which sends what is held of the model", "a sum over rounds is for the body alone"),
-        ("scaffold", {}, "scaffold, which sends variates", "a sum over rounds is for the body alone"),
-        ("fedavg-ls", {}, "fedavg-ls, which changes the mix", "the mean is not kept then"),
-    )},
     **{f"overlap with {what}": Message(learner(name, overlap=1, **values), ConfigurationError,
         f"--overlap 1 with {what}: {reason}") for name, values, what, reason in (
         ("dfedmdc", {"robust": "clip"}, "--robust clip",
@@ -421,8 +392,6 @@ MESSAGES = {
     )},
     **{f"outer with {what}": Message(learner(name, outer="nesterov:0.7:0.9", **values), ConfigurationError,
         f"--outer nesterov:0.7:0.9 with {what}: {reason}") for name, values, what, reason in (
-        ("dfedmdc", {"compress": "topk:0.1"}, "--compress topk:0.1",
-         "neighbors know a body in part, and momentum on a part drives peers apart: use --compress int8 or int4"),
         ("dfedmdc", {"robust": "clip"}, "--robust clip",
          "its bounds hold for one round, and momentum carries what a hostile body has moved on for many: leave one of "
          "the two out"),
@@ -432,8 +401,7 @@ MESSAGES = {
     )},
     # Codecs and devices.
     "an unknown codec": Message(lambda _: new_codec("int9", torch.zeros(3), 0, steady=True), UnknownName,
-        "unknown codec 'int9': did you mean 'int8'? valid: float32, bfloat16, float16, int16, int8, int4, "
-        "topk:P, powersgd:R"),
+        "unknown codec 'int9': did you mean 'int8'? valid: float32, bfloat16, float16, int16, int8, int4"),
     "a codec that is a number": Message(codec("Mine = 3"), ConfigurationError,
         "codec '{folder}/mine.py:Mine' must be a subclass of dpeer.training.Codec"),
     "a codec without methods": Message(codec(CODEC + "  ..."), ConfigurationError,

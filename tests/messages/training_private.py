@@ -181,9 +181,6 @@ RAGGED = [(torch.randn(2 + i, 6), torch.tensor(i % 3)) for i in range(6)]
 SPARSE = TensorDataset(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3)
 # fmt: off
 MESSAGES = {
-    "running sums of private releases": Message(
-        lambda folder: learner(folder, private=True, mixing="running-sums"), ConfigurationError,
-        "--mixing running-sums with --privacy: what a sum of earlier releases costs is not accounted for"),
     # Checkpoints of another run.
     "another algorithm": Message(another(algorithm="dfedsmdc"), CheckpointError,
         "the checkpoint in {folder}/saved is of another run: its algorithm is \"dfedmdc\", this run's is \"dfedsmdc\""),
@@ -341,9 +338,6 @@ MESSAGES = {
     "messages of dis-pfl": Message(lambda folder: learner(folder, "dis-pfl", private=1), ConfigurationError,
         "--privacy client cannot be used with dis-pfl (what is held of the model): not all that leaves the peer "
         "would carry noise"),
-    "messages with --compress topk": Message(
-        lambda folder: learner(folder, compress="topk:0.1", private=1), ConfigurationError,
-        "--privacy client cannot be used with --compress topk:0.1: not all that leaves the peer would carry noise"),
     "messages with --compress": Message(lambda folder: learner(folder, compress="int8", private=1), ConfigurationError,
         "--privacy client cannot be used with --compress int8: not all that leaves the peer would carry noise"),
     # Algorithms of one's own.

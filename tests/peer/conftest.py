@@ -39,10 +39,8 @@ class VectorLearner:
 
     best_round = None
     kept_point = "mixed"
-    finite = linear = True
+    finite = True
     mixes_at_once = False
-    pushes = False
-    mix_share = 1.0
     disagreement = privacy = None
     gradients = 0
     steps = steps_asked = ()

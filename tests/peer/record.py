@@ -35,7 +35,6 @@ VALUES = {
     "there": 2, "waited": 30, "epochs": b"epoch-of-a-rank-0-0!" * 3, "known": b"sixteen-bytes-16",
     "epoch": b"sixteen-bytes-16",
     "process": b"a-name", "serial": 7, "alone": True, "holds": b"sixteen-bytes-16\0\0\1\0\0\0\0\0",
-    "missed": [0], "adopted": True,
     "document": b'{"epoch": "and its signatures"}',
 }  # fmt: skip
 """By name of a field, a value that is not its default."""

@@ -143,16 +143,6 @@ def test_epsilon_names_the_adversary(make_run: Any, spent: dict[str, Any], text:
     assert line["epsilon"] == text
 
 
-@pytest.mark.parametrize(("weights", "text"), [((1.0, 0.5, 0.75), "0.50 (rank 1)"), ((1.0, 0.996, None), None)])
-def test_the_least_weight_in_the_mean_is_shown_where_one_is_not_1(
-    make_run: Any, weights: tuple[float | None, ...], text: str | None
-) -> None:
-    panel = panels(make_run("run", own=lambda rank: {"mean_weight": weights[rank]}))["results"]
-    (line,) = rows(panel)
-    assert line.get("least weight in the mean") == text
-    assert ("Weight in the mean: " in panel.caption) is (text is not None)
-
-
 def test_runs_that_differ_in_their_seed_or_in_how_they_were_computed_are_one_line(
     make_run: Any, tmp_path: Path
 ) -> None:

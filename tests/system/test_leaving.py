@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
-
-from dpeer.peer import checkpoint
 
 HANGING = '''
 """The small task; the disk of rank 0 hangs when the checkpoint of its second round is written."""
@@ -114,48 +111,6 @@ def test_killed_and_left_behind_a_peer_leaves_its_model_and_those_that_are_done_
     assert summary(folder)["status"] == "done"
     assert summary(folder)["worth"]["verdict"] is not None
     assert (folder / "model.safetensors").read_bytes() == before["model.safetensors"]
-
-
-def masses(folder: Path) -> list[float]:
-    """Of every tensor file of the newest checkpoint, the own mass of the running sums."""
-    newest = checkpoint.latest(folder / "checkpoint")
-    assert newest is not None
-    found = [load_file(path) for path in newest.rglob("*.safetensors")]
-    return [float(values[0]) for one in found for name, values in one.items() if name.endswith("masses")]
-
-
-@pytest.mark.slow
-def test_running_sums_lose_no_mass_where_a_peer_is_killed_and_comes_back(
-    task, schedule, dpeer_process, hurry, rounds_done, free_ports, until, tmp_path
-):
-    """What would be pushed to the killed peer stays at its neighbors; it comes back with a mass of one.
-
-    Each neighbor may have taken a third of its mass in the round that it had not completed.
-    """
-    common = (
-        "start", "--size", 3, "--task", task, *schedule, "--rounds", 100, "--base-port", free_ports(3),
-        "--threads", 1, "--dead-after", 2, "--mixing", "running-sums", "--alone", "never", "--out", "run",
-        "--task-option", "fast=180", "--task-option", "pause=0.01", "--rejoin-after", 0,
-    )  # fmt: skip
-    peers = [dpeer_process(*common, "--rank", rank) for rank in range(3)]
-    until(lambda: rounds_done("run", 1) >= 3)
-    peers[1].signal(signal.SIGKILL)
-    peers[1].wait()
-    killed_at, missed = rounds_done("run", 1), '"missed": [1]'
-    until(lambda: missed in (tmp_path / "run" / "rank-0" / "metrics.jsonl").read_text())
-    back = dpeer_process(*common, "--rank", 1, "--resume")
-    until(lambda: rounds_done("run", 1) >= killed_at + 5)
-    hurry()
-    for one in (peers[0], back, peers[2]):
-        one.succeed()
-    folders = [tmp_path / "run" / f"rank-{rank}" for rank in range(3)]
-    lines = [[json.loads(line) for line in (one / "metrics.jsonl").read_text().splitlines()] for one in folders]
-    assert [len(one) for one in lines] == [100] * 3
-    assert [one[-1]["heard"] for one in lines] == [[1, 2], [0, 2], [0, 1]]
-    (first,), (killed,), (third,) = map(masses, folders)
-    assert killed == pytest.approx(first, abs=1e-6)
-    assert third == pytest.approx(first, abs=1e-6)
-    assert any(first + killed + third == pytest.approx(3 + thirds / 3, abs=1e-6) for thirds in range(3))
 
 
 @pytest.fixture

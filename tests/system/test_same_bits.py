@@ -32,9 +32,6 @@ FEDERATIONS = {
     "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --compress int8"),
     "outer steps": (4, "--outer nesterov:0.7:0.9 --compress int8"),
     "outer steps, overlapped": (4, "--overlap 1 --outer nesterov:0.7:0.9 --algorithm dfedavgm --compress int4"),
-    "topk": (4, "--algorithm dfedavgm --compress topk:0.1"),
-    "powersgd": (4, "--topology exponential-directed --compress powersgd:2"),
-    "overlapped, topk": (4, "--overlap 1 --algorithm dfedavgm --compress topk:0.1"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip

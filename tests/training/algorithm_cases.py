@@ -21,8 +21,6 @@ ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
     "dfedavgm compress=int8": ("dfedavgm", {"compress": "int8"}),
-    "dfedavgm compress=topk:0.2": ("dfedavgm", {"compress": "topk:0.2"}),
-    "dfedmdc compress=powersgd:1": ("dfedmdc", {"compress": "powersgd:1"}),
     "ditto compress=int4": ("ditto", {"compress": "int4"}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
     "dfedmdc local_steps=7": ("dfedmdc", {"local_steps": 7}),

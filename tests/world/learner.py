@@ -43,10 +43,8 @@ class WorldLearner:
 
     best_round = None
     kept_point = "mixed"
-    finite = linear = True
+    finite = True
     mixes_at_once = False
-    pushes = False
-    mix_share = 1.0
     disagreement = privacy = None
     digest = "same"
     gradients = 0

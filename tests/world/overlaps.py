@@ -25,8 +25,6 @@ def generate_overlaps(seed: int) -> Scenario:
 class OverlappedLearner(WorldLearner):
     """Releases of the round that is exchanged, and of the one that trains: the first are mixed, by half."""
 
-    mix_share = SHARE
-
     def __init__(self, world, life):
         super().__init__(world, life)
         self._held = self._before = self._waits = None

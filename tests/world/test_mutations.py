@@ -9,7 +9,6 @@ from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.mass import ALL, Mass
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.send_queue import SendQueue
 from dpeer.peer.saver import Saver
@@ -183,32 +182,6 @@ def send_to_all_peers(patch):
     patch.setattr(Exchange, "release", generous)
 
 
-def name_no_mixes(patch):
-    """As if every body came everywhere."""
-    patch.setattr(Mass, "mix", lambda self, number: ALL)
-
-
-def take_silence_for_a_mix(patch):
-    change = Mass.change
-
-    def credulous(self, number):
-        for rank in self._schedule.at(number).out_neighbors:
-            self._others.setdefault(number, {}).setdefault(rank, ALL)
-        return change(self, number)
-
-    patch.setattr(Mass, "change", credulous)
-
-
-def weigh_the_round_as_listed(patch):
-    """Without what goes to the diagonal."""
-    note = Mass.note
-
-    def whole(self, number, heard, **how):
-        note(self, number, self._schedule.at(number).in_neighbors, **how)
-
-    patch.setattr(Mass, "note", whole)
-
-
 def count_every_round_as_mixed(patch):
     """A round in which a peer mixed nothing looks like any other."""
     evaluated = RoundRecord.evaluated
@@ -248,9 +221,6 @@ MUTATIONS = {
     mix_with_the_whole_row: 1,
     send_to_all_peers: 0,
     count_every_round_as_mixed: 6,
-    name_no_mixes: 1,
-    take_silence_for_a_mix: 1,
-    weigh_the_round_as_listed: 1,
 }
 """Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 

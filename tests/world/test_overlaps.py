@@ -120,10 +120,6 @@ def note_nothing(patch):
     patch.setattr(Files, "complete", lambda self, entry, *, over=False, ahead=None: complete(self, entry, over=over))
 
 
-def count_losses_as_without_overlap(patch):
-    patch.setattr(OverlappedLearner, "mix_share", 1.0)
-
-
 def take_bytes_ahead_for_the_round(patch):
     """As if the sender had completed the round before."""
     handle = Core._on_message
@@ -137,7 +133,7 @@ def take_bytes_ahead_for_the_round(patch):
     patch.setattr(Core, "_on_message", claims)
 
 
-MUTATIONS = (lose_what_waits, note_nothing, count_losses_as_without_overlap, take_bytes_ahead_for_the_round)
+MUTATIONS = (lose_what_waits, note_nothing, take_bytes_ahead_for_the_round)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from dpeer.peer.core.mass import Mass
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.returner import Entry
@@ -204,11 +203,6 @@ def incarnations_stay(patch):
     patch.setattr(Core, "renew", lambda self, incarnation, now: self.entry.renew(self.entry.incarnation) or [])
 
 
-def an_adoption_looks_like_a_mix(patch):
-    mix = Mass.mix
-    patch.setattr(Mass, "mix", lambda self, number: replace(mix(self, number), adopted=False))
-
-
 MUTATIONS = {
     a_stale_body_is_released: 0,
     it_waits_for_no_body: 0,
@@ -216,7 +210,6 @@ MUTATIONS = {
     it_releases_while_it_adopts: 0,
     an_incarnation_is_named_before_it_is_on_disk: 0,
     incarnations_stay: 0,
-    an_adoption_looks_like_a_mix: 0,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 

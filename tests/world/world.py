@@ -19,7 +19,7 @@ from dpeer.peer.logs import peer_logger
 from dpeer.peer.restored import Restored
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from tests.world import invariants, masses, restores, returns
+from tests.world import invariants, restores, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
@@ -100,7 +100,6 @@ class World:
         self.ended: dict[tuple[int, int], float] = {}
         self._mixed: set[tuple[Life, int]] = set()
         self.exchanged: set[tuple[Life, int]] = set()
-        self.mixtures: dict[tuple[int, int], list[tuple[list[int], bool]]] = {}
         self.sat_out: set[tuple[int, int]] = set()
         self.came: dict[int, float] = {}
         self.corrected = False
@@ -164,7 +163,6 @@ class World:
     def at_the_end(self):
         """What the whole run must have shown."""
         invariants.at_the_end(self)
-        masses.at_the_end(self)
         returns.at_the_end(self)
 
     def listed(self, rank):
@@ -387,7 +385,6 @@ class World:
         self._mixed.add((life, number))
         self.ended[life.rank, number] = self.loop.time()
         self.used[life.rank, number] = ranks
-        self.mixtures.setdefault((life.rank, number), []).append((ranks, False))
         self.sat_out.discard((life.rank, number))
 
     def records(self, life, entry):
@@ -406,14 +403,12 @@ class World:
         self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
         returns.adopts(self, life, number)
         self.adopted[life.rank, number] = ranks
-        self.mixtures.setdefault((life.rank, number), []).append((ranks, True))
 
     def sits_out(self, life, number):
         if returns.is_out(self, life, number):
             if life.peer.saver.restored is None:  # such a peer is away until a neighbor has gone on
                 invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
-        self.mixtures.setdefault((life.rank, number), []).append(([], False))
 
     def _sent(self, source, target, frames):
         life = self.lives[source][-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -10,46 +10,34 @@ from torch import Tensor
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, UnknownName, describe
 from dpeer.training.codecs.base import Codec, Undecodable
-from dpeer.training.codecs.contraction import Contraction
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
-from dpeer.training.codecs.powersgd import PowerSGD
 from dpeer.training.codecs.quantized import Quantized
-from dpeer.training.codecs.sizes import Shape, compressed_bytes
-from dpeer.training.codecs.topk import TopK
-from dpeer.training.compress_setting import FORMS, Compression, Kind
+from dpeer.training.compress_setting import BUILT_IN, is_class
 from dpeer.training.randomness import LOCK
 
 __all__ = [
     "CODECS",
     "PLUGIN",
     "Codec",
-    "Contraction",
     "Dense",
     "Masked",
-    "PowerSGD",
     "Quantized",
-    "TopK",
     "Undecodable",
-    "compressed_bytes",
     "find_codec",
     "identity",
     "new_codec",
 ]
 
-CODECS: dict[Kind, Callable[..., Codec]] = {
-    "float32": lambda start, rank, **_: Dense(start, rank),
-    "bfloat16": lambda start, rank, **_: Dense(start, rank, "bfloat16"),
-    "float16": lambda start, rank, **_: Dense(start, rank, "float16"),
-    "int4": lambda start, rank, *, steady, **_: Quantized(start, rank, 4, steady=steady),
-    "int8": lambda start, rank, *, steady, **_: Quantized(start, rank, 8, steady=steady),
-    "int16": lambda start, rank, *, steady, **_: Quantized(start, rank, 16, steady=steady),
-    "topk": lambda start, rank, *, asked, **_: TopK(start, rank, asked.share, asked.step),
-    "powersgd": lambda start, rank, *, asked, shapes, seed, **_: PowerSGD(
-        start, rank, shapes, asked.rank, asked.step, seed=seed
-    ),
+CODECS: dict[str, Callable[..., Codec]] = {
+    "float32": lambda start, rank, steady: Dense(start, rank),
+    "bfloat16": lambda start, rank, steady: Dense(start, rank, "bfloat16"),
+    "float16": lambda start, rank, steady: Dense(start, rank, "float16"),
+    "int4": lambda start, rank, steady: Quantized(start, rank, 4, steady=steady),
+    "int8": lambda start, rank, steady: Quantized(start, rank, 8, steady=steady),
+    "int16": lambda start, rank, steady: Quantized(start, rank, 16, steady=steady),
 }
-"""Every built-in codec by its kind; an algorithm may bring another (`Algorithm.codec`)."""
+"""Every built-in codec by its name; an algorithm may bring another (`Algorithm.codec`)."""
 
 PLUGIN = plugins.Kind(
     "codec", "class", "CLASS", ConfigurationError, lambda thing: isinstance(thing, type) and issubclass(thing, Codec)
@@ -63,11 +51,10 @@ def find_codec(name: str) -> type[Codec] | None:
         UnknownName: No built-in codec has that name.
         ConfigurationError: The class cannot be imported, or is no codec.
     """
-    try:
-        if Compression.parse(name).kind != "class":
-            return None
-    except ValueError as error:
-        raise UnknownName("codec", name, FORMS) from error
+    if name in CODECS:
+        return None
+    if not is_class(name):
+        raise UnknownName("codec", name, BUILT_IN)
     with LOCK, plugins.load(PLUGIN, name) as found:
         if not (isinstance(found, type) and issubclass(found, Codec)):
             raise ConfigurationError(f"codec {name!r} must be a subclass of dpeer.training.Codec")
@@ -84,41 +71,26 @@ def identity(name: str) -> dict[str, Any]:
     floats, bits = {"wire_dtype": "float32"}, {"quantize": None}
     if (found := find_codec(name)) is not None:  # its file may lie elsewhere
         return {**bits, **floats, "codec": found.__name__, "codec's source": plugins.source_hash(found)}
-    asked = Compression.parse(name)
-    if asked.kind.startswith("int"):
-        return {"quantize": int(asked.kind.removeprefix("int")), **floats}
-    if asked.kind in ("topk", "powersgd"):
-        return {**bits, **floats, "compress": asked.text}
-    return {**bits, "wire_dtype": asked.kind}
+    if name.startswith("int"):
+        return {"quantize": int(name.removeprefix("int")), **floats}
+    return {**bits, "wire_dtype": name}
 
 
-def new_codec(
-    name: str, start: Tensor, rank: int, *, steady: bool, shapes: Sequence[Shape] = (), seed: int = 0
-) -> Codec:
+def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
     """The codec of this name.
 
     Args:
-        name: What `Compression.parse` reads: a built-in codec, or a user's class.
+        name: A built-in codec, or a user's class.
         start: The common start of all peers, shape (count,).
         rank: This peer.
         steady: Whether the same neighbors exchange in every round.
-        shapes: The shapes of the parameters, in their order; without them they are one vector.
-        seed: The federation's seed.
 
     Raises:
-        ConfigurationError: The codec needs the same neighbors in every round, or the user's class cannot be made.
+        ConfigurationError: The user's class cannot be made.
     """
     found = find_codec(name)
     if found is None:
-        asked = Compression.parse(name)
-        if asked.kind in ("topk", "powersgd") and not steady:
-            raise ConfigurationError(
-                f"--compress {name} needs the same neighbors in every round, who know all that was sent before: use "
-                "--compress int8 where graphs change or --participation draws peers"
-            )
-        return CODECS[asked.kind](
-            start, rank, steady=steady, asked=asked, shapes=shapes or [(start.numel(),)], seed=seed
-        )
+        return CODECS[name](start, rank, steady)
     try:
         return found(start, rank)
     except Exception as error:

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.receivers import Receivers
 from dpeer.training.payload import Payload
 
 _WINDOW = 4
@@ -93,13 +92,9 @@ class Codec(ABC):
     Attributes:
         error_feedback: Whether what encoding lost of the own values is added to the mix again, so that it travels
             with a later release.
-        pushes: Whether `push_to` is called before each release.
-        consensus_step: The share of the difference to the mix that a round mixes in, above 0 and at most 1.
     """
 
     error_feedback: ClassVar[bool] = False
-    pushes: ClassVar[bool] = False
-    consensus_step: float = 1.0
 
     def __init__(self, start: Tensor, rank: int) -> None:
         self.count, self.rank, self.device = start.numel(), rank, start.device
@@ -113,11 +108,6 @@ class Codec(ABC):
     @abstractmethod
     def payload_bytes(self) -> int:
         """The most bytes that a payload may have."""
-
-    @property
-    def usual_bytes(self) -> int:
-        """The bytes of a payload where no receiver lacks an earlier one."""
-        return self.payload_bytes
 
     def receive_buffer(self) -> memoryview | None:
         """Memory to put a payload's pieces together in; None if buffers cut at multiples of a megabyte will do."""
@@ -145,9 +135,6 @@ class Codec(ABC):
         Raises:
             Undecodable: The payload is refused.
         """
-
-    def push_to(self, receivers: Receivers) -> None:  # noqa: B027 - most send the same to all
-        """Note the receivers of the next release; see `Learner.push_to` of dpeer.peer."""
 
     def mixed(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
         """The payloads of these ranks, as decoded last, and the own one have been mixed."""

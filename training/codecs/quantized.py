@@ -26,19 +26,22 @@ no more bytes, and a lost message is made up for. Where neighbors change from ro
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
 from dpeer.training.codecs.base import Codec, Undecodable
-from dpeer.training.codecs.quantization import dequantize, quantize
-from dpeer.training.codecs.sizes import QUANTIZED_HEADER, quantized_parts
+from dpeer.training.codecs.quantization import blocks, dequantize, packed, quantize
 from dpeer.training.payload import Payload
 
 FRESH_EVERY = 10
 """Every so many rounds the change is counted from the common start, where the same neighbors exchange every round."""
 
 _START = -1
+
+_HEADER = struct.Struct("<qq")
+"""The round from whose release a change is counted, and its own."""
 
 
 class Quantized(Codec):
@@ -60,7 +63,7 @@ class Quantized(Codec):
         if bits not in (4, 8, 16):
             raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
         super().__init__(start, rank)
-        self._bits, self._parts = bits, quantized_parts(self.count, bits)
+        self._bits, self._parts = bits, (_HEADER.size, 4 * blocks(self.count), packed(self.count, bits))
         self._fresh_every = FRESH_EVERY if steady else 1
         self._start = start.clone()
         # What each neighbor and the own peer have released so far, and in which round last: mixed, and decoded.
@@ -81,7 +84,7 @@ class Quantized(Codec):
             base, known = _START, self._start
         buffer, (header, scales, _) = self.buffers.take(), self._parts
         parts = buffer[:header], buffer[header : header + scales], buffer[header + scales :]
-        QUANTIZED_HEADER.pack_into(parts[0], 0, base, number)
+        _HEADER.pack_into(parts[0], 0, base, number)
         released = quantize(values, known, self._bits, parts[1], parts[2])
         self._encoded = [part.toreadonly() for part in parts], released
         return self._encoded[0]
@@ -89,7 +92,7 @@ class Quantized(Codec):
     def decode(self, rank: int, payload: Payload) -> list[Tensor]:
         """The sum of the sender's releases; "stale" for a change from a sum that this peer has not got."""
         header, scales, codes = payload
-        base, number = QUANTIZED_HEADER.unpack(header)
+        base, number = _HEADER.unpack(header)
         if self._encoded is not None and payload is self._encoded[0]:
             released = self._encoded[1]
         else:

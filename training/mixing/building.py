@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import ClientSession, NoiselessSession, Session
+from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
-from dpeer.training.codecs import Codec, Contraction, Dense, Masked, Quantized, new_codec
-from dpeer.training.compress_setting import Compression
+from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.outer import OuterStep
@@ -15,7 +14,6 @@ from dpeer.training.mixing.outer_setting import Outer
 from dpeer.training.mixing.overlapped import Overlapped, OverlappedPrivate
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
-from dpeer.training.mixing.running_sums import RunningSums
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
@@ -34,17 +32,13 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     """
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)
-    if h.mixing == "running-sums" and facts_of(type(algorithm)).shares != "nothing":
-        _check_sums(algorithm, trainer, own, private=session is not None and not isinstance(session, NoiselessSession))
-        return RunningSums(body, rank)
     guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
     if facts_of(type(algorithm)).shares == "nothing":
         return Gossip(body, rank, own or Dense(body.data, rank), guard)
     flag = _asked(h)
     codec = own
     if codec is None:
-        shapes = [entry["shape"] for entry in body.manifest["parameters"]]
-        codec = new_codec(h.compress, body.data, rank, steady=steady, shapes=shapes, seed=trainer.seed)
+        codec = new_codec(h.compress, body.data, rank, steady=steady)
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
     if h.overlap:
         _check_overlap(algorithm, trainer, own)
@@ -95,11 +89,6 @@ def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
             f"{flag} with --robust {h.robust}: its bounds hold for one round, and momentum carries what a hostile body "
             "has moved on for many: leave one of the two out"
         )
-    if Compression.parse(h.compress).kind in ("topk", "powersgd"):
-        raise ConfigurationError(
-            f"{flag} with --compress {h.compress}: neighbors know a body in part, and momentum on a part drives peers "
-            "apart: use --compress int8 or int4"
-        )
     if algorithm.codec(trainer) is not None:
         raise ConfigurationError(
             f"{flag} with {name}, which sends {algorithm.leaves}: it mixes in a way of its own; leave it out"
@@ -110,28 +99,6 @@ def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
         )
     if type(algorithm).mixed is not Algorithm.mixed:
         raise ConfigurationError(f"{flag} with {name}, which changes the mix by a step of its own: leave it out")
-
-
-def _check_sums(algorithm: Algorithm, trainer: Trainer, own: Codec | None, *, private: bool) -> None:
-    """Refuse what cannot be mixed by running sums.
-
-    Raises:
-        ConfigurationError: Names the setting, and the reason.
-    """
-    h, flag = trainer.hyperparameters, "--mixing running-sums"
-    name = algorithm.name
-    if private:
-        raise ConfigurationError(f"{flag} with --privacy: what a sum of earlier releases costs is not accounted for")
-    for asked in (_asked(h), None if h.robust == "none" else f"--robust {h.robust}"):
-        if asked is not None:
-            raise ConfigurationError(f"{flag} with {asked}: a running sum is no body, and is sent and taken as it is")
-    if h.max_norm is not None:
-        raise ConfigurationError(f"{flag} with --max-norm {h.max_norm:g}: a running sum is no body to compare with")
-    if own is not None or trainer.extras:
-        what = algorithm.leaves if own is not None else ", ".join(trainer.extras)
-        raise ConfigurationError(f"{flag} with {name}, which sends {what}: a sum over rounds is for the body alone")
-    if type(algorithm).mixed is not Algorithm.mixed:
-        raise ConfigurationError(f"{flag} with {name}, which changes the mix: the mean is not kept then")
 
 
 def _check_overlap(algorithm: Algorithm, trainer: Trainer, own: Codec | None) -> None:
@@ -195,7 +162,5 @@ def _check(
         )
     if own is not None and flag is not None:
         raise ConfigurationError(f"{flag} cannot be used with {sends}")
-    if isinstance(codec, Contraction) and extras:
-        raise ConfigurationError(f"{flag} cannot be used with {more}: what is large of one would keep the other back")
     if isinstance(codec, Quantized) and extras:
         raise ConfigurationError(f"{flag} cannot be used with {more}: values of another size would share its scales")

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpeer.receivers import Receivers
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
@@ -58,25 +57,10 @@ class Gossip:
         self.disagreement: float | None = None
 
     @property
-    def pushes(self) -> bool:
-        """Whether `push_to` is called before each release."""
-        return self.codec.pushes
-
-    @property
-    def mix_share(self) -> float:
-        """The share of the difference to the mix that a round mixes in."""
-        return self.codec.consensus_step
-
-    @property
     def brief(self) -> bool:
         """Whether a mix takes about a tenth of a millisecond, whatever came."""
         small = self._body.count <= _BRIEF and self._body.data.device.type == "cpu"
         return small and type(self) is Gossip and type(self.codec) is Dense and self._guard.plain
-
-    @property
-    def linear(self) -> bool:
-        """See `Learner.linear` of dpeer.peer."""
-        return self._guard.robust.rule == "none"
 
     def release(self, number: int) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
@@ -112,7 +96,6 @@ class Gossip:
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
         distances: dict[int, float] = {}
         self.disagreement = None
-        weigh = self._lazy(weigh)
         own, lost = self._released, self._lost()
         if self._guard.plain:
             if not self._add(bodies, weigh(bodies), distances):
@@ -129,8 +112,7 @@ class Gossip:
             refused |= judged
         if self.compares and own is not None and bodies:
             first = sum(self._body.manifest.get("extras", {}).values())
-            apart = disagreement(own, self._body.data, first)
-            self.disagreement = apart and apart / self.codec.consensus_step
+            self.disagreement = disagreement(own, self._body.data, first)
         if lost is not None:
             with torch.no_grad():
                 self._body.data.add_(lost)
@@ -205,10 +187,6 @@ class Gossip:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
         self.codec.forget(ranks)
 
-    def push_to(self, receivers: Receivers) -> None:
-        """See `Learner.push_to` of dpeer.peer."""
-        self.codec.push_to(receivers)
-
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.
 
@@ -236,18 +214,6 @@ class Gossip:
 
     def _fits(self, body: Vectors) -> bool:
         return sum([vector.numel() for vector in body]) == self._body.count
-
-    def _lazy(self, weigh: Weigh) -> Weigh:
-        """The row gamma W + (1 - gamma) I, where the codec's consensus step gamma is below one."""
-        step = self.codec.consensus_step
-        if step == 1:
-            return weigh
-
-        def lazily(ranks: Collection[int]) -> Mapping[int, float]:
-            row = weigh(ranks)
-            return {rank: step * weight + (1 - step) * (rank == self._rank) for rank, weight in row.items()}
-
-        return lazily
 
     def _own(self) -> Vectors:
         """The released values, or a copy of the body where nothing was released."""
@@ -290,7 +256,6 @@ class SparseGossip(Gossip):
     """
 
     codec: Masked
-    linear = False
     compares = False  # masks differ: most coordinates would
 
     def _fits(self, body: Vectors) -> bool:

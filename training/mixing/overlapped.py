@@ -16,12 +16,10 @@ round: first the body that this round exchanges, then the one that the next roun
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from dpeer.receivers import Receivers
 from dpeer.training import payload
 from dpeer.training.codecs import Dense
 from dpeer.training.device import host
@@ -45,7 +43,7 @@ class Overlapped(Gossip):
     """
 
     late_share: float = THETA
-    """The share of a late difference that is mixed in, of what the codec allows."""
+    """The share of a late difference that is mixed in."""
 
     _before: Vectors | None = None
     """The own release of the round that is exchanged, while `_released` is of the next one."""
@@ -66,16 +64,6 @@ class Overlapped(Gossip):
         self._held, self._residual = (number, found), super()._lost()
         self.codec.mixed(())  # the next release is made before this one is mixed, and may be counted from it
         return found
-
-    @property
-    def mix_share(self) -> float:
-        """See `Gossip.mix_share`."""
-        return self.late_share * super().mix_share
-
-    def push_to(self, receivers: Receivers) -> None:
-        """See `Gossip.push_to`. What is released is of the round after: what is known of receivers is a round older."""
-        confirmed = {rank: receivers.confirmed.get(rank, -1) + 1 for rank in receivers.column}
-        super().push_to(replace(receivers, confirmed=confirmed))
 
     def held(self, number: int) -> Payload | None:
         """See `Learner.held` of dpeer.peer."""

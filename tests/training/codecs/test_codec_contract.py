@@ -22,9 +22,9 @@ EXAMPLE = f"{Path(__file__).parents[3] / 'examples' / 'own_codec.py'}:OneByte"
 HELD = torch.arange(COUNT) % 3 != 0
 ERROR = {
     "float32": 0.0, "bfloat16": 2.0**-8, "float16": 2.0**-11, "int4": 0.5 / 7, "int8": 0.5 / 127, "int16": 0.5 / 32767,
-    "masked": 0.0, EXAMPLE: 0.5 / 127, "topk:0.3": 1.0, "powersgd:3": 1.0,
+    "masked": 0.0, EXAMPLE: 0.5 / 127,
 }  # fmt: skip
-"""The largest error of a value, as a share of the largest value; some codecs leave values out."""
+"""The largest error of a value, as a share of the largest value."""
 
 every_codec = pytest.mark.parametrize("name", ERROR, ids=lambda name: name.rpartition("/")[2])
 ROW = {0: 0.5, 1: 0.3, 2: 0.2}
@@ -38,7 +38,7 @@ def made(name: str, rank: int = 0, *, steady: bool = True) -> Codec:
     start = torch.zeros(COUNT)
     if name == "masked":
         return Masked(start, rank, HELD)
-    return new_codec(name, start, rank, steady=steady, shapes=[(29, 103), (14,)])
+    return new_codec(name, start, rank, steady=steady)
 
 
 def step(name: str, rank: int, start: Tensor) -> tuple[Gossip, Flat]:
@@ -63,7 +63,7 @@ def sent(payload: Any) -> list[bytes]:
 
 
 def test_every_built_in_codec_is_here() -> None:
-    assert {*CODECS, "masked", EXAMPLE} == {name if name == EXAMPLE else name.partition(":")[0] for name in ERROR}
+    assert {*CODECS, "masked", EXAMPLE} == {*ERROR}
 
 
 @every_codec
@@ -73,10 +73,7 @@ def test_values_come_back_within_the_error_and_alike_for_all(name: str) -> None:
     assert sum(map(len, payload)) <= one.payload_bytes == other.payload_bytes
     expected = x * HELD if name == "masked" else x
     found = whole(name, other.decode(0, payload))
-    if ERROR[name] < 1:
-        assert (found - expected).abs().max() <= ERROR[name] * x.abs().max() * 1.001
-    else:
-        assert (found - expected).norm() < 0.95 * x.norm()
+    assert (found - expected).abs().max() <= ERROR[name] * x.abs().max() * 1.001
     assert torch.equal(found, whole(name, one.decode(0, payload))), "the own release is what neighbors read"
     assert payload == sent(made(name).encode(x, 0)), "the same bytes for the same values"
 
@@ -165,7 +162,6 @@ def test_a_mix_is_the_weighted_sum_of_what_is_decoded(name: str) -> None:
     for rank, (one, body) in enumerate(steps):
         one.mix({other: payload for other, payload in payloads.items() if other != rank}, lambda ranks: ROW)
         expected = sum(weight * decoded[other].double() for other, weight in ROW.items())
-        expected = one.mix_share * expected + (1 - one.mix_share) * decoded[rank].double()
         if one.codec.error_feedback:
             expected = expected + (before[rank] - decoded[rank]).double()
         np.testing.assert_allclose(body.data.numpy(), np.asarray(expected), rtol=1e-5, atol=1e-6)
