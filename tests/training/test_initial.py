@@ -14,6 +14,7 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.initial import Weights, begin_from
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import standardize
+from tests.error_texts import refused
 
 Write = Callable[..., Path]
 
@@ -227,3 +228,25 @@ def test_the_hash_is_of_the_content_as_it_is_now(write: Write) -> None:
     other = begin_from(net(0), ("head",), write(state(net(2))))
     assert first.sha256 == again.sha256 != other.sha256
     assert first.to_json() == {"sha256": first.sha256, "taken": 11, "fresh": {}, "unused": 0}
+
+
+@pytest.mark.parametrize(
+    ("values", "fragment"),
+    [
+        ({"bodi.0.weight": torch.ones(4, 5)}, "nearest to 'body.0.weight' is 'bodi.0.weight'"),
+        ({"head.bias": torch.ones(3)}, "nothing in it fits the model's body: the file has head.bias"),
+        ({}, "the file has nothing"),
+        ({"fixed.bias": torch.ones(4, dtype=torch.int8)}, "'fixed.bias' is of type int8"),
+        ({"body.0.weight": torch.ones(9, 5)}, "'body.0.weight' has shape (9, 5)"),
+    ],
+)
+def test_a_file_that_does_not_fit_names_the_tensor(values: dict[str, Tensor], fragment: str, write: Write) -> None:
+    path = write(values)
+    with refused(TaskError, f"--init-from {path}: ", fragment):
+        begin_from(net(0), ("head",), path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "w.safetensors", "No such file"), (tmp_path, "it is a folder")):
+        with refused(ConfigurationError, f"--init-from {path}: {why}"):
+            begin_from(net(0), ("head",), path)

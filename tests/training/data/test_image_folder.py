@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Choices, forget, load_task
 from dpeer.training.data.image_folder import ImageFolder, image_folder
+from tests.error_texts import refused
 from tests.training.dataset_files import save
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
@@ -166,3 +167,44 @@ def test_an_iid_division_of_one_folder(tmp_path: Path) -> None:
     tasks = [load_task("image-folder", rank, 3, 0, options, choices) for rank in range(3)]
     rows = np.concatenate([part for task in tasks for part in task.indices.values()])
     assert sorted(rows.tolist()) == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "fragment"),
+    [
+        ((), None, "expected a folder for each of two classes or more"),
+        (("a/", "b/"), None, "expected images (.png, .jpg, .jpeg, .webp, .bmp) in"),
+        (("test/a/0.png", "test/b/0.png"), None, "test has no folder train beside it"),
+        (("cat/0.png", "ant/0.png"), ("cat", "dog"), "ant is none of the classes cat, dog"),
+        (("cat/0.png", "dog/x.tiff"), None, "left out: 1 .tiff (such as dog/x.tiff)"),
+        (
+            ("cat/0.png", "dog/deep/x.png"),
+            ("cat", "dog"),
+            "left out: 1 images in other places (such as dog/deep/x.png)",
+        ),
+        (("cat/0.png", "dog/._x.png"), None, "left out: 1 hidden or of __MACOSX (such as dog/._x.png)"),
+    ],
+)
+def test_a_folder_without_two_classes(names: tuple[str, ...], classes: Any, fragment: str, tmp_path: Path) -> None:
+    for name in names:
+        if name.endswith("/"):
+            (tmp_path / name).mkdir()
+        else:
+            save(tmp_path / name, (1, 2, 3))
+    with refused(TaskError, "task 'image-folder': ", fragment):
+        image_folder(ImageFolder(str(tmp_path), 8, classes=classes))
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ("file,class\nx.png,cat\n", "unknown column 'label' in "),
+        ("file,label\nx.png,cat\nnone.png,dog\n", "labels.csv', row 3: no image "),
+        ("file,label,group\nx.png,cat,a\nx.png,dog,\n", "labels.csv', row 3, column 'group' is empty"),
+    ],
+)
+def test_a_table_of_other_images(content: str, fragment: str, tmp_path: Path) -> None:
+    save(tmp_path / "x.png", (1, 2, 3))
+    (tmp_path / "labels.csv").write_text(content)
+    with refused(ConfigurationError, fragment):
+        image_folder(ImageFolder(str(tmp_path), 8))

@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpeer.exceptions import PartitionError
+from dpeer.exceptions import ConfigurationError, PartitionError
 from dpeer.training import Choices, load_task, partition, partition_pools
 from dpeer.training.data.partitions import NATURAL, check_spec, deal_groups, remarks
 from dpeer.training.settings import TestSplit
+from tests.error_texts import refused
 
 LABELS = np.repeat(np.arange(10), 150)
 
@@ -288,3 +289,29 @@ def test_one_group_each_is_in_the_order_of_their_names_and_more_by_the_seed() ->
     first, same, other = (np.concatenate(deal_groups(numbers, 3, "writer", seed)) for seed in (1, 1, 2))
     assert np.array_equal(first, same)
     assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "spec", "fragment"),
+    [
+        *(
+            (1500, 4, spec, f"partition '{spec}'")
+            for spec in ("dirichlet", "dirichlet:nan", "pathological:2.5", "iid:3", "pathological:11", "writer")
+        ),
+        (1500, 4, f"pathological:1{'0' * 400}", "takes a whole number of classes"),
+        (1500, 4, "dirichle:0.3", "unknown partition 'dirichle': did you mean 'dirichlet:0.3'?"),
+        (5, 6, "iid", "5 samples cannot be divided among 6 peers"),
+        (50, 6, "iid", "too few samples: 50 samples for 6 peers"),
+        (1500, 100, "dirichlet:0.01", "partition 'dirichlet:0.01' with size 100"),
+    ],
+)
+def test_a_division_that_cannot_be(count: int, size: int, spec: str, fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        partition(LABELS[:count], size, spec, 0)
+
+
+def test_other_labels_and_a_number_of_writers_are_refused() -> None:
+    with refused(PartitionError, "these have shape (3, 3)"):
+        partition(np.zeros((3, 3)), 1, "iid", 0)
+    with refused(PartitionError, "partition 'writer:3'"):
+        check_spec("writer:3")

@@ -11,6 +11,7 @@ import pytest
 from dpeer.exceptions import TaskError
 from dpeer.training.data.glue import LAYOUTS, Glue, glue
 from dpeer.training.data.text import BYTES, read_tokens
+from tests.error_texts import refused
 from tests.training.conftest import WORDS
 
 
@@ -128,3 +129,11 @@ def test_lines_that_do_not_fit_can_be_left_out(tmp_path: Path) -> None:
     labels = [number % 2 for number in range(90)]
     assert data.train.targets.tolist() == labels[:5] + labels[7:]
     assert data.remarks == ("2 of 90 lines of train.tsv are left out, since they are not as they must be: 7, 8",)
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+    with refused(TaskError, "task 'glue': tokenizer = 't.json' does not exist"):
+        read_tokens("glue", "t.json")
+    (tmp_path / "t.json").write_text('{"version": "1.0"}')
+    with refused(TaskError, f"task 'glue': tokenizer = '{tmp_path}/t.json' is no tokenizer.json"):
+        read_tokens("glue", str(tmp_path / "t.json"))

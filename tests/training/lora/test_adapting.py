@@ -13,6 +13,7 @@ from dpeer.exceptions import TaskError
 from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, build_learner, load_task
 from dpeer.training.lora.adapting import adapted, chosen
+from tests.error_texts import refused
 
 from .conftest import Words, task_of, words
 
@@ -168,3 +169,22 @@ def test_a_remark_names_the_layers_that_are_adapted() -> None:
         "lora r=2,alpha=2: 2 layers are adapted (query, value) by 64 parameters, all else is frozen",
     )
     assert "a smaller r would send less" in load("r=16").remarks[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "fragment"), [("qeury", "did you mean 'query'?"), ("head", "is in the head"), ("norm", "is a LayerNorm")]
+)
+def test_a_target_that_cannot_be_adapted_is_refused(target: str, fragment: str) -> None:
+    with refused(TaskError, f"--lora r=2,alpha=2,targets={target}: the target '{target}'", fragment):
+        load(f"r=2,targets={target}")
+
+
+def test_a_model_without_a_layer_of_its_own_to_adapt_is_refused() -> None:
+    tied = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Linear(4, 3))
+    tied[2].weight = tied[0].weight
+    for net, head, fragment in (
+        (nn.Sequential(nn.Linear(4, 3)), "0", "outside of its head the model has no linear layer"),
+        (tied, "3", "the weight of '0' is tied ('0.weight' and '2.weight' are one)"),
+    ):
+        with refused(TaskError, "--lora r=2: ", fragment):
+            adapted(task_of(net, torch.randn(9, 4), (head,)), "r=2", 0)

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from dpeer.exceptions import PartitionError
 from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.data_cache import read
 from dpeer.training.tasks.options import check_own_data
 from dpeer.training.tasks.pooled import divide, keep, pooled_task
+from tests.error_texts import refused
 
 
 def pool(count: int, *, first: int = 0, groups: Any = None, stretches: Any = None, classes: int = 4) -> Pool:
@@ -242,3 +244,23 @@ def test_the_divisions_hash_covers_the_parts_but_not_what_is_held_out() -> None:
     assert len(set(found.values())) == 3
     assert load_task("digits", 0, 4, 0).division == found["plain"], "the same on every rank"
     assert load_task("digits", 0, 4, 0, {}, Choices(partition="own")).division is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups", "group", "split", "fragment"),
+    [
+        ("writer", None, None, "disjoint", "partition 'writer': the data do not say which writer"),
+        ("writer", np.arange(100) % 9, "subject", "disjoint", "these know each sample's subject"),
+        ("writer", np.minimum(np.arange(100) // 8, 2), "writer", "disjoint", "partition 'writer': rank 0 gets "),
+        ("iid", np.arange(100) % 10, "writer", "shared", "--test-split shared cannot be had with partition 'iid'"),
+    ],
+)
+def test_data_that_cannot_be_divided_so(spec: str, groups: Any, group: Any, split: Any, fragment: str) -> None:
+    with refused(PartitionError, fragment):
+        divide(Data(pool(100, groups=groups), None, 4, group), 3, spec, split, 0.0, 0)
+
+
+@pytest.mark.parametrize(("apart", "fragment"), [(False, "give it more data"), (True, "a draw of its own")])
+def test_too_few_samples_of_ones_own(apart: bool, fragment: str) -> None:
+    with refused(PartitionError, "partition 'own': rank 4 gets ", fragment):
+        keep(Data(pool(11), None, 4), 4, 0.0, 0, apart=apart)

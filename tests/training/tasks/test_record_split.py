@@ -13,6 +13,7 @@ import pytest
 from dpeer.exceptions import PartitionError
 from dpeer.training import Choices, Task, forget, load_task
 from dpeer.training.data.har import CHANNELS
+from tests.error_texts import refused
 from tests.thinning import every
 
 Record = tuple[int, str]
@@ -155,6 +156,16 @@ def har(folder: Path, *, tested: bool) -> dict[str, Any]:
 
 
 def test_stretches_are_parted_where_single_records_are_not_protected(tmp_path: Path) -> None:
-    """Where they are, windows are refused, unless none is held out (tests/messages/training_partitions.py)."""
     assert len(own("har", har(tmp_path, tested=False), apart=False, validation=0.3).train)
     assert len(own("har", har(tmp_path, tested=True)).train) == 54, "all are trained on: none is held out"
+
+
+@pytest.mark.parametrize(
+    ("tested", "choices", "fragment"),
+    [(False, {}, "to experiment --partition subject"), (True, {"validation": 0.3}, "leave --validation out")],
+)
+def test_windows_that_overlap_are_not_held_out_where_single_records_are_protected(
+    tested: bool, choices: dict[str, Any], fragment: str, tmp_path: Path
+) -> None:
+    with refused(PartitionError, "partition 'own': of these data whole stretches are held out", fragment):
+        own("har", har(tmp_path, tested=tested), **choices)
