@@ -301,9 +301,6 @@ SLOW = {
     ),
     SENTENCES: Small(f"{TRAINS} --size 2 --partition iid", (sentences,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.txt --output predictions.csv": Small(after=(SENTENCES,)),
-    "dpeer simulate --optimizer adamw --local-steps 50 --outer nesterov:0.7:0.9": Small(
-        f"{TRAINS} --size 2 --local-steps 2"
-    ),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(TO_ROUND_35),
     WITHOUT: Small(TO_ROUND_35),
