@@ -48,10 +48,6 @@ _WIDTH = 14
     help="Exit with 1 for a WARN, too, and not only for a FAIL.",
 )
 @click.option("--json", "as_json", is_flag=True, cls=GroupedOption, first=True, help="Print JSON.")
-@click.option(
-    "--join", "joins", is_flag=True, cls=GroupedOption, group="The run",
-    help="The rank enters a running federation, as with dpeer start.",
-)  # fmt: skip
 @resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 def check(
@@ -61,7 +57,6 @@ def check(
     bandwidth: str | None,
     strict: bool,
     as_json: bool,
-    joins: bool,
     federation: Path | None,
     resume: bool,
     resume_or_start: bool,
@@ -86,7 +81,7 @@ def check(
     line_rate = None if bandwidth is None else read_rate("--bandwidth", bandwidth)
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
-        federation, flags, rank, joins=joins, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
+        federation, flags, rank, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
         new_data=new_data, connect=connect, within=seconds, bandwidth=line_rate,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))

@@ -113,10 +113,6 @@ def _ended(folder: Path) -> int:
     after = f"after {completed} rounds" if rounds is None else f"after {completed} of {rounds} rounds"
     if status == "done":
         click.echo(f"{folder.name}: done {after}")
-    elif status in ("left", "evicted"):
-        click.echo(
-            f"{folder.name}: {'left the federation' if status == 'left' else 'was evicted'} after {completed} rounds"
-        )
     elif status == "stopped":
         click.echo(f"{folder.name}: left {after}; --resume goes on")
     elif status is None:

@@ -33,7 +33,7 @@ _SETTINGS = tuple(
 )  # fmt: skip
 @click.option(
     "--operator", is_flag=True, cls=GroupedOption, first=True,
-    help="Make the key of an operator, who lets members join and leave while the federation trains.",
+    help="Make the key of an operator, and list it in the file.",
 )  # fmt: skip
 @click.option(
     "--bind-all", is_flag=True, cls=GroupedOption, first=True,
@@ -60,7 +60,7 @@ def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, bind_all:
     if keys:
         click.echo(f"{folder / KEYS / 'rank-0.secret'} to rank-{size - 1}.secret: each for the host of its rank alone")
     if operator:
-        click.echo(f"{folder / KEYS / 'operator.secret'}: signs changes of members; keep it off the hosts that train")
+        click.echo(f"{folder / KEYS / 'operator.secret'}: the operator's; keep it off the hosts that train")
     click.echo("")
     if planned.apart:
         click.echo(f"Read {file} next. Each site then types, in its copy of this folder:")

@@ -14,7 +14,7 @@ from dpeer.federation.operators import write_operator
 
 @click.command()
 @click.option("--rank", type=int, metavar="R", help="The rank whose keys they are.")
-@click.option("--operator", is_flag=True, help="Make the keys of an operator, who may change the federation.")
+@click.option("--operator", is_flag=True, help="Make the keys of an operator of the federation.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), show_default="this folder",
     help="Folder for the secret key, rank-R.secret or operator.secret; made where it is missing.",
@@ -26,14 +26,14 @@ def keygen(rank: int | None, operator: bool, out: Path) -> None:
     whose peer is started with --secret. The public key is printed as the line that goes to [rank.R] of the federation
     file. Once every rank has its key there, all connections are encrypted, and no other host gets in.
 
-    With --operator it is the key that signs changes of a running federation (dpeer join, leave, extend, evict). Its
-    public key goes into `operators` of every peer's federation file before the start.
+    With --operator it is the key of a person, who stands for the whole federation. Its public key goes into `operators`
+    of every peer's federation file before the start: peers compare it, and nothing else uses it.
     """
     if operator == (rank is not None):
         raise ConfigurationError("keygen: give either --rank R or --operator")
     if rank is None:
         place, key = write_operator(out)
-        say(f"dpeer: wrote {place}: keep it off the hosts that train; dpeer join and the like take it as --operator")
+        say(f"dpeer: wrote {place}: keep it off the hosts that train")
         say("dpeer: this line goes to the top of every peer's federation file, before the start:")
         click.echo(f'operators = ["{key}"]')
         return
@@ -41,8 +41,5 @@ def keygen(rank: int | None, operator: bool, out: Path) -> None:
         raise ConfigurationError(f"--rank {rank}: expected a rank, from 0")
     path, public = write_secret(rank, out)
     say(f"dpeer: wrote {path}: keep it on the host of rank {rank}, and start that peer with --secret {path}")
-    say(
-        f"dpeer: send the others this line, which goes below [rank.{rank}] in every peer's federation file "
-        "(to join one that runs, the operator gives it to `dpeer join --key`):"
-    )
+    say(f"dpeer: send the others this line, which goes below [rank.{rank}] in every peer's federation file:")
     click.echo(f'key = "{public.hex()}"')

@@ -17,12 +17,12 @@ from dpeer.federation.control_client import Place
 _RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "line", "disk")
 """Columns of numbers."""
 
-_WORDS = ("epoch", "state", "neighbors", "last mix", "dropped")
+_WORDS = ("state", "neighbors", "last mix", "dropped")
 """Columns whose words may be broken into lines."""
 
 _LEAST_WORTH = (
-    "got/s", "sent/s", "dropped", "saved", "disk", "line", "disagreement", "last mix", "quorum", "left", "epoch",
-    "epsilon", "round",
+    "got/s", "sent/s", "dropped", "saved", "disk", "line", "disagreement", "last mix", "quorum", "left", "epsilon",
+    "round",
 )  # fmt: skip
 """Columns that a narrow table leaves out, in this order."""
 
@@ -43,8 +43,6 @@ def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = N
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
     names = ["rank", "rounds", "quorum"]
-    if any(one.get("epoch") for one in answers):
-        names.append("epoch")
     if earlier is not None:
         names += ["round", "left"]
     names += ["state", "neighbors", "last mix", "saved"]
@@ -116,7 +114,7 @@ def _others(answers: Sequence[Mapping[str, Any]], asked: Collection[str]) -> lis
     most = max((one["rounds"] for one in answers), default=None)
     return [
         {
-            "rank": str(rank), "rounds": words.rounds(completed, most), "quorum": words.NONE, "epoch": words.NONE,
+            "rank": str(rank), "rounds": words.rounds(completed, most), "quorum": words.NONE,
             "state": "has not come yet" if completed is None else words.seen(rank, answers),
         }
         for rank, completed in words.members(answers).items() if str(rank) not in asked
@@ -129,14 +127,13 @@ def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
     if found is None or found["rounds"] is None:
         return {
             "rank": rank, "rounds": words.rounds(place.completed, place.rounds), "quorum": words.NONE,
-            "epoch": words.NONE, "state": place.state if found is None else words.state(found),
+            "state": place.state if found is None else words.state(found),
             "saved": words.ago(place.saved_seconds),
         }  # fmt: skip
     return {
         "rank": rank,
         "rounds": words.rounds(found["completed"], found["rounds"]),
         "quorum": words.or_dash(found["quorum"], str),
-        "epoch": words.epoch(found),
         "round": words.duration(found.get("round_seconds")),
         "left": words.duration(found.get("left_seconds")),
         "state": words.state(found),

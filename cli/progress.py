@@ -261,7 +261,7 @@ class Bar(AbstractContextManager["Bar"]):
             TextColumn("left"), TimeRemainingColumn(compact=True),
         )  # fmt: skip
         console = terminal.console
-        self._terminal, self._rounds = terminal, rounds
+        self._terminal = terminal
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._progress.add_task("rounds", total=rounds, start=False)
 
@@ -280,5 +280,4 @@ class Bar(AbstractContextManager["Bar"]):
 
     def completed(self, rounds: int) -> None:
         """Show so many rounds as completed."""
-        self._rounds = max(self._rounds, rounds)  # an epoch may have added some
-        self._progress.update(self._task, completed=rounds, total=self._rounds)
+        self._progress.update(self._task, completed=rounds)

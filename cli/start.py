@@ -15,10 +15,9 @@ from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, resume_or_start_option, run_options
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
-from dpeer.exceptions import Diverged, Isolated
+from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults
-from dpeer.federation.operators import changes
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
@@ -28,7 +27,6 @@ from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
-from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_object
 from dpeer.results.units import duration
 
@@ -41,17 +39,11 @@ if TYPE_CHECKING:
     "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )  # fmt: skip
-@click.option(
-    "--join", "joins", is_flag=True, cls=GroupedOption, group="The run",
-    help="Enter a running federation as a rank that an operator has let in (dpeer join); the federation file is that "
-    "of its start.",
-)  # fmt: skip
 @resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_summary_option
 def start(
     rank: str,
-    joins: bool,
     federation: Path | None,
     resume: bool,
     resume_or_start: bool,
@@ -70,7 +62,7 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    starting = Starting(settings, number, joins=joins)
+    starting = Starting(settings, number)
     resume = resume or (resume_or_start and folders.holds_files(rank_folder(starting.own.out, number)))
     refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
@@ -82,8 +74,6 @@ def start(
 
     with Terminal() as terminal, ExitStack() as hold:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
-        if not joins and own.algorithm != "local":
-            terminal.say(f"dpeer: {changes(len(starting.operators), own.signers)}")
         if rank == ENVIRONMENT:
             terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
         if keyring is not None and (line := keys.accepted(own.secret)):
@@ -136,8 +126,7 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
     """Print how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    rounds = whole(summary.get("rounds")) or own.rounds
-    terminal.say(last_line(outcome, rounds, folder, summary, shares=own.algorithm != "local"))
+    terminal.say(last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
     if outcome is None:
         return 0
     if outcome.status == "done":
@@ -149,22 +138,16 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
         click.echo(json.dumps(summary, allow_nan=False))
     if outcome.diverged and outcome.status == "done":
         raise Diverged([rank], str(folder))
-    return Isolated.exit_code if outcome.status == "evicted" else 0
+    return 0
 
 
 def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:
     where = f"listening at {listen}" if listen else "dialling out only"
-    joins = f"joins a federation that began with {settings.size}"
-    members = joins if rank >= settings.size else f"of {settings.size}"
-    place = f"dpeer: rank {rank} {members}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
+    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
     if addresses.from_file(settings):
         return f"{place} (settings from {file})"
     which = f"no address in {file}" if file else "no federation file"
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
-
-
-_ENDED = {"left": "left the federation", "evicted": "was evicted from the federation"}
-"""By status, the end of a run of which no round is left."""
 
 
 def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
@@ -189,5 +172,4 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
     if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
-    ended = _ENDED.get(outcome.status, "done")
-    return f"dpeer: {ended} after {count}{few}{result}{private}{lost}; files in {folder}"
+    return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"

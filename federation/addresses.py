@@ -193,27 +193,6 @@ def check_address(address: str, key: str) -> None:
             raise AddressError(f"{key} = {address!r}: expected a host and port to dial, such as tcp://10.0.0.3:7700")
 
 
-def check_member_address(address: str, key: str, *, encrypted: bool) -> None:
-    """Refuse an address that an epoch may not name for a member: its operator is not on the hosts that dial it.
-
-    Args:
-        address: The address.
-        key: What it is an address of, for the error.
-        encrypted: Whether the federation lists keys, so that its peers need not trust the host.
-
-    Raises:
-        AddressError: It is none, or does not suit the federation.
-    """
-    check_address(address, key)
-    if encrypted and address.startswith(_OF_THIS_HOST):
-        raise AddressError(
-            f"{key} = {address!r}: a path means something else on every host: expected tcp://HOST:PORT or "
-            "relay://HOST:PORT"
-        )
-    if is_relay(address) and not encrypted:
-        raise AddressError(f"{key} = {address!r}: a relay needs keys, and this federation lists none")
-
-
 def has_own_transport(address: str) -> bool:
     """Whether the address is of a scheme that code from outside has registered a transport for."""
     scheme, found, _ = address.partition("://")

@@ -23,9 +23,9 @@ from dpeer.federation.baseline.training import (
 from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
-from dpeer.federation.epoch_setup import FollowedGraphs, epoch_setup
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.operators import check_operators
 from dpeer.federation.privacy import account, planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
@@ -61,8 +61,6 @@ class PeerParts:
 
     learner: TorchLearner
     topology: Graphs
-    followed: FollowedGraphs
-    """What privacy and the local baseline know of the graph; follows the peer's schedule once it has one."""
     peer: PeerConfig
     """Its place in the federation and how it runs its rounds; it listens nowhere yet."""
     fingerprint: dict[str, Any]
@@ -110,6 +108,10 @@ def build(
     facts_of_algorithm = facts_of(config.algorithm)
     shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
     graph, meeting, protected, guarantee = check_settings(config)
+    check_operators(config.network)
+    topology = meeting
+    if shares == "nothing":
+        topology = take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed)
     compute = compute_of(config)
     task = task_of(config)
     lacking = config.held_out_if_enough and run.keep == "best" and task.validation is None
@@ -134,10 +136,9 @@ def build(
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     restored = resume and (own_folder / RESTORED).exists()
     unrecorded = private and not new_data and not restored and empty(own_folder / FOLDER)
-    followed = FollowedGraphs(meeting, rank)
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
-        receivers=lambda number: followed.at(number).out_neighbors,
+        receivers=lambda number: topology.at(number, rank).out_neighbors,
     )  # fmt: skip
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
@@ -180,7 +181,7 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: followed.at(number).active, run, rank,
+        copied, learner, config.hyperparameters, lambda number: topology.at(number, rank).active, run, rank,
         keep=kept, seed=how.batch_seed, folder=own_folder,
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
@@ -209,7 +210,6 @@ def build(
         quorum=network.quorum,
         rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
-        epochs=epoch_setup(config, graph, compared),
         out=own_folder,
         resume=resume,
         unrecorded=unrecorded,
@@ -218,10 +218,7 @@ def build(
     )
     return PeerParts(
         learner=learner,
-        topology=meeting
-        if learner.shares
-        else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
-        followed=followed,
+        topology=topology,
         peer=peer,
         fingerprint=compared,
         facts=facts,
@@ -250,14 +247,9 @@ def task_of(config: RunConfig) -> Task:
     given = {name: getattr(data, name) for name in DataSettings.model_fields}
     choices = Choices(**given, apart=privacy == "sample", only_if_enough=config.held_out_if_enough)
     task = load_task(
-        data.task, config.rank, data.shares or config.graph.size, how.partition_seed, data.task_options, choices,
+        data.task, config.rank, config.graph.size, how.partition_seed, data.task_options, choices,
         init_seed=how.init_seed,
     )  # fmt: skip
-    if data.shares is not None and data.task in BUILTIN_TASKS and task.division is None:
-        raise ConfigurationError(
-            f"--shares {data.shares}: every peer has data of its own (--partition own), and nothing is divided: leave "
-            "it out"
-        )
     check_first_weights(task, data.init_from, privacy)
     return task
 

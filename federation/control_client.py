@@ -179,15 +179,6 @@ def left(folder: Path) -> bool:
     return True
 
 
-def runs(folder: Path) -> bool:
-    """Whether a peer runs in a rank's folder and takes connections."""
-    try:
-        with _connected(folder, TIMEOUT):
-            return True
-    except OSError:
-        return False
-
-
 def ranks_of(folder: Path) -> list[Path]:
     """A rank's folder itself, or those of all ranks in a run folder, by rank.
 
@@ -215,22 +206,6 @@ def one_rank(folder: Path) -> Path:
         names = ", ".join(one.name for one in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
         raise ConfigurationError(f"{str(folder)!r} holds {len(found)} ranks: name one of {names}")
     return found[0]
-
-
-def any_running(folder: Path) -> Path:
-    """The folder of the lowest rank in a run folder whose peer runs; of a rank's folder that folder.
-
-    Raises:
-        NotRunning: No peer runs there.
-        ConfigurationError: The folder holds no run.
-    """
-    found = ranks_of(folder)
-    running = next((one for one in found if runs(one)), None)
-    if running is None and (busy := next((one for one in found if not left(one)), None)) is not None:
-        raise NotRunning(f"the peer in {str(busy)!r} {_without_socket(busy)}: try again")
-    if running is None:
-        raise NotRunning(f"no peer runs in {str(folder)!r}{_last_run(found[0]) if len(found) == 1 else ''}")
-    return running
 
 
 def _last_run(folder: Path) -> str:

@@ -98,17 +98,13 @@ class Forecast:
         train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
         waits = "" if self.exchange_seconds is None else f", {duration(self.waits_seconds)} of waiting for the line"
         found = {
-            "neighbors": f"rank{many} {ranks}" if self.neighbors else "named by the epoch that lists this rank",
+            "neighbors": f"rank{many} {ranks}" if self.neighbors else "none: nothing is sent",
             "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
             "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
             f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation{waits}",
             "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
         }
-        if not self.payload_bytes:
-            found["neighbors"] = "none: nothing is sent"
-        elif not self.neighbors:
-            found["bytes"] = f"{size(self.payload_bytes)} a body, to and from each neighbor in each round"
-        else:
+        if self.neighbors:
             found["bytes"] = (
                 f"{size(self.sent_bytes)} out and {size(self.received_bytes)} in a round ({size(self.payload_bytes)} a "
                 f"body), {size(self.rounds * self.sent_bytes)} and {size(self.rounds * self.received_bytes)} in all"

@@ -63,7 +63,7 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     Raises:
         ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
     """
-    listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None and rank < size}
+    listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
     if not listed:
         return {}
     missing = [str(rank) for rank in range(size) if rank not in listed]
@@ -89,7 +89,7 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     Args:
         network: The listed keys and the secret.
         size: The number of peers.
-        rank: The peer; beyond the size one that joins later, for which the file need not list a key.
+        rank: The peer.
 
     Raises:
         ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
@@ -116,8 +116,6 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
         )
     secret, source = found
     mine = public_of(secret)
-    if rank >= size:  # it joins a running federation: an epoch lists its key
-        listed |= {rank: (mine,) if own is None or own.key is None else keys_of(rank, own.key)}
     if mine not in listed[rank]:
         owner = next((other for other, keys in listed.items() if mine in keys), None)
         whose = "no rank" if owner is None else f"rank {owner}"

@@ -15,7 +15,7 @@ _LISTED = {
     "Data and model": ("task", "task_options", "schema"),
     "Privacy: equal at all sites (docs/privacy.md)": ("privacy", "target_epsilon"),
     "Sites that come and go (docs/running.md)": ("wait", "quorum", "deadline"),
-    "Members that join and leave: equal at all sites (docs/running.md)": ("operators", "signers"),
+    "Operators: equal at all sites (docs/security.md)": ("operators", "signers"),
     "Each host: may stand in [rank.N], too": ("out", "device"),
 }
 """By heading, the settings that a new file has, given or not."""

@@ -73,9 +73,6 @@ def metrics(snapshot: Snapshot, figures: Mapping[str, float], age: float) -> Ite
         families.gauge("phase", "1 for what the peer does now", phase == snapshot.phase, rank=rank, phase=phase)
     families.gauge("mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed), rank=rank)
     families.gauge("missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed), rank=rank)
-    if snapshot.epoch is not None:
-        families.gauge("epoch", "The epoch of the present round", snapshot.epoch.number, rank=rank)
-        families.gauge("members", "Members in that epoch", len(snapshot.epoch.members), rank=rank)
     for field, (name, words) in _FIGURES.items():
         if field in figures:
             families.gauge(name, words, figures[field], rank=rank)

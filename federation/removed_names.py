@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 _DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
 _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
+_MEMBERS = "members change by a new run: another federation file, another --out, begun with --init-from"
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
 COMMANDS = {
     "backup": "copy the run's folder, checkpoint/ first (docs/operating.md, A copy of a run)",
     "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
+    "epoch": _MEMBERS,
+    "evict": _MEMBERS,
+    "extend": _MEMBERS,
+    "join": _MEMBERS,
+    "leave": _MEMBERS,
     "privacy audit": "the canary attacks are tests of the project; `dpeer privacy` computes what is promised",
     "privacy calibrate": _PRIVACY,
     "privacy epsilon": _PRIVACY,
@@ -27,10 +33,11 @@ KEYS = {
     "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
     "bulk": "leave it out: with keys all goes over the one port of `address`",
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
-    "grow": "start peers, and change members by `dpeer join`, `leave`, `evict` and `extend`",
+    "grow": _MEMBERS,
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
     "patience": "--keep best keeps the model of the best round",
+    "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",
 }
 """By the setting; as a flag it is written with dashes."""
@@ -39,6 +46,7 @@ FLAGS = {
     "--at-epsilon": _METRICS,
     "--at-round": _METRICS,
     "--dashboard": _DASHBOARD,
+    "--join": _MEMBERS,
     "--last": _METRICS,
     "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",

@@ -156,20 +156,20 @@ class QuorumSettings(Section):
     )
 
 
-class MembershipSettings(Section):
-    """Who may change a federation while it runs."""
+class OperatorSettings(Section):
+    """The operators of a federation, and its name."""
 
     operators: OperatorKeys | None = setting(
         None,
-        "public keys of those who may change the federation while it runs (dpeer keygen --operator); without any its "
-        "members and rounds stay as they are",
+        "public keys of the federation's operators (dpeer keygen --operator): peers compare them, and nothing else "
+        "uses them",
         mark=Mark.SHARED,
         group=_RUN,
     )
-    signers: int = setting(1, "how many operators must sign a change", mark=Mark.SHARED, group=_RUN, ge=1)
+    signers: int = setting(1, "how many operators have to sign: compared, too", mark=Mark.SHARED, group=_RUN, ge=1)
     name: RunName | None = setting(
         None,
-        "the run's own name, needed with operators: a change of one run is not valid in a run of another name",
+        "the run's own name, needed with operators",
         mark=Mark.SHARED,
         group=_RUN,
     )
@@ -336,7 +336,7 @@ class Addresses(Section):
     )
 
 
-class NetworkPart(LauncherSettings, NetworkSettings, MembershipSettings, QuorumSettings):
+class NetworkPart(LauncherSettings, NetworkSettings, OperatorSettings, QuorumSettings):
     """How a peer reaches its neighbors, and what becomes of the federation when connections drop."""
 
     rank: Mapping[int, Addresses] = Field(default_factory=dict)

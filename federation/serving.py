@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpeer.exceptions import ConfigurationError, DpeerError, Isolated
+from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.epoch_submission import answers
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
@@ -52,7 +51,6 @@ Report = Callable[[dict[str, Any]], None]
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
 
-STARTS = "it still starts (reads its data, builds its model): try again when `dpeer status` shows its rounds"
 """Why a peer answers no question about its members yet."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
@@ -180,17 +178,8 @@ async def serve(
                 stopper.stop()
                 return vars(Snapshot(rank, os.getpid(), "ended", drains=True))
 
-            def not_yet(request: Mapping[str, Any]) -> Mapping[str, Any]:
-                """Refuse a question about members before data and chain are read."""
-                raise ConfigurationError(STARTS)
-
             starting = Snapshot(rank, os.getpid(), "starting")
-            requests: dict[str, Handler] = {
-                "status": lambda request: asdict(starting),
-                "drain": leave,
-                "membership": not_yet,
-                "epoch": not_yet,
-            }
+            requests: dict[str, Handler] = {"status": lambda request: asdict(starting), "drain": leave}
             async with (
                 ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)),
                 _served(starting, status, worker, log, private=settings.privacy != "none") as board,
@@ -288,7 +277,6 @@ async def _serve(
         watch=parts.watch,
         at_once=compare,
     )  # fmt: skip
-    parts.followed.schedule = peer.core.schedule
     stopper.watch(peer)
     bound = await peer.listen()
     if bound is not None:
@@ -302,7 +290,7 @@ async def _serve(
         for entry in await worker.run(read_entries, out) if resume else ():
             board.note(entry)
         board.follow(peer.snapshot)
-    requests |= answers(peer.requests, encrypted=keyring is not None, keys=None if keyring is None else keyring.listed)
+    requests |= peer.requests
     try:
         outcome = await peer.serve(addresses)
     finally:

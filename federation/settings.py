@@ -23,9 +23,9 @@ from dpeer.federation.run_settings import (
     Addresses,
     HostPart,
     LauncherSettings,
-    MembershipSettings,
     NetworkPart,
     NetworkSettings,
+    OperatorSettings,
     QuorumSettings,
     RunPart,
 )
@@ -40,7 +40,7 @@ from dpeer.training.settings import DataPart, TrainingPart
 class _AllSettings(
     LauncherSettings,
     NetworkSettings,
-    MembershipSettings,
+    OperatorSettings,
     QuorumSettings,
     HostPart,
     RunPart,
@@ -123,25 +123,15 @@ class Settings(NetworkPart, _AllSettings):
         given = "algorithm" in self.model_fields_set
         return preset.values_for(self.algorithm if given else preset.values.get("algorithm", self.algorithm))
 
-    def of_rank(self, rank: int, *, joins: bool = False) -> Settings:
+    def of_rank(self, rank: int) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.
 
-        Args:
-            rank: The peer.
-            joins: Whether it joins a running federation, so that it is beyond the size.
-
         Raises:
-            ConfigurationError: The rank does not exist, or is one of the first members and joins.
+            ConfigurationError: The rank does not exist.
         """
-        if joins and 0 <= rank < self.size:
+        if not 0 <= rank < self.size:
             raise ConfigurationError(
-                f"--join: rank {rank} is one of the first {self.size} members, which the federation file names: start "
-                "it without --join"
-            )
-        if rank < 0 or (rank >= self.size and not joins):
-            advice = "; one that an operator has let in since starts with --join" if self.operators else ""
-            raise ConfigurationError(
-                f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}{advice}"
+                f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}"
             )
         own = self.rank.get(rank)
         if own is None:
@@ -157,7 +147,7 @@ def as_run(settings: Settings) -> Settings:
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings of a rank that does not exist; with operators, one beyond the size may join later.
+    """Refuse settings of a rank that does not exist.
 
     Args:
         settings: The federation's.
@@ -167,7 +157,7 @@ def check_ranks(settings: Settings, where: str = "") -> None:
         ConfigurationError: Names the rank.
     """
     for rank in settings.rank:
-        if rank < 0 or (rank >= settings.size and not settings.operators):
+        if not 0 <= rank < settings.size:
             raise ConfigurationError(
                 f"rank.{rank}{where}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
             )

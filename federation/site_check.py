@@ -25,15 +25,12 @@ from dpeer.federation.host_checks import (
     check_writable,
 )
 from dpeer.federation.line_check import check_lines, check_port
-from dpeer.federation.operators import changes
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import bound, read_serve
 from dpeer.federation.settings import as_run
 from dpeer.federation.starting import Starting
-from dpeer.peer import epoch_folder
-from dpeer.peer.core.epoch import SignedEpoch
 from dpeer.results.files import rank_folder
-from dpeer.results.units import duration, in_short
+from dpeer.results.units import duration
 from dpeer.training import TorchLearner
 
 Progress = Callable[[str], None]
@@ -53,7 +50,7 @@ class Asked:
         file: The federation file; None for ./dpeer.toml if it exists.
         flags: Settings that are given, by name.
         rank: The rank, or `env`.
-        joins, resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
+        resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
         connect: Whether neighbors are dialled and waited for.
         within: For how many seconds.
         bandwidth: The rate of this site's line, in bits per second, for the forecast; None for none.
@@ -62,7 +59,6 @@ class Asked:
     file: Path | None
     flags: Mapping[str, Any]
     rank: str
-    joins: bool = False
     resume: bool = False
     resume_or_start: bool = False
     overwrite: bool = False
@@ -87,21 +83,18 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     with findings.of("settings"):
         number = own_rank(asked.rank)
         settings = as_run(config.load(asked.file, asked.flags))
-        starting = Starting(settings, number, joins=asked.joins)
+        starting = Starting(settings, number)
         if asked.resume_or_start and holds_files(rank_folder(starting.own.out, number)):
             asked = dataclasses.replace(asked, resume=True)
         refuse_faults(settings, resume=asked.resume)
         file = config.source(asked.file)
         which = "no federation file: all by default" if file is None else str(file)
-        begun = f"joins a federation that began with {settings.size}"
-        members = begun if number >= settings.size else f"of {settings.size}"
-        findings.passed("settings", f"rank {number} {members}, {settings.topology}; {which}")
+        findings.passed("settings", f"rank {number} of {settings.size}, {settings.topology}; {which}")
     if starting is None:
         return None
     folder = rank_folder(starting.own.out, starting.rank)
     free_memory = available_memory()
     keyed = _check_key(findings, starting)
-    _check_members(findings, starting, folder, resume=asked.resume, keyed=keyed)
     is_left = _check_output(findings, starting, folder, asked)
     reachable = _check_addresses(findings, starting, keyed=keyed)
     if keyed and reachable and is_left:
@@ -134,32 +127,6 @@ def _check_key(findings: Findings, starting: Starting) -> bool:
             findings.passed("key", f"the secret is that of {ring.public.hex()[:16]}…, and {count} ranks have keys")
         return True
     return False
-
-
-def _check_members(findings: Findings, starting: Starting, folder: Path, *, resume: bool, keyed: bool) -> None:
-    """Whether the rank is a member in the last epoch that it knows, and who may change the federation.
-
-    What follows looks at that epoch's neighbors.
-    """
-    check = "members"
-    with findings.of(check):
-        if starting.joins:
-            findings.passed(check, f"rank {starting.rank} joins: its neighbors hand it the epoch that lists it")
-            return
-        record = epoch_folder.read(folder / epoch_folder.FOLDER) if resume else None
-        if record is None or not record.line:
-            words = f"0..{starting.settings.size - 1}; {changes(len(starting.operators), starting.own.signers)}"
-            findings.passed(check, words)
-            return
-        epochs = [SignedEpoch.decode(document).epoch for document in record.documents]
-        now = next(one for one in epochs if one.digest == record.line[-1])
-        words = f"epoch {now.number}, the last that is known here: {in_short(now.members)}"
-        if starting.rank in now.members:
-            if keyed:
-                starting.follow(now)
-            findings.passed(check, words)
-        else:
-            findings.fail(check, f"{words}: rank {starting.rank} is no member any more; it can join as a new rank")
 
 
 def _check_output(findings: Findings, starting: Starting, folder: Path, asked: Asked) -> bool:

@@ -1,4 +1,4 @@
-"""Words for a peer's snapshot: state, neighbors, last mix, rounds and epochs, as tables and the dashboard show them."""
+"""Words for a peer's snapshot: state, neighbors, last mix, and rounds, as tables and the dashboard show them."""
 
 from __future__ import annotations
 
@@ -97,20 +97,6 @@ def mix(found: Mapping[str, Any]) -> str:
 def rounds(completed: int | None, of: int | None) -> str:
     """How many rounds are completed, and of how many: "7/20"."""
     return NONE if completed is None else f"{completed}" if of is None else f"{completed}/{of}"
-
-
-def epoch(found: Mapping[str, Any]) -> str:
-    """The present epoch and its members, and the next one: "1: 0..8; 2 from round 12 on: 0, 2..8"."""
-    now, following = found.get("epoch"), found.get("next_epoch")
-    parts = [f"{now['number']}: {_members(now)}"] if now else [NONE]
-    if following:
-        begins = following["begins"] + 1
-        parts.append(f"{following['number']} from round {begins} on: {_members(following)}")
-    return "; ".join(parts)
-
-
-def _members(epoch: Mapping[str, Any]) -> str:
-    return listed(units.in_short(epoch["members"]).split(", "))
 
 
 def dropped(found: Mapping[str, Any]) -> str:

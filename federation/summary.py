@@ -21,7 +21,7 @@ from dpeer.results.reading import read_object, read_peer_summary, read_run_summa
 from dpeer.results.summaries import PeerSummary
 from dpeer.training.state.file_names import saved_body
 
-_COMMON = ("size", "topology", "algorithm", "task", "partition", "seed", "spectral_gap")
+_COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 
 
 def collect(out: Path, ranks: int, seconds: float, status: str | None = None) -> dict[str, Any]:
@@ -46,7 +46,6 @@ def collect(out: Path, ranks: int, seconds: float, status: str | None = None) ->
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
-        "rounds": max((peer.rounds for peer in there.values() if peer.rounds is not None), default=None),
         "status": _status(peers) if status is None else status,
         "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
         "kept_round": [peer.kept_round if peer else None for peer in peers],
@@ -127,10 +126,10 @@ def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] 
 
 
 def _status(peers: Sequence[PeerSummary | None]) -> str:
-    """Failed if a peer left no summary; stopped if one was stopped; else done, whether or not members have gone."""
+    """Failed if a peer left no summary; stopped if one was stopped; else done."""
     if any(peer is None for peer in peers):
         return "failed"
-    return "done" if all(peer and peer.status in ("done", "left", "evicted") for peer in peers) else "stopped"
+    return "done" if all(peer and peer.status == "done" for peer in peers) else "stopped"
 
 
 def wall_seconds(out: Path) -> float:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.peer.core.epoch import EpochSetup
 from dpeer.peer.core.round_clock import Quorum
 from dpeer.peer.core.versions import Protocol
 from dpeer.peer.core.wire import CURRENT
@@ -93,9 +92,6 @@ class PeerConfig:
     """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses the others' rounds meanwhile; or a number of ranks, which are also enough to start.
     Without heartbeats no peer can be cut off: "any"."""
-
-    epochs: EpochSetup | None = None
-    """How the federation changes while it runs; None where no operator's key is listed, so that it never does."""
 
     rejoin_after: int = 1
     """A peer that has sat out at most so many rounds, because the others went on without it, goes on with its own body;

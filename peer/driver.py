@@ -7,12 +7,11 @@ import contextlib
 import math
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.effects import Admit, Close, Deliver, Dial, Effect, Fail, Keep, LogEvent, Throttle, Wake, Write
-from dpeer.peer.core.epoch_chain import ChainRecord
+from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.learner import Payload
@@ -42,7 +41,6 @@ class Driver:
         core: The peer's decisions.
         transport: What carries the frames.
         log: Takes the core's events for the log.
-        keep: Puts a record of epochs on disk; None where membership never changes.
         linger: Seconds for which messages may still be written when the peer leaves, and as many again for the
             transport to deliver them.
 
@@ -50,19 +48,14 @@ class Driver:
         broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.
     """
 
-    def __init__(
-        self, core: Core, transport: Transport, log: Log, linger: float,
-        keep: Callable[[ChainRecord], Awaitable[object]] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, core: Core, transport: Transport, log: Log, linger: float) -> None:
         self.core = core
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport = transport
         self._log = log
         self._linger = linger
         self._loop = asyncio.get_running_loop()
-        self._keep = keep
-        self._keeping: set[asyncio.Task[None]] = set()
-        self._addresses: dict[int, str] = {}
+        self._addresses: Mapping[int, str] = {}
         self._todo: deque[Effect] = deque()
         self._doing = False
         self._waiting: asyncio.Future[Any] | None = None
@@ -76,7 +69,7 @@ class Driver:
 
     def open(self, addresses: Mapping[int, str], number: int) -> None:
         """Dial the neighbors at these addresses and start answering; `number` is the first round that will be run."""
-        self._addresses |= addresses
+        self._addresses = addresses
         self._do(self.core.open(sorted(addresses), number, self.now()))
         self._reading = asyncio.create_task(self._guarded())
 
@@ -90,7 +83,6 @@ class Driver:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            await asyncio.gather(*self._keeping)
             if self._reading is not None:
                 self._reading.cancel()
                 await asyncio.gather(self._reading, return_exceptions=True)
@@ -125,24 +117,13 @@ class Driver:
         self.core.withhold(number, until)
         self._do(self.core.look(self.now()))
 
-    def enter(self, number: int) -> None:
-        """Begin round `number`, which nothing holds up."""
-        self._do(self.core.enter(number, self.now()))
+    def enter(self) -> None:
+        """Begin the next round, which nothing holds up."""
+        self._do(self.core.enter(self.now()))
 
-    def join(self, number: int) -> None:
-        """Begin with round `number`, the last one before this peer's entry."""
-        self.core.join(number)
-
-    def hand(self, document: bytes) -> str | None:
-        """Take a signed epoch from this peer's own user; why it is refused, None if it is taken."""
-        refused, effects = self.core.hand(document, self.now())
-        self._do(effects)
-        return refused
-
-    def membership(self) -> Mapping[str, Any] | None:
-        """What an operator's command has to know, plain JSON values; None where membership never changes."""
-        epochs = self.core.epochs
-        return None if epochs is None else epochs.membership(self.core.members.current_round)
+    def come_back(self, number: int) -> None:
+        """Begin with round `number` as a returner."""
+        self.core.come_back(number)
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round: the rounds before are on disk."""
@@ -249,8 +230,8 @@ class Driver:
                 return self.core.disconnected(link, now)
             case Writable(link):
                 return [Write(link)]
-            case Unreachable(link, reason, unlisted, _):
-                return self.core.unreachable(link, reason, now, unlisted=unlisted)
+            case Unreachable(link, reason, _):
+                return self.core.unreachable(link, reason, now)
             case TurnedAway(place, reason, times):
                 return self.core.turned_away(place, reason, times, now)
             case Endless(link, place):
@@ -284,25 +265,10 @@ class Driver:
                         self._log(effect)
                     case Throttle():
                         self._excess += 1
-                    case Keep(record):
-                        task = asyncio.create_task(self._put_on_disk(record))
-                        self._keeping.add(task)
-                        task.add_done_callback(self._keeping.discard)
-                    case Admit(keys, addresses):
-                        self._addresses |= addresses
-                        self._transport.admit(keys)
         finally:
             self._doing = False
         self._set_timer()
         self._idle.set()
-
-    async def _put_on_disk(self, record: ChainRecord) -> None:
-        try:
-            if self._keep is not None:
-                await self._keep(record)
-            self._do(self.core.kept(record, self.now()))
-        except Exception as error:
-            self._break(error)
 
     def _write(self, link: Link) -> None:
         while (frames := self.core.outgoing(link)) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,13 +17,10 @@ from dpeer.exceptions import (
     Isolated,
     LeftBehind,
     PeersMissing,
-    ProtocolError,
 )
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
-from dpeer.peer.core.epoch_chain import ChainRecord
-from dpeer.peer.core.epoch_follower import dials
 from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
@@ -36,7 +32,7 @@ from dpeer.peer.rounds import run_rounds
 from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import Transport
+from dpeer.peer.transport import RELAY, Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -45,10 +41,9 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Ending = Literal["done", "left", "evicted", "stopped", "isolated", "left-behind", "failed"]
+Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
 """How a peer's run ends.
 
-"left", "evicted": with its rounds, because by an epoch it is no member any more: it leaves, or was taken out.
 "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
 did not appear again, or have completed the run without it. "failed": by an error.
 """
@@ -56,8 +51,6 @@ did not appear again, or have completed the run without it. "failed": by an erro
 
 _GOODBYES: Mapping[Ending, Goodbyes] = {
     "done": "done",
-    "left": "done",
-    "evicted": "done",
     "stopped": "stopped",
     "isolated": "isolated",
     "left-behind": "isolated",
@@ -100,9 +93,16 @@ def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str])
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
                 "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
-        if dials(rank, neighbor, addresses):
+        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
+        if there > here or (there == here and rank < neighbor):
             chosen[neighbor] = addresses[neighbor]
     return chosen
+
+
+def _directness(address: str | None) -> int:
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:
@@ -168,7 +168,7 @@ class Peer:
         self._ended = False
         self._back_within = 0
         self.core = Core(config, learner, topology, transport.chunk_bytes)
-        self.driver = Driver(self.core, transport, self._log_event, config.linger, self._keep_epochs)
+        self.driver = Driver(self.core, transport, self._log_event, config.linger)
 
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
@@ -178,7 +178,6 @@ class Peer:
             config, learner, outbox, members.lost, facts or {}, warn,
             incarnations=members.incarnations,
         )  # fmt: skip
-        self._files.rounds = lambda: self._rounds
         self._files.to_recall = lambda: self.core.round_clock.to_recall
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
@@ -194,12 +193,6 @@ class Peer:
             AddressError: the address cannot be bound.
         """
         try:
-            if self.core.epochs is not None:
-                record = await self._worker.run(self._files.epochs)
-                try:
-                    self.core.epochs.take_up(record)
-                except ProtocolError as error:
-                    raise await self._worker.run(self._files.misfit, error) from error
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
@@ -211,7 +204,7 @@ class Peer:
                 self._check_remembered(restored)
                 self.core.entry.lost_with(self._files.incarnation)
                 self._log.info("restored", message=_restored(restored, protects=self.config.protects))
-            if self.config.listen is None or (not self.neighbors and self.core.epochs is None):
+            if self.config.listen is None or not self.neighbors:
                 return None
             return await self._transport.listen(self.config.listen)
         except BaseException:
@@ -224,7 +217,7 @@ class Peer:
         Raises:
             CheckpointError: No neighbor can know, and the operator has stated nothing.
         """
-        if self.config.protects and restored.rounds is None and not self.neighbors and self.core.epochs is None:
+        if self.config.protects and restored.rounds is None and not self.neighbors:
             raise CheckpointError(
                 "this folder is a backup, and a peer without neighbors is remembered by none: restore it again with "
                 "--rounds N, the most rounds that it can have completed before the loss"
@@ -243,13 +236,12 @@ class Peer:
             await self._worker.write(self._files.begin)
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
-            elif self._start and self._start == self._rounds:
+            elif self._start and self._start == self.config.rounds:
                 # At once: neighbors are met only for bodies that they may still need.
-                outcome = await self._conclude(self._complete)
+                outcome = await self._conclude("done")
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            dialled = self._to_dial(addresses)
-            self.driver.open(dialled, self._start)
+            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             status = await self._until_stopped(self._run())
             leaving = _GOODBYES[status]
             if early is not None:
@@ -269,20 +261,7 @@ class Peer:
     @property
     def requests(self) -> dict[str, Handler]:
         """What the control socket of this peer answers, by the name of the request."""
-        found: dict[str, Handler] = {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
-        if self.core.epochs is not None:
-            found |= {"membership": lambda request: self.driver.membership() or {}, "epoch": self._on_epoch}
-        return found
-
-    def _on_epoch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take a signed epoch from an operator's command."""
-        try:
-            document = base64.b64decode(request["document"], validate=True)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigurationError("document: expected a signed epoch in base 64") from error
-        if (refused := self.driver.hand(document)) is not None:
-            raise ConfigurationError(refused)
-        return {"taken": True}
+        return {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
 
     def snapshot(self) -> Snapshot:
         """Where this peer is in its run, at this moment."""
@@ -290,27 +269,8 @@ class Peer:
 
     @property
     def neighbors(self) -> tuple[int, ...]:
-        """The ranks with which this peer has an edge in some round, now or in the next epoch."""
+        """The ranks with which this peer has an edge in some round."""
         return tuple(one.rank for one in self.core.members.all())
-
-    def _to_dial(self, addresses: Mapping[int, str]) -> Mapping[int, str]:
-        """The ranks that this peer dials when it begins, and their addresses."""
-        epochs = self.core.epochs
-        if epochs is None:
-            return dialled(self.config.rank, self.neighbors, addresses)
-        epochs.addresses = {**addresses, **epochs.addresses}
-        epochs.listens = self.config.listen is not None
-        self.core.prepare(self._start)
-        return epochs.to_dial()
-
-    async def _keep_epochs(self, record: ChainRecord) -> None:
-        """Put what has become known of epochs on disk."""
-        await self._worker.write(self._files.keep_epochs, record)
-
-    @property
-    def _rounds(self) -> int:
-        """How many rounds this peer has to run, as far as is known."""
-        return self.core.schedule.rounds
 
     def drain(self, back_within: int = 0) -> None:
         """Complete the present round, wait until neighbors have its body, and leave; may be called more than once.
@@ -343,16 +303,13 @@ class Peer:
 
     async def _run(self) -> None:
         await self.driver.meet()
-        if self.core.epochs is not None and (entry := self.core.epochs.entry) > self._start:
-            self._start = entry
-            self.saver.begin(entry)
-            self.driver.join(entry)
-        elif self._files.restored is not None and self._files.restored.returns and self._start < self._rounds:
-            self.driver.join(self._start)
+        restored = self._files.restored
+        if restored is not None and restored.returns and self._start < self.config.rounds:
+            self.driver.come_back(self._start)
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
+            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
@@ -399,27 +356,17 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        if self._complete != "done" and not stopped:
-            return self._complete
-        return self._complete if self._files.completed == self._rounds else "stopped"
-
-    @property
-    def _complete(self) -> Literal["done", "left", "evicted"]:
-        """How the run ends if no round is left."""
-        chain = None if self.core.epochs is None else self.core.epochs.chain
-        if chain is None or not chain.removed:
-            return "done"
-        return "evicted" if chain.evicted else "left"
+        return "done" if self._files.completed == self.config.rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
-        self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
+        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
             self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
-        summary = self._files.concluded if self._start == self._rounds else {}
+        summary = self._files.concluded if self._start == self.config.rounds else {}
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
@@ -436,7 +383,7 @@ class Peer:
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:
-            rounds = f"{completed} of {self._rounds} rounds"
+            rounds = f"{completed} of {self.config.rounds} rounds"
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:
@@ -453,7 +400,6 @@ class Peer:
                 self.core.lateness.late_bodies,
                 self._log.dropped,
                 self.core.entry.incarnation,
-                None if self.core.epochs is None else self._rounds,
             ),
         )
         return self._outcome(status)

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import CheckpointError, Interrupted, ProtocolError
-from dpeer.peer import checkpoint, epoch_folder
+from dpeer.exceptions import CheckpointError, Interrupted
+from dpeer.peer import checkpoint
 from dpeer.peer import restored as restored_folder
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
-from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
@@ -111,7 +110,6 @@ class RankFolder:
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
-        self.rounds: Callable[[], int] = lambda: config.rounds
         """How many rounds the peer has to run, as far as is known."""
         self.to_recall: Callable[[], Mapping[int, int]] = dict
         """By rank, the completed rounds of others that are known now."""
@@ -216,41 +214,8 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        header = wire.unpack(frames[0])
-        presence, epochs, epoch = (header.get(name, b"") for name in ("presence", "epochs", "epoch"))
-        return wire.encode(
-            wire.body(federation, self._config.rank, number, frames[1:], presence, epochs=epochs, epoch=epoch)
-        )
-
-    def epochs(self) -> ChainRecord:
-        """What is on disk of the federation's epochs, when resuming; before `take_up`.
-
-        Raises:
-            CheckpointError: It is damaged.
-        """
-        folder = self._epochs
-        return ChainRecord() if folder is None or not self._config.resume else epoch_folder.read(folder)
-
-    def misfit(self, error: ProtocolError) -> CheckpointError:
-        """The error of what is on disk of the federation's epochs, if it cannot be followed.
-
-        Raises:
-            CheckpointError: The checkpoint is of another run, too; names the setting that differs.
-        """
-        assert self._epochs is not None
-        assert self._checkpoints is not None
-        if (found := checkpoint.latest(self._checkpoints)) is not None:
-            self._check_run(found, checkpoint.read(found, lambda learner: None).fingerprint)
-        return epoch_folder.misfit(self._epochs, error)
-
-    def keep_epochs(self, record: ChainRecord) -> None:
-        """Put what has become known of the federation's epochs on disk."""
-        if self._epochs is not None:
-            epoch_folder.write(self._epochs, record)
-
-    @property
-    def _epochs(self) -> Path | None:
-        return self._config.out / epoch_folder.FOLDER if self._config.out else None
+        presence = wire.unpack(frames[0]).get("presence", b"")
+        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
@@ -267,7 +232,6 @@ class RankFolder:
             for name in (SUMMARY, MODEL, CARD, RELEASED, INCARNATION):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
-            epoch_folder.remove(out / epoch_folder.FOLDER)
         self._metrics.rewrite()
 
     def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
@@ -408,7 +372,7 @@ class RankFolder:
         After the first one that this peer runs always: without a checkpoint lines of several rounds are damage. A peer
         without a ledger has to know all rounds that others remember of it, or it would be taken for one that lost it.
         """
-        if self.saved_at is None or number + 1 == self.rounds():
+        if self.saved_at is None or number + 1 == self._config.rounds:
             return True
         over = over and not self._config.unrecorded
         return not over and (number + 1) % self._config.checkpoint_every == 0
@@ -437,7 +401,7 @@ class RankFolder:
         if self.completed:
             if status != "done":
                 self._go_back()
-            if status in ("left-behind", "left", "evicted"):
+            if status == "left-behind":
                 self._finish()
             self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)
@@ -509,9 +473,10 @@ class RankFolder:
             return None
         state = checkpoint.read(found, self._learner.load)
         self._check_run(found, state.fingerprint)
-        if state.next_round > self.rounds():
+        if state.next_round > self._config.rounds:
             raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds {self.rounds()}"
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds "
+                f"{self._config.rounds}"
             )
         return state
 

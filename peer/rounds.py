@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -127,13 +126,8 @@ async def run_rounds(
     """
     kind = _OverlappedRounds if overlap else _RoundLoop
     loop = kind(learner, driver, worker, saver, evaluate_every, checkpoint_every)
-    schedule = driver.core.schedule
-    for number in itertools.count(start):
-        if number >= schedule.rounds:
-            break
+    for number in range(start, driver.core.schedule.rounds):
         await loop.reach(number)
-        if number >= schedule.rounds:  # this peer is no member any more
-            break
         one = await loop.begin(number)
         await loop.train(one)
         await loop.evaluate_trained(one)
@@ -173,7 +167,7 @@ class _RoundLoop:
         if driver.core.waiting.holds(number):
             await self.saver.saved()
             await driver.pause(number)
-        driver.enter(number)
+        driver.enter()
 
     async def begin(self, number: int) -> _Round:
         """Begin a round: find out whether it is sat out, and forget neighbors that have come back."""

@@ -25,7 +25,6 @@ class RunCounts:
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
         returns: How often the peer has returned to a federation that had gone on without it, in all processes.
-        rounds: The rounds of the run, by its newest epoch; None where none is known beyond the settings.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -36,7 +35,6 @@ class RunCounts:
     late_bodies: int = 0
     log_dropped: int = 0
     returns: int = 0
-    rounds: int | None = None
 
     def as_entries(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -49,7 +47,6 @@ class RunCounts:
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,
             "log_dropped": self.log_dropped,
-            **({} if self.rounds is None else {"rounds": self.rounds}),
         }
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.epoch import Epoch
 from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.rank_folder import RankFolder
@@ -61,21 +60,6 @@ class Awaited:
 
 
 @dataclass(frozen=True)
-class EpochSnapshot:
-    """An epoch of the federation's members.
-
-    Attributes:
-        number: Which.
-        members: Its ranks, sorted.
-        begins: The first round in it, from 0.
-    """
-
-    number: int
-    members: tuple[int, ...]
-    begins: int
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """One peer at one moment: rounds, times, liveness, and what follows from releases; no loss, accuracy or row count.
 
@@ -83,7 +67,7 @@ class Snapshot:
         rank: The peer.
         pid: Its process.
         phase: What it does.
-        rounds: How many rounds the run has, or how many this peer runs if it leaves before; None while it starts.
+        rounds: How many rounds the run has; None while it starts.
         completed: How many of them the peer has completed.
         quorum: How many a quorum is known to have completed; None where every peer by itself is one.
         waits_for: The ranks that it waits for.
@@ -91,9 +75,7 @@ class Snapshot:
         why: Why a pause holds the next round; else empty.
         sits_out: Whether it sits rounds out, because the others went on without it.
         drains: Whether it leaves when the round is complete.
-        epoch: The epoch of the present round; None in a federation that cannot change.
-        next_epoch: The accepted epoch that begins after it; None while none is known.
-        members: By rank of each present member, the rounds that it has completed, at least; None: it was never there.
+        members: By rank, the rounds that it has completed, at least; None: it was never there.
         mixed: Ranks whose bodies were mixed in the last completed round.
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
@@ -125,8 +107,6 @@ class Snapshot:
     why: str = ""
     sits_out: bool = False
     drains: bool = False
-    epoch: EpochSnapshot | None = None
-    next_epoch: EpochSnapshot | None = None
     members: Mapping[int, int | None] = field(default_factory=dict)
     mixed: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
@@ -157,8 +137,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         ended: Whether its rounds are over.
     """
     wait, last = core.waiting.present(now), files.last or {}
-    chain = None if core.epochs is None else core.epochs.chain
-    seconds, rounds = files.recent_seconds, core.schedule.rounds
+    seconds, rounds = files.recent_seconds, config.rounds
     clock = core.round_clock
     there = {*clock.there}
     left = None if seconds is None or ended else seconds * max(rounds - files.completed, 0)
@@ -174,12 +153,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         why=wait.why if wait else "",
         sits_out=core.exchange.entry.hops > 0,
         drains=core.waiting.drains,
-        epoch=None if chain is None else _epoch(chain.current),
-        next_epoch=None if chain is None or chain.pending is None else _epoch(chain.pending),
-        members={
-            rank: clock[rank] if rank in there else None
-            for rank in (range(clock.size) if chain is None else chain.current.ranks)
-        },
+        members={rank: clock[rank] if rank in there else None for rank in range(len(clock))},
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),
@@ -197,10 +171,6 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         disk_free=files.disk_free,
         withheld=tuple(one.rank for one in core.members.all() if one.trouble or one.trouble_dialling),
     )
-
-
-def _epoch(one: Epoch) -> EpochSnapshot:
-    return EpochSnapshot(one.number, one.ranks, one.begins)
 
 
 def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:

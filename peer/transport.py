@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.core.wire import Frames
@@ -58,8 +58,6 @@ class Unreachable(NamedTuple):
 
     link: Link
     reason: str
-    unlisted: bool = False
-    """Whether it is that the listener does not take the key of this peer."""
     unproved: bool = False
     """Whether a listener is there, and one side does not prove the key that the other expects."""
 
@@ -130,14 +128,6 @@ class Transport(Protocol):
 
         Raises:
             AddressError: this is no address.
-        """
-
-    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
-        """Let these identities connect from now on, and no others. Without keys nothing changes.
-
-        Args:
-            keys: The public keys of each, 32 bytes; none for those that it had at the start. A key that two have is the
-                first one's.
         """
 
     def drop(self, link: Link) -> None:

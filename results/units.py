@@ -8,7 +8,6 @@ time; `100Mbit` is one, because it has no other meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from dpeer.exceptions import ConfigurationError
 
@@ -128,17 +127,3 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
-
-
-def in_short(ranks: Iterable[int]) -> str:
-    """Ranks as text, runs of them shortened: 0..3, 7."""
-    found: list[list[int]] = []
-    for rank in sorted(ranks):
-        if found and found[-1][1] == rank - 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
-    return ", ".join(
-        f"{first}" if first == last else f"{first}, {last}" if last == first + 1 else f"{first}..{last}"
-        for first, last in found
-    )

@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
@@ -354,7 +354,6 @@ class FaultyTransport:
         self._emptied = asyncio.Event()
         self._address: str | None = None
         self._closed = False
-        self.admitted: frozenset[int] | None = None
         process.on_thaw.append(self._thawed)
 
     @property
@@ -368,21 +367,11 @@ class FaultyTransport:
         return self._address
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
-        """Connect, again and again until another transport listens there, and whenever the connection breaks.
-
-        Raises:
-            ValueError: The rank is not let in: with keys none is known that it had to prove.
-        """
-        if self.admitted is not None and identity not in self.admitted:
-            raise ValueError(f"rank {identity} is not let in, and is dialled")
+        """Connect, again and again until another transport listens there, and whenever the connection breaks."""
         dialled = _Dialled(next(self._network.numbers), address)
         self._dialled[dialled.link] = dialled
         self._try(dialled, 0.0)
         return dialled.link
-
-    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
-        """With keys: let these ranks in, and no others."""
-        self.admitted = frozenset(keys)
 
     def drop(self, link: Link) -> None:
         """Give a dialled link up."""

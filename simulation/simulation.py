@@ -195,7 +195,7 @@ class Simulation:
                 config.run.log_to, out, parts.facts["settings"], log, protects=protects, resume=resume
             )
         listen = f"inproc://rank-{rank}"
-        peer = Peer(
+        return Peer(
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
@@ -204,8 +204,6 @@ class Simulation:
             on_alert=lambda alert: self._view.alert(rank, alert), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
         )  # fmt: skip
-        parts.followed.schedule = peer.core.schedule
-        return peer
 
     def _record(self, rank: int, entry: dict[str, Any]) -> None:
         self._tracking[rank].add(entry)

@@ -11,7 +11,6 @@
 from dpeer.topology.connectivity import parts, temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
-from dpeer.topology.relabeled import Relabeled
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import (
@@ -21,7 +20,6 @@ from dpeer.topology.topologies import (
     TimeVaryingTopology,
     Topology,
     build,
-    build_listed,
 )
 from dpeer.topology.user_graphs import function_source, is_function, size_of
 
@@ -36,14 +34,12 @@ __all__ = [
     "Neighborhood",
     "PaperFormula",
     "Participation",
-    "Relabeled",
     "Row",
     "ServerSampling",
     "TimeVaryingTopology",
     "Topology",
     "analyse",
     "build",
-    "build_listed",
     "disagreement",
     "function_source",
     "is_function",

@@ -8,7 +8,6 @@ from functools import cache
 import networkx as nx
 
 from dpeer.topology.neighborhood import Graphs
-from dpeer.topology.relabeled import Relabeled
 from dpeer.topology.topologies import Topology
 
 LIMIT = 32
@@ -17,7 +16,7 @@ LIMIT = 32
 _STARTS = 3  # rounds from which a message is followed: time-varying graphs spread it at different speeds
 
 
-def temporal_diameter(graphs: Graphs, rounds: int, first: int | None = None) -> int:
+def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     """The most rounds that a message of one peer takes to reach all others, if each peer forwards it in every round.
 
     For a fixed graph this is its (directed) diameter. For a time-varying one it is the largest temporal diameter found
@@ -26,20 +25,17 @@ def temporal_diameter(graphs: Graphs, rounds: int, first: int | None = None) -> 
     Args:
         graphs: The graph of every round.
         rounds: How many rounds the run has.
-        first: The round from which the message is followed; None for the most from any.
 
     Returns:
         A number of rounds, at least 1 and at most `rounds`; `rounds` where a message does not reach every peer.
     """
-    if isinstance(graphs, Relabeled):
-        return temporal_diameter(graphs.graphs, rounds, first)
     fixed = isinstance(graphs, Topology)
 
     @cache
     def senders(number: int) -> list[tuple[int, ...]]:
         return [graphs.at(number, rank).in_neighbors for rank in range(graphs.size)]
 
-    starts = {0} if fixed else {rounds * part // _STARTS for part in range(_STARTS)} if first is None else {first}
+    starts = {0} if fixed else {rounds * part // _STARTS for part in range(_STARTS)}
     period = 1 if fixed else rounds
 
     def steps(start: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,7 +27,7 @@ from dpeer.topology.mixing_matrix import (
 )
 from dpeer.topology.neighborhood import Neighborhood, check_rank
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
-from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, listed_graph, plugin_graph, shown
+from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
 """The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
@@ -268,23 +267,6 @@ def build(
     else:
         graph = plugin_graph(name, size, graph_seed)
     return _fixed(shown(name) if users else name, graph, weights)
-
-
-def build_listed(edges: Sequence[tuple[int, int]], size: int, *, weights: str = "metropolis") -> Topology:
-    """Build the topology of these edges, as `build` does of a file with them.
-
-    Args:
-        edges: Pairs of ranks from 0 to size - 1; every rank has one.
-        size: The number of peers.
-        weights: As for `build`.
-
-    Raises:
-        UnknownName: `weights` is not a valid name.
-        TopologyError: The edges do not join all peers, or the weights do not suit them.
-    """
-    if weights not in WEIGHT_RULES:
-        raise UnknownName("weights rule", weights, WEIGHTS)
-    return _fixed("file:", listed_graph(edges, size), weights)
 
 
 def _fixed(label: str, graph: Graph, weights: str) -> Topology:

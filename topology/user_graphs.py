@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,17 +30,6 @@ def file_graph(name: str, size: int) -> Graph:
             itself, or does not connect everyone.
     """
     return _checked(name, _read(name), size)
-
-
-def listed_graph(edges: Sequence[tuple[int, int]], size: int) -> Graph:
-    """The graph of these edges, checked as those of a file are.
-
-    Raises:
-        TopologyError: They do not join the ranks 0..size-1, or are none.
-    """
-    if not edges:
-        raise TopologyError("edges: the graph has none")
-    return _checked("the graph", [_edge("the graph", one, other) for one, other in edges], size)
 
 
 def is_function(name: str) -> bool:
@@ -124,15 +112,6 @@ def size_of(name: str) -> int:
         TopologyError: If it cannot be read.
     """
     return 1 + max(rank for edge in _read(name) for rank in edge)
-
-
-def edges_of(name: str) -> list[tuple[int, int]]:
-    """The edges of the graph of `file:PATH`, whatever ranks they join.
-
-    Raises:
-        TopologyError: If it cannot be read.
-    """
-    return _read(name)
 
 
 def _read(name: str) -> list[tuple[int, int]]:

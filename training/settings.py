@@ -401,20 +401,7 @@ class MixingSettings(Section):
     )
 
 
-class SharesSettings(Section):
-    """Into how many parts a task divides what it has for all peers together."""
-
-    shares: int | None = setting(
-        None,
-        "parts into which a common pool of data is divided, a rank each (default: size; more leave some to peers that "
-        "join later)",
-        mark=Mark.SHARED,
-        group=_DATA,
-        ge=2,
-    )
-
-
-class DataPart(SharesSettings, DataSettings, TaskSettings):
+class DataPart(DataSettings, TaskSettings):
     """The task, its data and its model."""
 
 

@@ -35,7 +35,7 @@ from dpeer.training import Task, class_counts, find_algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.selection import ModelSelection
 
-_FINISHED = ("done", "left-behind", "left", "evicted")
+_FINISHED = ("done", "left-behind")
 """The states of runs whose models were fine-tuned at home after the last round."""
 
 

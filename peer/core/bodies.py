@@ -82,8 +82,6 @@ class Received:
 
     payload: Payload
     wire_bytes: int
-    epoch: bytes = b""
-    """Of its header: the epoch in which it was released."""
     name: bytes = b""
     """`wire.body_name`; empty if it is not to be recognised."""
 
@@ -185,22 +183,14 @@ class Inbox:
         """Whether round `number`'s body of this rank is here."""
         return rank in self._rounds.get(number, {})
 
-    def take(self, number: int, ranks: Iterable[int], epoch: bytes = b"") -> dict[int, Received]:
+    def take(self, number: int, ranks: Iterable[int]) -> dict[int, Received]:
         """Round `number`'s bodies of the ranks, as far as they are here, in rank order; from then on others are late.
 
-        Bodies of the next round stay. Those of another epoch than the round's are dropped.
+        Bodies of the next round stay.
         """
         here = self._rounds.pop(number, {})
         self.earliest = number + 1
-        elsewhere = [rank for rank, body in here.items() if body.epoch != epoch]
-        if elsewhere:
-            self.dropped["other-epoch"] += len(elsewhere)
-        return {rank: here[rank] for rank in sorted(ranks) if rank in here and rank not in elsewhere}
-
-    def drop(self, rank: int) -> None:
-        """Drop the bodies of a rank that is no neighbor any more."""
-        for bodies in self._rounds.values():
-            bodies.pop(rank, None)
+        return {rank: here[rank] for rank in sorted(ranks) if rank in here}
 
     def __len__(self) -> int:
         """The number of bodies here."""
@@ -254,13 +244,6 @@ class Outbox:
         for number, receivers in self.receivers.items():
             if number >= current_round and rank in receivers:
                 self.unsent[number].add(rank)
-
-    def drop(self, rank: int) -> None:
-        """Send nothing any more to a rank that is no neighbor."""
-        for number, receivers in self.receivers.items():
-            self.receivers[number] = tuple(other for other in receivers if other != rank)
-            self.unsent[number].discard(rank)
-        self.held.pop(rank, None)
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""

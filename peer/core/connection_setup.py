@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
@@ -11,7 +11,6 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Effect
-from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
@@ -25,24 +24,20 @@ from dpeer.peer.transport import Link
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
-_KNOCK = 5
-"""Beats between two hellos of a peer that no epoch lists yet."""
-
 
 class ConnectionSetup:
     """Sends and answers hellos: which rank speaks on which link.
 
     Args:
         round_clock: Its table travels in hellos.
-        note: Takes in a neighbor's round and table, at a clock time, and the second part of the table.
+        note: Takes in a neighbor's round and table, at a clock time.
         renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
-        epochs: How the membership changes; None where it never does.
 
     Attributes:
         dialling: The links that this peer has dialled.
-        to_dial: The ranks that it dials, where membership never changes.
+        to_dial: The ranks that it dials.
         goodbye: That of this peer once it leaves: a neighbor that it meets on its way out hears it, too.
         effects: What is to be done; to be emptied by its reader.
     """
@@ -58,11 +53,10 @@ class ConnectionSetup:
         start: StartWait,
         handshake: Handshake,
         round_clock: RoundClock,
-        note: Callable[[Neighbor, int, bytes, float, bytes], None],
+        note: Callable[[Neighbor, int, bytes, float], None],
         renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
-        epochs: EpochFollower | None = None,
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self.to_dial: frozenset[int] = frozenset()
@@ -81,9 +75,7 @@ class ConnectionSetup:
         self._renewed = renewed
         self._log = log
         self._drop = drop
-        self._epochs = epochs
         self._hellos = 0
-        self._early: dict[int, Link] = {}
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
@@ -107,28 +99,6 @@ class ConnectionSetup:
             dialled.unanswered = now + self._config.liveness.suspect_after
         self._hello(link, reply=False)
 
-    def _remember_early(self, rank: int, link: Link) -> None:
-        """Remember a rank that fits and is no neighbor: it may know of an epoch that this peer has yet to hear of."""
-        self._early.pop(rank, None)
-        self._early[rank] = link
-        if len(self._early) > ASKED:
-            del self._early[next(iter(self._early))]
-
-    def early(self) -> list[Link]:
-        """The links of those whose hello came before an epoch that makes them neighbors."""
-        return [*self._early.values()]
-
-    def introduce_to_early(self) -> None:
-        """Say hello to those whose hello came before this peer knew of the epoch that makes them neighbors."""
-        for rank in [rank for rank in self._early if rank in self._members]:
-            self._hello(self._early.pop(rank), reply=False, to=rank)
-
-    def introduce_anew(self, ranks: Collection[int], now: float) -> None:
-        """Say hello again to ranks that took this peer's last one for a stranger's: an epoch has let it in since."""
-        for link, dialled in self.dialling.all():
-            if dialled.rank in ranks and dialled.unanswered != math.inf:
-                self.introduce(link, now)
-
     def _hello(self, link: Link, *, reply: bool, to: int | None = None) -> None:
         """Send a hello to a rank; None for the one that speaks on the link, or was dialled on it."""
         dialled, neighbor = self.dialling.get(link), self._members.by_link(link)
@@ -139,7 +109,6 @@ class ConnectionSetup:
         holds = {} if to is None else {**self._reassembly.holds(to, self._going_on(link, to)), **self._inbox.holds(to)}
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
-            epochs=clock.epochs, known=b"" if self._epochs is None else self._epochs.chain.known,
             enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
             holds=wire.holding(holds),
         )  # fmt: skip
@@ -170,21 +139,14 @@ class ConnectionSetup:
         rank = hello.rank
         if identity is not None and rank != identity:
             raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
-        knocks = self._epochs is not None and not self._epochs.let_in
-        again = now + _KNOCK * self._config.liveness.heartbeat if knocks else None
-        self.dialling.answered(link, again)
+        self.dialling.answered(link)
         if identity is None and self._contends(link, hello, now):
             return
-        if self._epochs is not None and self._epochs.chain.lists(rank) and rank not in self._members:
-            self._members.add([rank])  # it hears of the federation here, and is no neighbor in any round
-        self._early.pop(rank, None)
         if rank in self._members:
             self._start.met.add(rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._hello(link, reply=True, to=rank)
-        if self._epochs is not None and self._epochs.chain.named(rank):
-            self._epochs.send_lacking(link, hello.known)
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else None
         try:
@@ -198,10 +160,6 @@ class ConnectionSetup:
             self._handshake.part(hello, self._members.current_round, expected)
             self._send_parting()
             return
-        except ProtocolError as error:
-            if self._epochs is not None and error.reason == "not-a-neighbor":
-                self._remember_early(rank, link)
-            raise
         neighbor = self._members[rank]
         if neighbor.status is Status.GONE and neighbor.links.is_of(hello.process):
             return  # sent before its goodbye, and late on another link
@@ -216,7 +174,7 @@ class ConnectionSetup:
             self._exchange.entry.lost_with(hello.remembers)  # what it remembers at later hellos may be of this disk
         neighbor.version = self._handshake.version(hello)
         self._round_clock.remind(hello.recalls)
-        self._note(neighbor, min(hello.next_round, self._round_clock.bound), hello.presence, now, hello.epochs)
+        self._note(neighbor, hello.next_round, hello.presence, now)
         if hello.running:
             self._start.shorten(now)
         self._welcome(neighbor, hello.next_round, now)
@@ -428,7 +386,6 @@ class ConnectionSetup:
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
         self._reassembly.keep(link)
-        self._early = {rank: one for rank, one in self._early.items() if one != link}
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
@@ -456,18 +413,6 @@ class ConnectionSetup:
         self.dialling.forget(link)
         return [Close(link)]
 
-    def hang_up(self, rank: int) -> list[Effect]:
-        """Give up the links to a rank that is no neighbor any more."""
-        effects = self.give_up(rank)
-        for link in self._members.remove(rank) if rank in self._members else ():
-            self._reassembly.forget(link)
-            self._send_queues.forget(link)
-            effects.append(Close(link))
-        self._reassembly.forget_rank(rank)
-        self._exchange.outbox.drop(rank)
-        self._exchange.inbox.drop(rank)
-        return effects
-
     def unanswered(self) -> list[Link]:
         """The links that are established, on which this peer's hello has no answer yet."""
         return [link for link, one in self.dialling.all() if one.unanswered is not None and one.unanswered < math.inf]
@@ -476,19 +421,13 @@ class ConnectionSetup:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
         effects: list[Effect] = []
         for link, one in self.dialling.all():
-            if one.rank not in self._members:
-                effects += self.hang_up(one.rank)
-                continue
             neighbor = self._members[one.rank]
             if link in neighbor.links.all and neighbor.link not in (None, link):
                 if neighbor.links.heard == neighbor.link:  # both write on the other one
                     effects += self._give_up(link)
-            elif self._epochs is not None and neighbor.link != link and not self._epochs.is_to_dial(one.rank):
-                effects += self._give_up(link)  # a joiner's, from before its neighbor was to dial it
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
-                still = self._epochs is None or one.rank in self._epochs.admitted  # an epoch may have taken it out
-                effects += [Close(link), *self.dialling.begin([one.rank] if still else [])]
+                effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
                 if now >= one.unanswered:
                     self.introduce(link, now)
@@ -505,13 +444,6 @@ class ConnectionSetup:
         return effects + self.dialling.begin(lost)
 
     def _lost(self) -> list[int]:
-        """The neighbors that are away and that this peer has to dial: they may have dialled it, as joiners do."""
-        lost = [
-            one
-            for one in self._members.all()
-            if one.expected and (not one.links.all or one.status is Status.DEAD) and not self._members.is_done(one.rank)
-        ]
-        return [one.rank for one in lost if self._is_to_dial(one.rank)]
-
-    def _is_to_dial(self, rank: int) -> bool:
-        return rank in self.to_dial if self._epochs is None else self._epochs.is_to_dial(rank)
+        """The neighbors that are away and that this peer has to dial."""
+        away = [one for one in self._members.all() if not one.links.all or one.status is Status.DEAD]
+        return [one.rank for one in away if one.rank in self.to_dial and not self._members.is_done(one.rank)]

@@ -70,10 +70,10 @@ class Dialling:
         """All links."""
         return list(self._links.items())
 
-    def answered(self, link: Link, again: float | None = None) -> None:
-        """Note the hello of the other side; `again`: clock time at which this peer says hello all the same, if ever."""
+    def answered(self, link: Link) -> None:
+        """Note the hello of the other side."""
         if link in self._links:
-            self._links[link].unanswered = again
+            self._links[link].unanswered = None
 
     def forget(self, link: Link) -> None:
         """Forget a link that is given up for good."""

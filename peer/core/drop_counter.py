@@ -98,7 +98,7 @@ class DropCounter:
         self._log(
             "warning", "turned-away",
             f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
-            "a peer with a new key, one that no epoch lets in yet, one without keys, or no peer of this federation",
+            "a peer with a new key, one without keys, or no peer of this federation",
             reason=reason, place=place,
         )  # fmt: skip
 

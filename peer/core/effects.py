@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.transport import Link
 
 
@@ -80,24 +79,4 @@ class Throttle:
     """A sender is over its rate limit: after several of these, nothing is to be read for a moment."""
 
 
-@dataclass(frozen=True)
-class Keep:
-    """Put this on disk, then pass it to `Core.kept`."""
-
-    record: ChainRecord
-
-
-@dataclass(frozen=True)
-class Admit:
-    """Let these ranks connect from now on, and no others.
-
-    Attributes:
-        keys: By rank, its public keys of 32 bytes; empty for those with which the peer began.
-        addresses: Where ranks are dialled.
-    """
-
-    keys: Mapping[int, tuple[bytes, ...]]
-    addresses: Mapping[int, str]
-
-
-Effect = Dial | Close | Write | Deliver | Wake | Fail | LogEvent | Throttle | Keep | Admit
+Effect = Dial | Close | Write | Deliver | Wake | Fail | LogEvent | Throttle

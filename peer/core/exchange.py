@@ -7,7 +7,7 @@ body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
@@ -37,7 +37,6 @@ class Exchange:
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
         has_released: Whether this peer has released a body since its process began.
-        elsewhere: Whether a rank is known to be in another epoch in a round than this peer.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
 
@@ -67,7 +66,6 @@ class Exchange:
         self._process = process
         self.paused = self.has_released = False
         self._ahead: tuple[int, Frames, set[int]] | None = None
-        self.elsewhere: Callable[[int, int], bool] = lambda rank, number: False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -116,10 +114,7 @@ class Exchange:
             self.send_heartbeats(receivers)
             return
         clock, self.has_released = self._round_clock, True
-        body = wire.body(
-            self._federation, self._rank, number, payload, clock.table, epochs=clock.epochs,
-            epoch=self.schedule.epoch(number),
-        )  # fmt: skip
+        body = wire.body(self._federation, self._rank, number, payload, clock.table)
         self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -204,9 +199,7 @@ class Exchange:
         return [
             rank
             for rank in self.schedule.at(number).in_neighbors
-            if not self.inbox.has(rank, number)
-            and self._members.awaited(rank, number, now)
-            and not self.elsewhere(rank, number)
+            if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
         ]
 
     def unsettled(self, number: int, now: float) -> list[int]:
@@ -249,7 +242,7 @@ class Exchange:
 
         Those that are still there have the last ones, which this peer can adopt, and wait for it once it says so.
         """
-        every = [one for one in self._members.all() if one.expected]
+        every = self._members.all()
         if not every or any(one.current_round < self.schedule.rounds for one in every):
             return False
         if any(self.inbox.has(one.rank, number) for one in every):
@@ -266,7 +259,6 @@ class Exchange:
             federation=self._federation,
             round=self._members.current_round,
             presence=self._round_clock.table,
-            epochs=self._round_clock.epochs,
             paused=self.paused,
             hops=self.entry.hops,
             enters=self.entry.enters,

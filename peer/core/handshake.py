@@ -145,9 +145,8 @@ class Handshake:
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, epochs: bytes = b"",
-        known: bytes = b"", enters: int = 0, incarnation: int = 0, to: int | None = None, serial: int = 0,
-        alone: bool = False, holds: bytes = b"",
+        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, enters: int = 0,
+        incarnation: int = 0, to: int | None = None, serial: int = 0, alone: bool = False, holds: bytes = b"",
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -161,8 +160,6 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
-            epochs=epochs,
-            known=known,
             apart_from=apart_from,
             apart_because=apart_because,
             there=there,
@@ -198,7 +195,7 @@ class Handshake:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
             ours = self.hello(current_round, reply=False)
-            problem = mismatch(ours, hello, self._round_clock.bound, self._config.names) or ""
+            problem = mismatch(ours, hello, self._round_clock.rounds, self._config.names) or ""
         problem = printable(problem)
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
@@ -222,8 +219,7 @@ class Handshake:
         """
         one_of_us = dialled is not None or rank < len(self._round_clock)
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
-        joins = not any(one.expected for one in self._members.all())  # it waits for all that it dials
-        return one_of_us and not trains_with_us and (joins or bool(self._members.missing()))
+        return one_of_us and not trains_with_us and bool(self._members.missing())
 
 
 def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:

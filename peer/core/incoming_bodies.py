@@ -74,7 +74,7 @@ class IncomingBodies:
         if message.buffers is None:
             self._begin(link, neighbor, message, wire.size(frames), name, ahead, now)
             return
-        received = Received(frames[1:], wire.size(frames), message.epoch, name)
+        received = Received(frames[1:], wire.size(frames), name)
         if self._put(neighbor.rank, message.round, received, now):
             self._pay_back(neighbor, ahead)
 
@@ -135,7 +135,7 @@ class IncomingBodies:
         self.receive_time.end(link, now)
         body = arriving.body
         if arriving.fingerprint is None:
-            received = Received(arriving.payload, arriving.wire_bytes, body.epoch, arriving.name)
+            received = Received(arriving.payload, arriving.wire_bytes, arriving.name)
             self._put(body.rank, body.round, received, now)
         elif not arriving.skipped:
             self._inbox.compare(body.rank, body.round, arriving.fingerprint.digest())

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
-
-if TYPE_CHECKING:
-    from dpeer.peer.core.epoch_follower import EpochFollower
 
 
 class LedgerGuard:
@@ -19,7 +15,6 @@ class LedgerGuard:
 
     Args:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-        epochs: How the membership changes; None where it never does.
     """
 
     def __init__(
@@ -29,14 +24,12 @@ class LedgerGuard:
         exchange: Exchange,
         round_clock: RoundClock,
         log: Callable[..., None],
-        epochs: EpochFollower | None = None,
     ) -> None:
         self._config = config
         self._members = members
         self._exchange = exchange
         self._round_clock = round_clock
         self._log = log
-        self._epochs = epochs
         self._warned = False
 
     def why_no_release(self) -> str | None:
@@ -58,10 +51,6 @@ class LedgerGuard:
             held_of = f"rank {holder} holds a body of rank {self._config.rank}"
             return f"{held_of}, and its folder has no ledger of that: {remedy}"
         remembered, own = self._round_clock.remembered, self._round_clock[self._config.rank]
-        if self._epochs is not None:
-            if not self._epochs.let_in:
-                return None
-            own = max(own, self._epochs.entry)  # a joiner counts as in its first round, and has released nothing before
         if remembered <= own:
             return None
         found = (

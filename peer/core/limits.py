@@ -16,7 +16,7 @@ class Limits:
     """The limits of one message."""
 
     header_bytes: int = 2**20 + 2**10
-    """A hello carries the manifest: about 60 bytes a parameter tensor. An epoch has at most a mebibyte."""
+    """A hello carries the manifest: about 60 bytes a parameter tensor."""
     small_header_bytes: int = 2**16
     """Every other header."""
     payload_bytes: int = 0
@@ -59,34 +59,8 @@ HELD_BODIES = 8
 MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
 
-# -- epochs ----------------------------------------------------------------------------------------------------------
-
-DIGEST_BYTES = 16
-"""Of an epoch's hash in presence and in the header of a body: its first ones. One who signs two epochs with equal ones
-would stop a federation: with 8 bytes that takes 2^32 tries, a minute, and with 16 it takes 2^64."""
-
-EPOCH_BYTES = 2**20
-"""Of an epoch with its signatures: a member takes 40 to 300 bytes."""
-
-EPOCH_ENTRIES = 2**13
-"""Of all its tables together, and its lists: a member has four and one. Each wrong one is an error by itself."""
-
-MOST_MEMBERS = 2**10
-"""Of an epoch, so that it stays below the limits above."""
-
-HIGHEST_RANK = 2**11 - 1
-"""Of a member of an epoch: tables of presence have an entry of 24 bytes for every rank up to the highest, and go into
-the small header of a heartbeat."""
-
-MOST_EPOCHS = 2**12
-"""That a peer keeps: it has all of them, and a federation that changes every day has one a day."""
-
-ALL_EPOCHS_BYTES = 2**25
-"""Of those documents together, which take four times as much memory: 4096 of 30 members with addresses and keys, or
-100 of a thousand."""
-
-MOST_OPERATORS = 64
-"""Of a federation: each signature takes a tenth of a millisecond to check."""
+MOST_HOPS = 2**11 - 1
+"""The most hops from those who went on that a peer which sits rounds out counts, whatever its neighbors say."""
 
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 

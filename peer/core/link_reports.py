@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.transport import Link
-
-if TYPE_CHECKING:
-    from dpeer.peer.core.epoch_follower import EpochFollower
 
 
 class LinkReports:
@@ -21,24 +16,13 @@ class LinkReports:
 
     Args:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-        epochs: How the membership changes; None where it never does.
     """
 
-    def __init__(
-        self,
-        config: PeerConfig,
-        members: Membership,
-        dialling: Dialling,
-        drops: DropCounter,
-        log: Callable[..., None],
-        epochs: EpochFollower | None,
-    ) -> None:
-        self._config = config
+    def __init__(self, members: Membership, dialling: Dialling, drops: DropCounter, log: Callable[..., None]) -> None:
         self._members = members
         self._dialling = dialling
         self._drops = drops
         self._log = log
-        self._epochs = epochs
         self._relay_trouble: str | None = None
 
     def unix_socket(self, link: Link) -> None:
@@ -64,13 +48,8 @@ class LinkReports:
         else:
             self._drops.count_stranger(f"from {place}", error)
 
-    def unreachable(self, link: Link, reason: str, *, unlisted: bool) -> None:
-        """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
-        if unlisted and self._epochs is not None and not self._epochs.let_in:
-            reason = (
-                "it does not take the key of this peer yet: have an operator let it in, with the key that belongs to "
-                f"this peer's secret (dpeer join RUN --rank {self._config.rank} --key HEX)"
-            )
+    def unreachable(self, link: Link, reason: str) -> None:
+        """A dialled link cannot be established at present, for this reason."""
         one = self._dialling.get(link)
         if one is not None and self._members[one.rank].trouble_dialling != reason:
             self._members[one.rank].trouble_dialling = reason

@@ -27,7 +27,7 @@ class Status(enum.Enum):
 
 
 NOT_APPEARED = "did not appear"
-"""Why a neighbor is away that has never been there, a joiner above all."""
+"""Why a neighbor is away that has never been there."""
 
 
 @dataclass
@@ -57,7 +57,6 @@ class Neighbor:
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
-        expected: Whether it is a neighbor already; else only of rounds to come.
         replaced: How often it has connected anew although its earlier connection was there.
         version: The version of the protocol that both ends of its link speak; 0 before the handshake.
         bytes_sent: Bytes of messages to it, by this process.
@@ -83,7 +82,6 @@ class Neighbor:
     asked: int = -1
     overdue: str = ""
     overdue_in: int = -1
-    expected: bool = True
     replaced: int = 0
     version: int = 0
     bytes_sent: int = 0
@@ -125,42 +123,8 @@ class Membership:
     def __contains__(self, rank: int) -> bool:
         return rank in self._neighbors
 
-    def add(self, ranks: Iterable[int]) -> None:
-        """Take in neighbors of rounds to come: until `expect` none of them is waited for."""
-        for rank in ranks:
-            if rank not in self._neighbors:
-                self._neighbors[rank] = Neighbor(rank, expected=False)
-        self._neighbors = dict(sorted(self._neighbors.items()))
-        self._all = [*self._neighbors.values()]
-
-    def expect(self, rank: int, now: float, *, joins: bool) -> None:
-        """Begin to wait for a neighbor of the rounds that begin now, which may not have shaken hands yet.
-
-        Args:
-            rank: The neighbor.
-            now: Clock time, from which on its silence counts.
-            joins: Whether it is new in the federation: no round is held up for a joiner that has not appeared.
-        """
-        neighbor = self._neighbors[rank]
-        neighbor.expected = True
-        if neighbor.status is not Status.UNSEEN:
-            return
-        if joins:
-            self.give_up(rank)
-        else:
-            neighbor.status, neighbor.heard_at = Status.SUSPECT, now
-
-    def remove(self, rank: int) -> list[Link]:
-        """Forget a neighbor that is none any more; returns its links."""
-        neighbor = self._neighbors.pop(rank)
-        self._all = [*self._neighbors.values()]
-        found = [link for link, one in self._links.items() if one is neighbor]
-        for link in found:
-            del self._links[link]
-        return found
-
     def all(self) -> list[Neighbor]:
-        """Every neighbor, by rank; not to be changed, and the same list until one comes or goes."""
+        """Every neighbor, by rank; not to be changed."""
         return self._all
 
     def missing(self) -> list[int]:
@@ -168,7 +132,7 @@ class Membership:
         return [
             neighbor.rank
             for neighbor in self.all()
-            if (neighbor.status is Status.UNSEEN and neighbor.expected)
+            if neighbor.status is Status.UNSEEN
             or neighbor.trouble
             or (neighbor.status is Status.GONE and neighbor.why_away != "done")
         ]
@@ -323,8 +287,6 @@ class Membership:
         return is waited for until then.
         """
         neighbor = self._neighbors[rank]
-        if not neighbor.expected:
-            return False
         if neighbor.status is Status.GONE:
             return self.comes_back(rank, now)
         if neighbor.status is Status.DEAD or neighbor.overdue:

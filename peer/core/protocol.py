@@ -26,8 +26,6 @@ from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
-from dpeer.peer.core.epoch_chain import ChainRecord
-from dpeer.peer.core.epoch_follower import EpochFollower
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
@@ -76,7 +74,6 @@ class Core:
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
-        epochs: How the membership changes; None where it never does.
         forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         incoming_bodies: The bodies of neighbors on their way to the inbox.
         lateness: Whether this peer's bodies come too late to be mixed.
@@ -86,16 +83,9 @@ class Core:
         alone = config.liveness.heartbeat == 0  # no peer can be cut off
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
         self.round_clock.silent = alone
-        joins = config.rank >= topology.size  # which an epoch lets in
-        self.round_clock.grow(config.rank + 1)
-        neighbors = () if joins else topology.connections(config.rank, config.rounds)
-        if not alone and not joins:
+        neighbors = topology.connections(config.rank, config.rounds)
+        if not alone:
             self.round_clock.unreachable = _unreachable(config.rank, topology, config.rounds)
-        self.epochs = (
-            None
-            if config.epochs is None
-            else EpochFollower(config, config.epochs, topology, self.round_clock, self._log)
-        )
         self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log)
         self._config = config
@@ -130,39 +120,24 @@ class Core:
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self.waiting = Waiting(
-            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log,
-            self.epochs,
-        )  # fmt: skip
+            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
+        )
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
-            self.epochs,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
             config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
             self.connection_setup, self.round_budget, self._messages, lambda: self._effects.append(Throttle()),
         )  # fmt: skip
-        self._link_reports = LinkReports(
-            config, self.members, self.connection_setup.dialling, self.drops, self._log, self.epochs
-        )
-        if self.epochs is not None:
-            self.exchange.elsewhere = self.epochs.elsewhere
-            self.epochs.join_up(
-                self.schedule, self.members, self.send_queues, self.exchange.send_heartbeats,
-                self.connection_setup.hang_up, self.connection_setup.dialling.begin,
-            )  # fmt: skip
+        self._link_reports = LinkReports(self.members, self.connection_setup.dialling, self.drops, self._log)
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
         self.lateness = Lateness(self.schedule, self.members, self._log)
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
-
-    def prepare(self, number: int) -> None:
-        """Be in the epoch of round `number`, the first one that will be run; before `open`."""
-        if self.epochs is not None:
-            self._effects += self.epochs.start(number)
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
@@ -224,9 +199,9 @@ class Core:
         self._link_reports.endless(link, place)
         return self.look(now)
 
-    def unreachable(self, link: Link, reason: str, now: float, *, unlisted: bool = False) -> list[Effect]:
-        """A dialled link cannot be established at present, for this reason; `unlisted`: its key is not taken there."""
-        self._link_reports.unreachable(link, reason, unlisted=unlisted)
+    def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
+        """A dialled link cannot be established at present, for this reason."""
+        self._link_reports.unreachable(link, reason)
         return self.look(now)
 
     def relayed(self, trouble: str | None, now: float) -> list[Effect]:
@@ -249,8 +224,6 @@ class Core:
             partial = self.reassembly.get(one.link) if one.status is Status.DEAD else None
             if partial is not None and partial.body.round < number:
                 partial.give_up()
-        if self.epochs is not None:
-            self._effects += self.epochs.begin(number, now) + self.epochs.review()
         self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
         return self.look(now)
 
@@ -259,17 +232,9 @@ class Core:
         self.lateness.begin_training(number)
         return self.round_budget.begin(number, now)
 
-    def enter(self, number: int, now: float) -> list[Effect]:
-        """Round `number`, which nothing holds up, begins now: with it perhaps an epoch, and with that other edges."""
+    def enter(self, now: float) -> list[Effect]:
+        """The next round, which nothing holds up, begins now."""
         self.waiting.begun_at, self.exchange.paused = now, False
-        if self.epochs is not None:
-            turn, effects = self.epochs.enter(number, now)
-            self._effects += effects
-            if turn is not None:
-                self.exchange.drop_ahead()
-                self.forgotten |= self.epochs.changed(turn)
-            if turn is not None and turn.wrong:
-                self.entry.come_back(max(turn.before.begins, turn.now.begins))
         return self.look(now)
 
     def withhold(self, number: int, until: int) -> None:
@@ -285,31 +250,9 @@ class Core:
         heard = [one.current_round for one in self.members.all() if one.status is not Status.UNSEEN]
         return max(heard, default=None)
 
-    def join(self, number: int) -> None:
-        """Begin with round `number`, the last one before the entry of this peer, which is new in the federation."""
+    def come_back(self, number: int) -> None:
+        """Begin with round `number` as a returner."""
         self.entry.come_back(number - self._config.rejoin_after - 1)
-
-    # -- epochs ------------------------------------------------------------------------------------------------
-
-    def kept(self, record: ChainRecord, now: float) -> list[Effect]:
-        """What a `Keep` named is on disk."""
-        assert self.epochs is not None
-        self.exchange.drop_ahead()  # its receivers may be others now
-        stranger = not self.epochs.let_in
-        self._effects += self.epochs.kept(record, now)
-        if stranger and self.epochs.let_in:
-            self.connection_setup.introduce_anew(self.epochs.neighbors(), now)
-        self.connection_setup.introduce_to_early()
-        self.waiting.news(now)
-        return self.look(now)
-
-    def hand(self, document: bytes, now: float) -> tuple[str | None, list[Effect]]:
-        """Take a signed epoch from this peer's own user: why it is refused, None if it is taken; and the effects."""
-        if self.epochs is None:
-            return "this federation has no operators' keys, so it cannot change", []
-        refused = self.epochs.hand(document, self.members.current_round)
-        self._effects += self.epochs.review()
-        return refused, self.look(now)
 
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
@@ -392,10 +335,8 @@ class Core:
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
                 self.send_queues[link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
-        links = self.connection_setup.unanswered()  # which may have taken this peer's hello, and its answer comes
-        if reason == "done":
-            links += self.connection_setup.early()
-        for link in links:
+        # A neighbor may have taken this peer's hello, and its answer may be on its way.
+        for link in self.connection_setup.unanswered():
             self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
         return self.look(now)
 
@@ -437,8 +378,7 @@ class Core:
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
         links = [link for one in self.members.all() for link in one.links.all]
-        others = [*self.connection_setup.unanswered(), *self.connection_setup.early()]
-        send_queues = (self.send_queues.get(link) for link in links + others)
+        send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
     # -- arrivals ----------------------------------------------------------------------------------------------
@@ -468,8 +408,6 @@ class Core:
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
                 self.connection_setup.on_refusal(link, message, now)
-            case wire.EpochMessage():
-                self._on_epoch(link, neighbor, message, now)
             case wire.Unknown():
                 self.connection_setup.on_unknown(link, neighbor, message, now)
             case _:
@@ -481,7 +419,7 @@ class Core:
                     raise ProtocolError("other-federation", "its messages are of another federation")
                 if (
                     isinstance(message, wire.Body | wire.Ahead | wire.Heartbeat)
-                    and message.round > self.round_clock.bound
+                    and message.round > self.round_clock.rounds
                 ):
                     raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
@@ -504,7 +442,7 @@ class Core:
     ) -> None:  # fmt: skip
         neighbor.links.heard = link
         if isinstance(message, wire.Body | wire.Heartbeat):
-            self.note(neighbor, message.round, message.presence, now, message.epochs)
+            self.note(neighbor, message.round, message.presence, now)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
         match message:
             case wire.Body():
@@ -519,22 +457,17 @@ class Core:
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
                 self._renewed(neighbor, message.incarnation)
-                if neighbor.paused and self.round_clock.adds_to(message.presence, message.epochs):
+                if neighbor.paused and self.round_clock.adds_to(message.presence):
                     self.exchange.send_heartbeats([neighbor.rank])
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now, message.back_within)
 
-    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float, epochs: bytes = b"") -> None:
+    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
         """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
-        accepted = self.round_clock.epochs
-        news = self.round_clock.merge(table, epochs)
+        news = self.round_clock.merge(table)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
             self.waiting.news(now)
-            if self.epochs is not None:
-                self._effects += self.epochs.review()
-                if self.round_clock.epochs != accepted:  # all may wait for it
-                    self.exchange.send_heartbeats(one.rank for one in self.members.all())
             self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
             if not self.waiting.start.began and self._beat_at is not None:
                 self._spread_at = min(self._spread_at, max(now, self._spread_again))
@@ -547,13 +480,6 @@ class Core:
         self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
         if not self.waiting.start.began:
             self.exchange.send_heartbeats(ranks)
-
-    def _on_epoch(self, link: Link, neighbor: Neighbor | None, message: wire.EpochMessage, now: float) -> None:
-        if neighbor is None or self.epochs is None:
-            raise self.connection_setup.stranger(link, "an epoch", now)
-        self.connection_setup.heard(neighbor, neighbor.mentioned, now)
-        self.epochs.hear(message.document, link)
-        self._effects += self.epochs.review()
 
     def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
         """Note a neighbor's incarnation: if it is a new one, state of the one before is of no use."""
@@ -643,16 +569,11 @@ class Core:
         return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        then = (
-            "rounds go on without it"
-            if self.waiting.start.began
-            else "it has been there, and the start does not need it"
-        )
+        began = self.waiting.start.began
+        then = "rounds go on without it" if began else "it has been there, and the start does not need it"
         advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
-        if removed := self.epochs is not None and self.epochs.chain.removed:  # it has hung up
-            then, advice = "it needs nothing of this peer", "this peer is no member any more"
         self._log(
-            "info" if removed else "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
+            "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from dpeer.peer.core.bodies import Inbox
-from dpeer.peer.core.limits import HIGHEST_RANK
+from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
 
@@ -80,7 +80,7 @@ class Entry:
                 return False
             self._begin(number)
         if found := [one.hops + 1 for one in past]:
-            self.hops = min(*found, self.hops or HIGHEST_RANK, HIGHEST_RANK)
+            self.hops = min(*found, self.hops or MOST_HOPS, MOST_HOPS)
         if not past and self._may_enter(number):
             self.hops = self.enters = 0
             self.since = None
@@ -94,7 +94,7 @@ class Entry:
         return over and any(
             self._schedule.fits(number, one.rank, one.current_round)
             for one in self._members.all()
-            if one.expected and (not one.away or self._members.is_done(one.rank))
+            if not one.away or self._members.is_done(one.rank)
         )
 
     def _near(self, number: int) -> list[Neighbor]:
@@ -152,7 +152,7 @@ class Entry:
         if self.keeps_its_own(number):
             self.enters = max(number + 1, min(self.earliest, self._schedule.rounds))
             return
-        furthest = self._first(self._running([one for one in self._members.all() if one.expected]), number)
+        furthest = self._first(self._running(self._members.all()), number)
         # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
         open_from = max(number, furthest) + 1
         while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:

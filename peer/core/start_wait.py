@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
@@ -17,12 +16,9 @@ from dpeer.peer.core.wait import Wait
 from dpeer.peer.core.wire import Hello
 from dpeer.results.units import duration
 
-if TYPE_CHECKING:
-    from dpeer.peer.core.epoch_follower import EpochFollower
-
 LONG_WAIT = 3600.0
 """Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
-end it, and no two of its lines in the log, nor of a joiner's wait, are further apart."""
+end it, and no two of its lines in the log are further apart."""
 
 _MET_WITHIN = 60.0
 """Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
@@ -39,7 +35,6 @@ class StartWait:
     Args:
         handshake: Tells others how long this peer has waited, and names the one that it cannot train with.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-        epochs: How the membership changes; None where it never does.
 
     Attributes:
         met: The neighbors whose hello came, whatever the answer.
@@ -54,7 +49,6 @@ class StartWait:
         handshake: Handshake,
         round_clock: RoundClock,
         log: Callable[..., None],
-        epochs: EpochFollower | None = None,
     ) -> None:
         self.met: set[int] = set()
         self.began = False
@@ -64,7 +58,6 @@ class StartWait:
         self._handshake = handshake
         self._round_clock = round_clock
         self._log = log
-        self._epochs = epochs
         self._refusal: Refused | None = None
         self._leave_at = 0.0
         self._give_up_at = math.inf
@@ -136,35 +129,16 @@ class StartWait:
                 if not self._is_kept_waiting_for(rank):
                     self._members.give_up(rank)
         agreed = self._round_clock.started or not every
-        if agreed and not self._members.missing() and (self._epochs is None or self._epochs.let_in):
+        if agreed and not self._members.missing():
             self.began = True
             self._exchange.send_heartbeats(every)  # neighbors may wait for this news
             return [Wake()]
-        if self._is_too_late():
-            return [Fail(PeersMissing(
-                f"the federation has ended, and no epoch lists rank {self._config.rank}: an operator lets a peer in "
-                f"while the members train (dpeer join RUN --rank {self._config.rank})"
-            ))]  # fmt: skip
         if now >= wait.since + self._config.wait:
-            if not self.lacking():
-                return [Fail(PeersMissing(
-                    f"{self._missing(now)} has not come within {self._limit} (--wait): have an operator let this peer "
-                    f"in (dpeer join RUN --rank {self._config.rank}), while the members train"
-                ))]  # fmt: skip
             advice = "start them, and check the addresses and that all use the same settings"
-            if self._epochs is not None and self._epochs.joins:
-                advice = "see whether they still train, and check the addresses and that all use the same settings"
             return [Fail(PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}"))]
         if now >= wait.log_at:
             self._log_missing(wait, now)
         return []
-
-    def _is_too_late(self) -> bool:
-        """Whether a joiner that no epoch lists hears of none any more: by the word of members all rounds are over."""
-        if self._epochs is None or self._epochs.let_in:
-            return False
-        ranks = [one.rank for one in self._members.all()]
-        return any(map(self._members.is_done, ranks)) and not any(map(self._members.is_there, ranks))
 
     def _is_kept_waiting_for(self, rank: int) -> bool:
         """Whether a neighbor that has left before the first round is waited for all the same.
@@ -173,7 +147,7 @@ class StartWait:
         federation runs, it is a returner like any other.
         """
         clock, neighbor = self._round_clock, self._members[rank]
-        if self._running or self._members.current_round > 0 or clock.needed < clock.size:
+        if self._running or self._members.current_round > 0 or clock.needed < len(clock):
             return False
         return clock.assembled and bool(neighbor.trouble or neighbor.away)
 
@@ -184,10 +158,10 @@ class StartWait:
 
     def _log_missing(self, wait: Wait, now: float) -> None:
         clock, waited = self._round_clock, now - wait.since
-        some = clock.size - len(clock.absent)
+        some = len(clock) - len(clock.absent)
         lasts = f", for {duration(waited)}" if waited >= _MINUTE else ""
-        count = f"; {some} of {clock.size} have been there" if clock.absent else ""
-        enough = f", {clock.needed} are enough" if count and clock.needed < clock.size else ""
+        count = f"; {some} of {len(clock)} have been there" if clock.absent else ""
+        enough = f", {clock.needed} are enough" if count and clock.needed < len(clock) else ""
         self._log(
             "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
             neighbors=self._members.missing(), absent=clock.absent,
@@ -203,8 +177,6 @@ class StartWait:
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with the trouble that they report."""
         ranks = self.lacking()
-        if not ranks:
-            return f"an epoch that lists rank {self._config.rank}"
         by_trouble: dict[str, list[str]] = {}
         for rank in ranks[:_LISTED]:
             by_trouble.setdefault(self._trouble(rank, now), []).append(str(rank))

@@ -19,7 +19,7 @@ class Protocol:
     A link uses the lower of the two newest versions. What a later version added is neither sent on it nor accepted.
 
     Args:
-        added: By version, every one that is spoken: the kinds of messages ("epoch") and the fields ("heartbeat.hops")
+        added: By version, every one that is spoken: the kinds of messages ("ahead") and the fields ("heartbeat.hops")
             that it added. What is nowhere listed is part of all of them.
         messages: The classes of all messages, with a field `kind`.
     """

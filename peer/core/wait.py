@@ -22,7 +22,6 @@ class Wait:
         log_at: Clock time of the next line of the log about it.
         log_every: Seconds from then until the line after that.
         logged: Whether a line has been written.
-        early: Whether a joiner waits for the others to reach its first round: this does not count as a pause.
     """
 
     kind: Kind
@@ -31,7 +30,6 @@ class Wait:
     log_at: float
     log_every: float
     logged: bool = False
-    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.config import PeerConfig
@@ -16,11 +16,8 @@ from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
-from dpeer.peer.core.start_wait import LONG_WAIT, StartWait
+from dpeer.peer.core.start_wait import StartWait
 from dpeer.peer.core.wait import Pauses, Wait, WaitingNow
-
-if TYPE_CHECKING:
-    from dpeer.peer.core.epoch_follower import EpochFollower
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -41,12 +38,12 @@ class Waiting:
     Args:
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-        epochs: How the membership changes; None where it never does.
 
     Attributes:
         start: The wait for the start.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
+        slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         drains: Whether this peer was asked to leave: it begins no other round.
         begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
     """
@@ -61,18 +58,16 @@ class Waiting:
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
-        epochs: EpochFollower | None = None,
     ) -> None:
-        self.start = StartWait(config, members, exchange, handshake, round_clock, log, epochs)
-        self._ledger_guard = LedgerGuard(config, members, exchange, round_clock, log, epochs)
+        self.start = StartWait(config, members, exchange, handshake, round_clock, log)
+        self._ledger_guard = LedgerGuard(config, members, exchange, round_clock, log)
         self.left_behind = 0
         self._config = config
         self._members = members
         self._exchange = exchange
         self._entry = exchange.entry
         self._round_clock = round_clock
-        self._slack = slack
-        self._epochs = epochs
+        self.slack = slack
         self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
@@ -85,11 +80,6 @@ class Waiting:
         self._collected_at = math.inf
         self._since: int | None = None
 
-    @property
-    def slack(self) -> int:
-        """How many rounds more than a quorum this peer may have completed when it begins another one."""
-        return self._slack if self._epochs is None else self._epochs.slack
-
     # -- kinds of waits ----------------------------------------------------------------------------------------
 
     def meet(self, now: float) -> None:
@@ -98,8 +88,7 @@ class Waiting:
 
     def pause(self, number: int, now: float) -> None:
         """Wait until round `number` may begin."""
-        early = self._epochs is not None and self._epochs.is_early(number)
-        self._wait = Wait("pause", number, now, now, self._config.remind_every, early=early)
+        self._wait = Wait("pause", number, now, now, self._config.remind_every)
         if self.blocked(number) is NO_QUORUM:  # which word from others, that is on its way, may end at once
             self._wait.log_at += self._config.liveness.suspect_after
         self._news_at = now
@@ -142,14 +131,11 @@ class Waiting:
         if found:
             if self._since is None:
                 self._since = number
-                joins = self._epochs is not None and self._epochs.entry == number > 0
                 self._log(
-                    "info" if joins else "warning",
-                    "left-behind",
-                    f"{'this peer joins others that train' if joins else _WENT_ON}: from round {number + 1} on it "
-                    "neither trains nor sends until it has caught up",
+                    "warning", "left-behind",
+                    f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
                     round=number,
-                )
+                )  # fmt: skip
             self.left_behind += 1
             return True
         if self._since is not None:
@@ -177,18 +163,16 @@ class Waiting:
         """
         if not self._members.all():
             return None
-        if self._epochs is not None and (reason := self._epochs.holds(number)) is not None:
-            return reason
         if number > self._round_clock.quorum + self.slack:
             return NO_QUORUM
-        near = [one.rank for one in self._members.all() if one.expected]
+        near = [one.rank for one in self._members.all()]
         there = any(
             self._members.is_there(rank)
             and not self._members[rank].overdue
             and self._members[rank].current_round >= number - 1
             for rank in near
         )
-        there |= bool(near) and all(self._members.is_done(rank) for rank in near)
+        there |= all(self._members.is_done(rank) for rank in near)
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
         return None
@@ -261,8 +245,6 @@ class Waiting:
             return None
         ranks = {rank: self._why(wait, rank, now) for rank in self._ranks(wait, now)}
         held = self.blocked(wait.number) if wait.kind == "pause" else None
-        if wait.kind == "meet" and not ranks:
-            held = f"no epoch lists rank {self._config.rank} yet"
         return WaitingNow(wait.kind, now - wait.since, ranks, held or "")
 
     def _why(self, wait: Wait, rank: int, now: float) -> str:
@@ -291,7 +273,7 @@ class Waiting:
             return self.start.next_look(wait, now)
         times = [wait.log_at]
         if wait.kind == "pause":
-            return min(*times, math.inf if self._comes_early(wait) else self._news_at + self._config.wait)
+            return min(*times, self._news_at + self._config.wait)
         if wait.kind == "collect" and self._entry.since is not None:
             over = max(self._news_at, wait.since) + self._config.wait
             times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
@@ -320,9 +302,8 @@ class Waiting:
                 return self._exchange.parting(wait.number, now)
 
     def _bodies(self, number: int) -> dict[int, Received]:
-        """The bodies of a round that are here, all of its epoch."""
-        schedule = self._exchange.schedule
-        return self._exchange.inbox.take(number, schedule.at(number).in_neighbors, schedule.epoch(number))
+        """The bodies of a round that are here."""
+        return self._exchange.inbox.take(number, self._exchange.schedule.at(number).in_neighbors)
 
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.schedule.at(number).in_neighbors
@@ -370,13 +351,12 @@ class Waiting:
     def _look_for_a_quorum(self, wait: Wait, now: float) -> list[Effect]:
         """End a pause: the round may begin, or this peer has waited for long enough."""
         why, over = self.blocked(wait.number), self._exchange.over(wait.number)
-        if why is not None and not over and (now < self._news_at + self._config.wait or self._comes_early(wait)):
+        if why is not None and not over and now < self._news_at + self._config.wait:
             if now >= wait.log_at:
                 self._log_pause(wait, why, now)
             return []
         self._wait, self._exchange.paused = None, False
-        if not wait.early:
-            self.pauses.add(now - wait.since)
+        self.pauses.add(now - wait.since)
         if over:
             return [Fail(LeftBehind(_WITHOUT_IT))]
         if why is not None:
@@ -388,16 +368,7 @@ class Waiting:
             )  # fmt: skip
         return [Wake()]
 
-    def _comes_early(self, wait: Wait) -> bool:
-        """Whether a joiner waits for neighbors that are there, and not in the round in which it begins."""
-        there = any(self._members.is_there(one.rank) for one in self._members.all())
-        return wait.early and there and self._epochs is not None and self._epochs.is_early(wait.number)
-
     def _log_pause(self, wait: Wait, why: str, now: float) -> None:
-        if self._comes_early(wait):
-            self._log("info", "paused", f"waits before round {wait.number + 1}: {why}", reason=why)
-            wait.log_at, wait.log_every = now + wait.log_every, min(2 * wait.log_every, LONG_WAIT)
-            return
         left = self._news_at + self._config.wait - now
         self._log(
             "info" if wait.logged else "warning", "paused",

@@ -31,8 +31,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Val
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import (
-    DIGEST_BYTES,
-    EPOCH_BYTES,
     FRAMES_UNIT,
     HEADER_CONTAINERS,
     HEADER_DEPTH,
@@ -41,7 +39,6 @@ from dpeer.peer.core.limits import (
     HELD_BODIES,
     HELD_ENTRY,
     MOST_AWAY,
-    MOST_EPOCHS,
 )
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.core.versions import Protocol
@@ -63,8 +60,6 @@ _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
-_Epochs = Annotated[bytes, Field(max_length=3 * 2**24)]
-"""The second parts of the sender's table: which epoch each rank has accepted; empty before one was."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -105,9 +100,6 @@ class Hello(Header):
     the first round, the one that knows more is not the one to be corrected."""
     waited: _Round = 0
     """For how many seconds the sender has waited for the start."""
-    epochs: _Epochs = b""
-    known: Annotated[bytes, Field(max_length=DIGEST_BYTES * MOST_EPOCHS)] = b""
-    """The first bytes of the hash of each epoch that the sender knows: it is sent those that it lacks."""
     running: bool = False
     """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
     that joins it need not wait for neighbors that the others do without."""
@@ -139,9 +131,6 @@ class Body(Header):
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in chunks."""
     presence: _Presence = b""
-    epochs: _Epochs = b""
-    epoch: Annotated[bytes, Field(max_length=DIGEST_BYTES)] = b""
-    """The first bytes of the hash of the epoch in which it was released; empty in the first one."""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
 
@@ -171,7 +160,6 @@ class Heartbeat(Header):
     federation: bytes
     round: _Round
     presence: _Presence = b""
-    epochs: _Epochs = b""
     paused: bool = False
     """Whether the sender pauses: the receiver passes news of completed rounds on to it at once."""
     hops: _Rank = 0
@@ -194,13 +182,6 @@ class Goodbye(Header):
     reason: Literal["done", "stopped", "failed", "isolated"]
     back_within: Annotated[int, Field(ge=0, le=MOST_AWAY)] = 0
     """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
-
-
-class EpochMessage(Header):
-    """Carries a signed epoch, which is checked by its own signatures."""
-
-    kind: Literal["epoch"] = "epoch"
-    document: Annotated[bytes, Field(max_length=EPOCH_BYTES)]
 
 
 class Refusal(Header):
@@ -231,9 +212,9 @@ class Chunk(NamedTuple):
         return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Ahead | Heartbeat | Goodbye | EpochMessage | Refusal | Unknown
-_ONLY_IF_SET = ("epochs", "known", "epoch", "holds")
-"""Fields that take no byte where membership never changes, and no body is under way."""
+Message = Hello | Body | Ahead | Heartbeat | Goodbye | Refusal | Unknown
+_ONLY_IF_SET = ("holds",)
+"""Fields that take no byte where no body is under way."""
 
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
@@ -279,15 +260,11 @@ def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Fr
     return [msgpack.packb(kept, use_bin_type=True), *frames[1:]]
 
 
-def body(
-    federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"", *, epochs: bytes = b"",
-    epoch: bytes = b"",
-) -> Body:  # fmt: skip
-    """The message that carries round `number`'s released body of `rank`; other arguments as its fields."""
+def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
+    """The message that carries round `number`'s released body of `rank`."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
-        federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence,
-        epochs=epochs, epoch=epoch,
+        federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence
     )  # fmt: skip
 
 
@@ -346,7 +323,7 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
     if not fields.keys().isdisjoint(_NO_FIELDS):
         raise ProtocolError("malformed", "header is not a message's")
     kind = fields.get("kind")
-    if kind not in ("hello", "epoch") and lengths[0] > limits.small_header_bytes:
+    if kind != "hello" and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
     if kind == "body":
         fields["buffers"] = tuple(frames[1:])

@@ -15,7 +15,7 @@ import socket
 import struct
 import termios
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import zmq
@@ -106,12 +106,6 @@ class ConnectionGuard:
         """End the connection of a link."""
         for one in self._all.values():
             if one.link == link:
-                one.end()
-
-    def end_others(self, identities: Collection[Identity]) -> None:
-        """End the connections of all identities but these."""
-        for one in self._all.values():
-            if one.identity is not None and one.identity not in identities:
                 one.end()
 
     def unproved(self) -> list[_Connection]:

@@ -33,8 +33,7 @@ class Keyring:
 
     Attributes:
         secret: This peer's secret key, 32 bytes.
-        listed: The public keys of all, 32 bytes each. Several of one, while it changes from one to another. A key that
-            two have is the first one's.
+        listed: The public keys of all, 32 bytes each. Several of one, while it changes from one to another.
     """
 
     secret: bytes = field(repr=False)
@@ -48,7 +47,7 @@ class Keyring:
     @cached_property
     def owners(self) -> Mapping[bytes, Identity]:
         """The owner of each public key."""
-        return {key: identity for identity, keys in reversed([*self.listed.items()]) for key in keys}
+        return {key: identity for identity, keys in self.listed.items() for key in keys}
 
 
 _DOMAIN = b"dpeer"

@@ -154,8 +154,8 @@ class DealerLink:
         """The key that the listener has to prove. While it changes, two are listed: they are tried in turn."""
         return self._keys[self._which % len(self._keys)] if self._keys else None
 
-    def _fail(self, reason: str, *, unlisted: bool = False, unproved: bool = False) -> None:
-        self._sockets.push(self._link, Unreachable(self._link, reason, unlisted, unproved))
+    def _fail(self, reason: str, *, unproved: bool = False) -> None:
+        self._sockets.push(self._link, Unreachable(self._link, reason, unproved))
         self._try_again(_SELDOM)
 
     def _open(self, address: str) -> None:
@@ -249,7 +249,7 @@ class DealerLink:
         self._which += 1
         self._close(0)
         if self._unproved >= len(self._keys) * (2 if event == _ENDED else 1):
-            self._fail(_FAILED[event], unlisted=event == zmq.EVENT_HANDSHAKE_FAILED_AUTH, unproved=True)
+            self._fail(_FAILED[event], unproved=True)
         else:
             self._try_again(_SELDOM)
 

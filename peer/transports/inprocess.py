@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
@@ -63,9 +62,6 @@ class InProcessTransport:
         else:
             listener._establish(self, link)
         return link
-
-    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
-        """Change nothing: peers of one process have no keys."""
 
     def drop(self, link: Link) -> None:
         """Take the link away from both ends, or from those that wait for a listener."""

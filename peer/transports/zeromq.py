@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
 
 import zmq
 
@@ -83,8 +81,6 @@ class ZeroMQTransport:
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
-        self._first_keys = {} if keyring is None else keyring.listed
-        self._own = None if keyring is None else keyring.owners.get(keyring.public)
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._local = local
@@ -172,19 +168,6 @@ class ZeroMQTransport:
         )  # fmt: skip
         self._dealers[link].connect()
         return link
-
-    def admit(self, keys: Mapping[Identity, tuple[bytes, ...]]) -> None:
-        """Take these keys for the listed ones; connections of others end."""
-        if self.keyring is None:
-            return
-        listed = {identity: some or self._first_keys.get(identity, ()) for identity, some in keys.items()}
-        if self._own is not None:  # whatever is listed for it, others may know this peer by the key that it has
-            listed[self._own] = tuple(dict.fromkeys((*listed.get(self._own, ()), self.keyring.public)))
-        self.keyring = replace(self.keyring, listed=listed)
-        if self._auth is not None:
-            self._auth.owners = self.keyring.owners
-        if self.guard is not None:
-            self.guard.end_others(self.keyring.listed)
 
     def drop(self, link: Link) -> None:
         """Close the link's DEALER, or the connection of a link that was accepted."""

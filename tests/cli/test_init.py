@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.federation import config, keys, operators
 from dpeer.federation.addresses import addresses, listen_address
@@ -66,13 +67,13 @@ def test_keys_and_an_operator_are_those_that_the_file_lists(dpeer: Run) -> None:
         ring = keys.keyring(settings.of_rank(rank), 3, rank)
         assert ring is not None
         assert ring.public in ring.listed[rank]
-    (operator,) = operators.check_operators(settings)
-    operators.read_operator(Path("trial/keys/operator.secret"), (operator,))
+    secret = Ed25519PrivateKey.from_private_bytes(keys.read_secret(Path("trial/keys/operator.secret")))
+    assert settings.operators == [secret.public_key().public_bytes_raw().hex()]
+    operators.check_operators(settings)
     assert {path.stat().st_mode & 0o777 for path in Path("trial/keys").iterdir()} == {0o600}
 
 
 def test_two_runs_with_an_operator_have_two_names(dpeer: Run) -> None:
-    """A change of one run would be valid in another of its name."""
     names = set()
     for folder in ("one", "other"):
         assert dpeer("init", folder, "--operator").code == 0

@@ -15,7 +15,7 @@ from dpeer.cli.peers_table import Rates
 from dpeer.federation.rank_lock import held
 from dpeer.federation.snapshot_words import neighbors, state
 from dpeer.peer.control import ControlSocket, Handler
-from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
+from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
 
 WAITING = Snapshot(
     2, 4711, "collect", 20, 7, 6, (Awaited(0, "in round 7"),), 12.0, mixed=(0, 3), missed=(1,), checkpoint_seconds=3.0,
@@ -155,9 +155,8 @@ def test_top_has_rates_privacy_loss_drops_and_the_disk(
 def test_a_narrow_top_leaves_columns_out_and_cuts_none(
     dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epoch = EpochSnapshot(0, (0, 1, 2), 0)
     more = {"disagreement": 0.0314, "round_seconds": 0.254, "left_seconds": 1002.0, "disk_free": 72_800_000_000}
-    asked = asdict(replace(WAITING, rounds=4000, completed=1042, quorum=1041, epoch=epoch, **more))
+    asked = asdict(replace(WAITING, rounds=4000, completed=1042, quorum=1041, **more))
     heads = {}
     with running(tmp_path / "rank-2", {"status": lambda request: asked}):
         for width in (60, 80, 120, 240):
@@ -177,7 +176,7 @@ def test_a_narrow_top_leaves_columns_out_and_cuts_none(
 
 def heads_of_all() -> set[str]:
     """The words of all column heads of `top` for peers without privacy and drops."""
-    head = "rank rounds quorum epoch round left state neighbors last mix saved sent/s got/s disagreement disk"
+    head = "rank rounds quorum round left state neighbors last mix saved sent/s got/s disagreement disk"
     return set(head.split())
 
 
@@ -218,21 +217,6 @@ def test_words_of_a_peer_are_shown_as_they_are(
     odd = replace(WAITING, phase="pause", why="[red]see [/nowhere]")
     with running(tmp_path / "rank-2", {"status": lambda request: asdict(odd)}):
         assert "([red]see [/nowhere])" in dpeer("status", tmp_path).out
-
-
-def test_epochs_have_a_column_where_members_may_change(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "220")
-    ended(tmp_path / "rank-3", status="evicted", completed_rounds=6, rounds=20)
-    epochs = replace(WAITING, epoch=EpochSnapshot(1, (0, 1, 2, 4), 6), next_epoch=EpochSnapshot(2, (0, 1, 2, 4, 5), 11))
-    with running(tmp_path / "rank-2", {"status": lambda request: asdict(epochs)}):
-        found = dpeer("status", tmp_path)
-    lines = [" ".join(line.split()) for line in found.out.splitlines()]
-    head, first, second = (line for line in lines if line[:1].isalnum())
-    assert head == "rank rounds quorum epoch state neighbors last mix saved"
-    assert "7/20 6 1: 0..2, 4; 2 from round 12 on: 0..2, 4, 5 waits 12.0 s" in first
-    assert "does not run: evicted" in second
 
 
 def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[..., Any], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dpeer.peer.snapshot import Awaited, EpochSnapshot, NeighborSnapshot, Snapshot
+from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
 
 WELL = Snapshot(
     2, 4711, "collect", 20, 9, 9, (Awaited(1, "in round 9"),), 2.5, mixed=(0,), missed=(1,), checkpoint_seconds=3.0,
@@ -13,7 +13,6 @@ WELL = Snapshot(
     ),
     mixed_round=7, mixed_seconds=12.0, round_seconds=1.5, left_seconds=16.5, line_share=0.25,
     disagreement=0.125, dropped={"stranger": 3, "late": 1}, epsilon=1.25, delta=1e-5, disk_free=5_000_000,
-    epoch=EpochSnapshot(1, (0, 1, 2, 3), 4),
 )  # fmt: skip
 """A peer that takes part; rank 1 is late."""
 

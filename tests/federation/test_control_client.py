@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import NoAnswer, NotRunning, any_running, ask, look, one_rank, ranks_of, runs
+from dpeer.federation.control_client import NoAnswer, NotRunning, ask, look, one_rank, ranks_of
 from dpeer.federation.rank_lock import held, started
 from dpeer.peer.control import SOCKET, ControlSocket
 
@@ -45,13 +45,11 @@ def refuse(request: Any) -> Any:
 async def test_a_peer_is_asked_by_its_folder_and_by_that_of_its_run(tmp_path: Path, name: str) -> None:
     folder = folder_of(tmp_path / name, 3)
     async with ControlSocket(folder, {"echo": dict, "refuse": refuse}, print):
-        assert await asyncio.to_thread(runs, folder)
         for named in (folder, tmp_path / name):
             assert await asyncio.to_thread(ask, named, {"ask": "echo", "x": 1}) == {"ask": "echo", "x": 1}
         with pytest.raises(ConfigurationError) as raised:
             await asyncio.to_thread(ask, folder, {"ask": "refuse"})
     assert str(raised.value) == f"the peer in {str(folder)!r} refuses: round 3 is over"
-    assert not runs(folder)
 
 
 def test_no_peer_runs_there(tmp_path: Path) -> None:
@@ -66,10 +64,9 @@ def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path:
     folder = folder_of(tmp_path / "run", 0)
     words = "starts, or ends, or has no control socket (its log.jsonl says which)"
     with held(folder):
-        for question in (any_running, lambda run: ask(run, {"ask": "membership"})):
-            with pytest.raises(NotRunning) as raised:
-                question(tmp_path / "run")
-            assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
+        with pytest.raises(NotRunning) as raised:
+            ask(tmp_path / "run", {"ask": "drain"})
+        assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
         assert [one.state for one in look(folder)] == [words]
     assert [one.state for one in look(folder)] == ["does not run"]
 
@@ -147,13 +144,3 @@ def test_several_ranks_and_none(tmp_path: Path) -> None:
     assert str(missing.value) == (
         f"no folder {str(tmp_path / 'nowhere')!r} exists; name the --out of a run, or rank-R in it"
     )
-
-
-async def test_of_a_run_folder_any_peer_that_runs_will_do(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    folders = [folder_of(run, rank) for rank in range(3)]
-    with pytest.raises(NotRunning) as raised:
-        any_running(run)
-    assert str(raised.value) == f"no peer runs in {str(run)!r}"
-    async with ControlSocket(folders[1], {}, print):
-        assert await asyncio.to_thread(any_running, run) == folders[1]

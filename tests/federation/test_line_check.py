@@ -53,7 +53,7 @@ class Sites:
         ranks = {one: {**own, **(changed or {}).get(one, {})} for one, own in self.ranks.items()}
         given = {"secret": self.files[rank]} if self.keys else {}
         settings = as_run(Settings.model_validate({"size": self.size, "rank": ranks, **given, **more}))
-        return Starting(settings, rank, joins=False)
+        return Starting(settings, rank)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Checks of `dpeer check` on one host: each in a case in which it warns or fails, and what a forecast has."""
 
 import os
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,14 +13,11 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation import addresses, host_checks, keys, operators, site_check, trackers
+from dpeer.federation import addresses, host_checks, keys, site_check, trackers
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import Forecast
 from dpeer.federation.rank_lock import held
 from dpeer.federation.site_check import Asked, check_site
-from dpeer.peer import epoch_folder
-from dpeer.peer.core.epoch import EpochGraph, SignedEpoch, first_epoch, operator_of, successor
-from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.training.step_pace import RoundPace
 from tests.conftest import SMALL_TASK
 
@@ -231,7 +227,8 @@ def read_only(folder: Path) -> Iterator[None]:
 
 CASES = {
     "a rank that is none": Case("settings", Level.FAIL, "rank 7 does not exist", asked={"rank": "7"}),
-    "joining without an operator": Case("settings", Level.FAIL, "cannot change", asked={"joins": True}),
+    "operators of a run without a name": Case(
+        "task", Level.FAIL, "give the run a name of its own", flags={"operators": ["ab" * 32]}),
     "an earlier run": Case("output", Level.FAIL, "holds an earlier run", around=earlier_run),
     "nothing to resume": Case("output", Level.FAIL, "no run of rank 1", asked={"resume": True}),
     "a running peer": Case("output", Level.FAIL, "in use by a running peer", around=in_use),
@@ -300,41 +297,6 @@ def test_a_port_that_is_taken_fails(look: Look) -> None:
         found = look(flags={"base_port": server.getsockname()[1] - 1})
     assert {name: level for name, (level, _) in found.bad.items()} == {"port": Level.FAIL}
     assert "is in use" in found.bad["port"][1]
-
-
-def test_a_resumed_rank_is_checked_in_the_last_epoch_that_it_knows(look: Look) -> None:
-    """With rank 2 gone its neighbor is rank 3, and a rank that was itself taken out cannot start."""
-    operator = operators.new_operator()
-    lines = f"operators = ['{operator_of(operator)}']\nname = 'one'\n"
-    graph = EpochGraph(settings={"topology": "ring"}, edges="0" * 16)
-    first = first_epoch("1" * 64, size=4, operators=[operator_of(operator)], signers=1, graph=graph, rounds=4)
-    folder = Path("dpeer-run/rank-1")
-    folder.mkdir(parents=True)
-    (folder / "metrics.jsonl").write_text("{}\n")
-    for gone, bad in ((2, set()), (1, {"members"})):
-        epoch = successor(first, begins=3, graph=graph, evict=[gone])
-        document = SignedEpoch(epoch=epoch).signed_with(operator).encode()
-        shutil.rmtree(folder / epoch_folder.FOLDER, ignore_errors=True)
-        epoch_folder.write(folder / epoch_folder.FOLDER, ChainRecord((document,), (epoch.digest,)))
-        found = look(lines, resume=True)
-        assert found.bad.keys() == bad
-        assert found.of("members")[0][1].startswith("epoch 1, the last that is known here: ")
-        if not bad:
-            assert found.forecast is not None
-            assert found.forecast.neighbors == (0, 3)
-            assert "is dialled by rank 0" in found.of("address")[0][1]
-            assert "dials rank 3 at tcp://" in found.of("address")[0][1]
-
-
-def test_a_joiner_does_not_know_its_neighbors_yet(look: Look) -> None:
-    operator = operator_of(operators.new_operator())
-    found = look(f"operators = ['{operator}']\nname = 'one'\n", rank="5", joins=True)
-    assert found.bad == {}
-    assert found.of("settings")[0][1].startswith("rank 5 joins a federation that began with 4, ")
-    assert found.forecast is not None
-    lines = found.forecast.lines()
-    assert lines["neighbors"] == "named by the epoch that lists this rank"
-    assert lines["bytes"] == "120 B a body, to and from each neighbor in each round"
 
 
 def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Path) -> None:

@@ -67,12 +67,6 @@ def test_what_the_design_promises_is_there(tmp_path: Path) -> None:
     assert expected.items() <= found.items()
 
 
-def test_the_rounds_are_those_of_the_newest_epoch_whoever_has_left_before_it(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [1.0, 0.0], 0.0, status="left")
-    peer(tmp_path, 1, [1.0, 0.0], 0.0, rounds=6, completed_rounds=6)
-    assert collect(tmp_path, 2, 1.0)["rounds"] == 6
-
-
 def test_a_lost_peer_is_null_and_left_out_of_means(tmp_path: Path) -> None:
     peer(tmp_path, 0, [1.0, 0.0], 0.0, accuracy=0.25, lost={"1": "silent for 3 s"})
     peer(tmp_path, 2, [3.0, 0.0], 0.0, accuracy=0.75)

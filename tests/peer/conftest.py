@@ -175,9 +175,9 @@ class Federation:
 
     def __init__(
         self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=120.0, change=None,
-        conditions=None, epochs=None,
+        conditions=None,
     ):  # fmt: skip
-        self.kind, self.topology, self.rounds, self.epochs = kind, topology, rounds, epochs
+        self.kind, self.topology, self.rounds = kind, topology, rounds
         self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
         self.keyrings = keyrings(topology.size) if kind == "keys" else []
         self.logs = {rank: [] for rank in range(topology.size)}
@@ -223,7 +223,6 @@ class Federation:
             checkpoint_every=checkpoint_every,
             say_waiting=say_waiting,
             deadline=deadline,
-            epochs=self.epochs,
             protocol=protocol,
             unrecorded=unrecorded,
         )

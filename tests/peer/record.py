@@ -32,10 +32,8 @@ VALUES = {
     "presence": b"\x01\0\0\0" * 3, "apart_because": "body_lr differs", "running": True, "federation": FEDERATION,
     "round": 4, "sizes": [8, 3], "paused": True, "hops": 2, "got": 65536, "pace": 131072, "back_within": 120,
     "protocol": 6, "oldest": 5, "enters": 6, "incarnation": 2, "remembers": 1, "recalls": 5,
-    "there": 2, "waited": 30, "epochs": b"epoch-of-a-rank-0-0!" * 3, "known": b"sixteen-bytes-16",
-    "epoch": b"sixteen-bytes-16",
+    "there": 2, "waited": 30,
     "process": b"a-name", "serial": 7, "alone": True, "holds": b"sixteen-bytes-16\0\0\1\0\0\0\0\0",
-    "document": b'{"epoch": "and its signatures"}',
 }  # fmt: skip
 """By name of a field, a value that is not its default."""
 

@@ -113,7 +113,6 @@ def test_figures_are_tiles_cells_and_curves(tmp_path: Path) -> None:
     assert ["epsilon", "1.25", "at delta 1e-05"] in found["tiles"]
     assert (cells(found, "accuracy"), cells(found, "disk left")) == (["0.625"], ["5.0 MB"])
     assert found["peers"][0]["history"]["accuracy"] == [0.5, 0.625]
-    assert "epoch" in [one["name"] for one in found["columns"]]
 
 
 def test_a_reason_that_may_name_an_address_or_a_setting_is_not_shown() -> None:

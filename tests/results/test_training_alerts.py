@@ -80,7 +80,7 @@ def test_rounds_without_training_do_not_count() -> None:
 
 
 def test_the_accuracy_of_a_model_that_is_not_trained_yet_does_not_count() -> None:
-    """A joiner's first model, in the rounds that it sits out."""
+    """The first model of a peer that sits rounds out."""
     line = {"round": 0, "train_loss": None, "active": False, "diverged": False, "accuracy": 0.0}
     monitor = AlertMonitor(majority=0.7, classes=3)
     assert all(monitor.look(line) == [] for _ in range(9))

@@ -3,7 +3,7 @@
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.units import duration, in_short, rate, read_duration, read_rate, read_size
+from dpeer.results.units import duration, rate, read_duration, read_rate, read_size
 
 
 def test_sizes() -> None:
@@ -64,10 +64,3 @@ def test_rates_for_people() -> None:
         12.5 * 2**20 * 8: "104.9 Mbit/s", 1e12: "1 Tbit/s", 1e15: "1000 Tbit/s",
     }.items():  # fmt: skip
         assert rate(bits) == printed
-
-
-@pytest.mark.parametrize(("ranks", "words"), [
-    ([], ""), ([3], "3"), ([0, 1], "0, 1"), ([0, 1, 2], "0..2"), ([5, 0, 1, 2, 7, 8], "0..2, 5, 7, 8"),
-])  # fmt: skip
-def test_ranks_in_short(ranks: list[int], words: str) -> None:
-    assert in_short(ranks) == words

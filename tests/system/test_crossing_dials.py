@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 
 from dpeer.federation.keys import write_secret
-from dpeer.federation.operators import write_operator
 from tests.peer.intermediaries import carry
 
 pytestmark = pytest.mark.slow
@@ -169,40 +168,3 @@ def test_of_two_connections_the_one_that_the_lower_rank_has_dialled_lasts(
     common = ("--size", 2, "--task", task, "--rounds", ROUNDS, "--topology", "full", *schedule)
     simulate(*common, "--out", "simulated")
     assert results("out", 2) == results("simulated", 2)
-
-
-def test_a_joiner_and_the_members_that_dial_each_other_train_on_one_connection_each(
-    sites, started, dpeer_process, heard, events, tmp_path, until, hurry
-):
-    """The joiner has dialled all members when these dial it, as they do in the round before the one that it joins."""
-    operator, public = write_operator(tmp_path / "operator")
-    with sites(3, f"rounds = {ROUNDS}", 'name = "crossing"', f'operators = ["{public}"]', "shares = 3") as federation:
-        _, to_one, to_joiner = federation.lines
-        members = [started(federation.file(rank, {1}), rank) for rank in range(2)]
-        until(lambda: to_one.dialled and "INFO: listening at" in members[1].output)
-        to_one.open()
-        until(lambda: all(len(heard(rank)) > 1 for rank in range(2)))
-        dialled = to_one.dialled
-        with lines_to([federation.first + rank for rank in range(2)]) as own:
-            federation.lines[:2] = own
-            joiner = started(federation.file(2, {0, 1}), 2, "--join")
-            until(lambda: all(line.dialled for line in own))
-            change = ("--rank", 2, "--address", to_joiner.address, "--key", federation.keys[2][1].hex())
-            dpeer_process("join", "out/rank-0", *change, "--operator", operator).succeed()
-            until(lambda: to_joiner.dialled == 2)
-            for line in (*own, to_joiner):
-                line.open()
-            until(lambda: all(line.ended for line in own))
-            then = len(heard(2))
-            until(lambda: len(heard(2)) > then + 2)
-            assert (to_joiner.ended, to_one.ended) == (0, 0)
-            assert [(line.dialled, line.ended) for line in own] == [(1, 1), (1, 1)]
-            assert (to_one.dialled, to_joiner.dialled) == (dialled, 2), "none dials anew"
-            hurry()
-            for peer in (*members, joiner):
-                peer.succeed()
-    entry = min(heard(2))
-    for rank in range(3):
-        assert max(heard(rank)) == ROUNDS - 1
-        assert all(ranks == sorted({0, 1, 2} - {rank}) for number, ranks in heard(rank).items() if number >= entry)
-        assert not LOST & {*events(rank)}

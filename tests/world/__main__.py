@@ -7,7 +7,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from dpeer.cores import own_cores
-from tests.world.families import FAMILIES, schedule, shown
+from tests.world.checking import report, why
+from tests.world.families import FAMILIES, schedule
 
 _CHUNK = 20
 _SAY_EVERY = 500
@@ -19,7 +20,7 @@ def play(numbers: range, names: list[str]) -> list[tuple[str, int, str | None, f
     for number in numbers:
         name, seed = schedule(number, names)
         began = time.process_time()
-        problem = FAMILIES[name](seed)
+        problem = why(FAMILIES[name](seed))
         found.append((name, seed, problem, time.process_time() - began))
     return found
 
@@ -53,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         f"{(end - first) / seconds:.1f} a second, {(end - first) / total:.1f} a second of a core; {len(failed)} failed"
     )
     if failed:
-        print(shown(*failed[0]))
+        name, seed, problem = failed[0]
+        print(report(seed, problem, FAMILIES[name](seed)))
     return 1 if failed else 0
 
 

@@ -4,7 +4,6 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpeer.peer.core.epoch_chain import ChainRecord
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.restored import Restored
 
@@ -34,7 +33,6 @@ class Disk:
         steps: The steps with which each round was trained.
         seconds: The limit that the last one had.
         ledger: Round and incarnation of every release that was charged.
-        epochs: What is kept of the federation's epochs.
         incarnation: The peer's.
         number: How many disks the rank has lost before.
         restored: What is known of a copy that was put back; None where the disk is the one that was written last.
@@ -45,7 +43,6 @@ class Disk:
     steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
     seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
-    epochs: ChainRecord = field(default_factory=ChainRecord)
     incarnation: int = 0
     number: int = 0
     restored: Restored | None = None
@@ -95,13 +92,6 @@ class Files:
         self.incarnations.update(saved.incarnations)
         self.recalled = dict(saved.recalled)
         return saved.next_round
-
-    def epochs(self):
-        return self._disk.epochs if self._config.resume else ChainRecord()
-
-    def keep_epochs(self, record):
-        if record.revision >= self._disk.epochs.revision:  # a disk writes one after the other
-            self._disk.epochs = record
 
     def begin(self):
         if not self._config.resume:

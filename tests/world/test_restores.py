@@ -1,6 +1,5 @@
 """Restores: a peer that lost its disk goes on with a backup: it counts what it released since, and repeats nothing."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.disk import Files
-from tests.world.epochs import generate_epochs, play
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.restores import LOST, RESTORES, generate_restores, generate_singly
@@ -137,18 +135,6 @@ def test_of_two_peers_the_one_that_is_left_waits_for_the_other(rank, seconds):
     world = World(Scenario(1, "ring", 2, 25, wait=300.0, faults=loss)).run()
     assert [life.outcome.status for life in world.present] == ["done", "done"]
     assert world.used[0, 24] == [1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
-def test_one_that_is_put_back_while_members_come_and_go_follows_them(seed):
-    """Its chain of epochs is as old as its backup."""
-    scenario, changes = generate_epochs(seed)
-    rng = random.Random(seed)
-    rank, at = rng.randrange(scenario.size), rng.uniform(2, 8)
-    away = round(rng.choice((1.0, 10.0, 25.0)), 2)
-    loss = Fault("back up", (rank,), round(at, 2)), Fault("restore", (rank,), round(at + rng.uniform(1, 8), 2), away)
-    assert play(replace(scenario, faults=scenario.faults + loss), changes) is None
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------

@@ -49,8 +49,7 @@ class Costs:
 
     def before(self, job):
         written, files = getattr(job, "__func__", None), getattr(job, "__self__", None)
-        flushed = written is Files.keep_epochs or (written is Files.save and files.due)
-        return self._rng.choice(self._disk) if flushed else 0.0
+        return self._rng.choice(self._disk) if written is Files.save and files.due else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -170,10 +169,6 @@ class World:
         own = (rank,) if self.scenario.crossed else ()
         return {other: address for other, address in self.addresses.items() if other not in own}
 
-    def setup(self, life):
-        """How the federation changes, as a peer knows it; None where it never does."""
-        return
-
     @property
     def present(self):
         """The last life of each rank that has come."""
@@ -219,7 +214,6 @@ class World:
             linger=1.0,
             liveness=LIVENESS,
             resume=resume,
-            epochs=self.setup(life),
             say_waiting=1000.0,
             process=f"{life.rank}.{life.incarnation}".encode(),
             protects=True,

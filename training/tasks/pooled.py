@@ -67,25 +67,19 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     Args:
         data: All samples.
         rank: This peer.
-        size: Number of peers, or of shares.
+        size: Number of peers.
         seed: Decides who holds what.
         choices: What the user chose; the partition is one of them.
         model: The model, where the user chose none.
 
     Raises:
-        PartitionError: The rank has no share, or the data cannot be divided so.
+        PartitionError: The data cannot be divided so.
     """
     assert choices.partition is not None, "load_task puts in the task's own"
     share = choices.validation or 0.0
     if choices.partition == OWN:
         division = keep(data, rank, share, seed, apart=choices.apart, only_if_enough=choices.only_if_enough)
     else:
-        if rank >= size:
-            raise PartitionError(
-                f"rank {rank}: {choices.partition} divides the data into {size} shares, for ranks 0 to {size - 1}: "
-                f"start the federation with --shares {rank + 1} to keep one for each rank that joins, or give it data "
-                "of its own (--partition own)"
-            )
         division = divide(
             data, size, choices.partition, choices.test_split, share, seed, only_if_enough=choices.only_if_enough
         )

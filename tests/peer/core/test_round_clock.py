@@ -6,7 +6,7 @@ import pytest
 from dpeer.exceptions import Isolated as EndsIsolated
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.round_clock import Accepted, RoundClock
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.topology import Isolated, build
 from tests.peer.conftest import from_edges
 from tests.peer.table import Table, ring
@@ -73,75 +73,6 @@ def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
     assert peer.core.round_clock.table == table(0, 0, 0)
 
 
-# -- the second part of an entry ---------------------------------------------------------------------------------------
-
-
-def accepts(*entries):
-    """The second parts of entries: revision and name of each epoch."""
-    return b"".join(revision.to_bytes(4, "little") + epoch.ljust(16, b"\0") for revision, epoch in entries)
-
-
-def changing(rank, *rounds):
-    found = presence(rank, *rounds)
-    found.lenient = True
-    return found
-
-
-def test_no_byte_is_sent_of_epochs_before_one_was_accepted():
-    one = changing(0, 4, 5, 6)
-    assert one.epochs == b""
-    one.accept(Accepted(1, b"epoch 1".ljust(16, b"\0")))
-    assert one.epochs == accepts((1, b"epoch 1"), (0, b""), (0, b""))
-
-
-def test_both_parts_of_an_entry_ride_together():
-    one = changing(0, 4, 5, 6)
-    assert one.merge(table(4, 5, 5), accepts((0, b""), (1, b"a"), (3, b"b")))
-    assert [one.accepted(rank).revision for rank in range(3)] == [0, 1, 0], "rank 2's entry of fewer rounds is older"
-    assert one.merge(table(4, 6, 6))
-    assert one.accepted(1) == (0, bytes(16)), "the entry of more rounds counts, whatever its second part"
-    assert not one.merge(table(4, 5, 6), accepts((0, b""), (2, b"c"), (0, b"")))
-
-
-def test_no_other_peer_changes_what_this_one_has_accepted():
-    one = changing(1, 4, 5, 6)
-    assert not one.merge(table(4, 9, 6), accepts((0, b""), (7, b"x"), (0, b"")))
-    assert one.accepted(1).revision == 0
-
-
-def test_an_acceptance_is_news_for_a_peer_that_lacks_it():
-    one, other = changing(0, 4, 5, 6), changing(1, 4, 5, 6)
-    assert not one.adds_to(other.table, other.epochs)
-    one.accept(Accepted(1, b"epoch 1 "))
-    assert one.adds_to(other.table, other.epochs)
-    assert other.merge(one.table, one.epochs)
-    assert not one.adds_to(other.table, other.epochs)
-    assert not other.adds_to(one.table, one.epochs)
-
-
-def test_a_longer_table_is_cut_and_a_shorter_one_filled_where_ranks_come_and_go():
-    one = changing(0, 4, 5, 6)
-    one.merge(table(4, 5, 7, 9))
-    assert one.table == table(4, 5, 7)
-    one.grow(4)
-    assert one.table == table(4, 5, 7, -1)
-    one.merge(table(4, 8))
-    assert one.table == table(4, 8, 7, -1)
-    with pytest.raises(ProtocolError):
-        one.merge(table(4, 5, 6), b"x")
-
-
-@pytest.mark.parametrize(
-    ("members", "ranks", "enough"),
-    [
-        ((0, 1, 2), {0, 1}, True), ((0, 1, 2), {0}, False), ((0, 1, 2, 3), {0, 3}, True),
-        ((0, 1, 2, 3), {1, 3}, False), ((2, 5), {2}, True), ((2, 5), {5}, False), ((2, 5), {2, 5, 9}, True),
-    ],
-)  # fmt: skip
-def test_a_quorum_of_members_is_more_than_half_of_them_or_half_with_the_lowest(members, ranks, enough):
-    assert changing(0, 0, 0).is_quorum(members, ranks) is enough
-
-
 # -- the start ---------------------------------------------------------------------------------------------------------
 
 
@@ -154,13 +85,6 @@ def numbers(quorum, *rounds):
 @pytest.mark.parametrize("rounds", [(0, 0, 0, 0, 0), (9, 1, 7, 3, 3), (ROUNDS, ROUNDS, ROUNDS, 4, 7)])
 def test_a_number_of_ranks_is_a_quorum(quorum, rounds):
     assert presence(0, *rounds, quorum=quorum).quorum == numbers(quorum, *rounds)
-
-
-@pytest.mark.parametrize(("members", "least"), [(2, 2), (4, 4), (5, 4), (7, 4), (9, 5)])
-def test_a_number_of_ranks_stays_more_than_half_of_the_members_and_at_most_all(members, least):
-    clock = presence(0, 0, 0, 0, 0, 0, 0, quorum=4)
-    found = [clock.is_quorum(range(members), range(count)) for count in range(1, members + 1)]
-    assert found == [count >= least for count in range(1, members + 1)]
 
 
 def test_who_has_been_there_spreads_with_the_table_and_stays():

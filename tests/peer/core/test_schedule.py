@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpeer.peer.core.schedule import Piece, Schedule, cut_off
-from dpeer.topology import Neighborhood, Row, build
+from dpeer.peer.core.schedule import Schedule, cut_off
+from dpeer.topology import build
 from tests.peer.conftest import from_edges
 
 
@@ -53,67 +53,3 @@ def test_what_is_in_the_checkpoint_can_still_be_sent():
     assert cut_off(3, sender=5, receiver=3)
     assert not cut_off(3, sender=5, receiver=4)
     assert cut_off(4, sender=3, receiver=5)
-
-
-# -- pieces ------------------------------------------------------------------------------------------------------------
-
-
-def growing(rank):
-    """A ring of three that rank 3 joins in round 4, and rank 1 leaves in round 6; 9 rounds."""
-    schedule = Schedule(build("ring", 3), rank, 9)
-    pieces = [
-        Piece(0, build("ring", 3), frozenset({0, 1, 2})),
-        Piece(4, build("ring", 4), frozenset(range(4)), b"one"),
-        Piece(6, Without(build("ring", 4)), frozenset({0, 2, 3}), b"two"),
-    ]
-    schedule.follow(pieces, 9)
-    return schedule
-
-
-class Without:
-    """The ring 0, 2, 3."""
-
-    size = 3
-
-    def __init__(self, graphs):
-        self._graphs = graphs
-
-    def at(self, number, rank):
-        others = tuple(sorted({0, 2, 3} - {rank}))
-        return Neighborhood(rank, Row(rank, dict.fromkeys((0, 2, 3), 1 / 3)), others, others)
-
-    def connections(self, rank, rounds):
-        return tuple(sorted({0, 2, 3} - {rank}))
-
-
-def test_each_round_has_the_graph_of_its_epoch():
-    schedule = growing(0)
-    assert [schedule.at(number).in_neighbors for number in range(9)] == [(1, 2)] * 4 + [(1, 3)] * 2 + [(2, 3)] * 3
-    assert [schedule.epoch(number) for number in (0, 3, 4, 5, 6, 8)] == [b"", b"", b"one", b"one", b"two", b"two"]
-    assert schedule.members(7) == {0, 2, 3}
-
-
-def test_a_joiner_hears_its_neighbors_to_be_in_the_round_before_its_entry_and_sends_nothing():
-    joiner = growing(3)
-    assert [joiner.at(number).active for number in range(6)] == [False] * 4 + [True] * 2
-    assert [joiner.at(number).in_neighbors for number in range(5)] == [(), (), (), (0, 2), (0, 2)]
-    assert joiner.at(3).out_neighbors == ()
-    assert growing(0).at(3).out_neighbors == (1, 2, 3)
-    assert growing(0).at(3).in_neighbors == (1, 2)
-    assert growing(1).at(3).out_neighbors == (0, 2), "it is no neighbor of the joiner"
-
-
-def test_a_joiner_does_not_wait_for_a_joiner():
-    schedule = Schedule(build("ring", 3), 3, 9)
-    schedule.follow(
-        [Piece(0, build("ring", 3), frozenset(range(3))), Piece(4, build("ring", 5), frozenset(range(5)), b"one")], 9
-    )
-    assert schedule.at(3).in_neighbors == (2,)
-    assert schedule.at(4).in_neighbors == (2, 4)
-
-
-def test_a_leaver_has_no_edges_after_it():
-    schedule = growing(1)
-    assert schedule.at(5).out_neighbors == (0, 2)
-    assert schedule.at(6).out_neighbors == ()
-    assert not schedule.at(6).active

@@ -8,9 +8,8 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
-from dpeer.peer.transport import Arrival, Broken, Opened, Sent, TurnedAway, Writable
-from dpeer.peer.transports import Keyring, TransportOptions, local_sockets, make_transport, schemes
-from dpeer.peer.transports.curve import new_secret, public_of
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transports import TransportOptions, local_sockets, make_transport, schemes
 from dpeer.peer.transports.proxies import proxies
 from tests.peer.intermediaries import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
@@ -176,52 +175,6 @@ async def test_an_address_in_use_is_refused(ends, request):
         pytest.skip("a relay's address is no peer's: of each key only the newest process is called")
     with pytest.raises(AddressError):
         await dialler.listen(address)
-
-
-async def test_who_is_admitted_later_connects_then(ends):
-    """Without keys, whoever comes is let in."""
-    listener, address, dialler = ends
-    keyed = getattr(listener, "keyring", None) is not None
-    listener.admit({0: ()})
-    link = dialler.dial(address, 0)
-    if keyed:
-        assert (await next_of(listener, TurnedAway)).reason == "unlisted-key"
-        listener.admit({0: (), 1: ()})
-    assert (await next_of(dialler, Opened)).link == link
-    await put(dialler, link, b"here")
-    assert (await next_of(listener, Arrival)).identity == (1 if keyed else None)
-
-
-async def test_the_connections_of_who_is_not_admitted_any_more_end(ends):
-    listener, dialler, link = await joined(ends)
-    dialler.send(link, [b"here"])
-    arrival = await next_of(listener, Arrival)
-    listener.admit({0: ()})
-    if getattr(listener, "keyring", None) is None:
-        await put(listener, arrival.link, b"still there")
-        assert copied((await next_of(dialler, Arrival)).frames) == [b"still there"]
-        return
-    assert await next_of(dialler, Broken) == Broken(link)
-    assert (await next_of(listener, TurnedAway)).reason == "unlisted-key"
-    listener.admit({0: (), 1: ()})
-    assert (await next_of(dialler, Opened)).link == link
-    await put(dialler, link, b"back")
-    found = await next_of(listener, Arrival)
-    assert (copied(found.frames), found.identity) == ([b"back"], 1)
-
-
-async def test_a_new_key_of_an_identity_takes_the_place_of_its_first_one(opened):
-    """A peer always knows its own key, also where an epoch lists another one for it."""
-    rings, new = keyrings(2), new_secret()
-    listener = opened(rings[0])
-    address = await listener.listen(TCP)
-    for _ in range(2):
-        listener.admit({0: (public_of(new_secret()),), 1: (public_of(new),)})
-    old, renewed = opened(rings[1]), opened(Keyring(new, rings[0].listed | {1: (public_of(new),)}))
-    old.dial(address, 0)
-    assert await next_of(listener, TurnedAway) == TurnedAway("127.0.0.1", "unlisted-key", 1)
-    link = renewed.dial(address, 0)
-    assert await renewed.receive() == Opened(link)
 
 
 async def test_dialling_before_anybody_listens():

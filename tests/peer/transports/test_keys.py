@@ -26,18 +26,6 @@ def test_the_public_key_of_a_secret_is_always_the_same():
     assert repr(secret)[2:10] not in repr(Keyring(secret, {}))
 
 
-async def test_a_key_that_is_listed_again_for_another_rank_stays_the_first_ones(opened):
-    """An epoch may list a member's key for a joiner, too, by mistake: it speaks for the member as before."""
-    rings = keyrings(2)
-    listener, dialler = opened(rings[0]), opened(rings[1])
-    address = await listener.listen(TCP)
-    listener.admit({0: (), 1: (), 5: rings[0].listed[1]})
-    link = dialler.dial(address, 0)
-    await dialler.receive()
-    dialler.send(link, [b"here"])
-    assert (await next_of(listener, Arrival)).identity == 1
-
-
 async def test_both_ends_know_the_rank_at_the_other(opened):
     rings = keyrings(3)
     listener = opened(rings[0])
