@@ -57,7 +57,6 @@ from dpeer.federation.keys import keyrings
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
-from dpeer.peer.core.wire import CURRENT
 from dpeer.peer.logs import peer_logger
 from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
@@ -142,7 +141,7 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
     hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body, of matrices, change
     in every round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
-    `transport`, what makes one, if it is another; `protocol`, the versions that a peer speaks.
+    `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
@@ -191,7 +190,6 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             authenticated=keyring is not None,
             evaluate_every=10**9,
             out=folder,
-            protocol=case.options.get("protocol", CURRENT),
         ),
         graph,
         learner,

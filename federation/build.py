@@ -25,7 +25,6 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.operators import check_operators
 from dpeer.federation.privacy import account, planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
@@ -108,7 +107,6 @@ def build(
     facts_of_algorithm = facts_of(config.algorithm)
     shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
     graph, meeting, protected, guarantee = check_settings(config)
-    check_operators(config.network)
     topology = meeting
     if shares == "nothing":
         topology = take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed)

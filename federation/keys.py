@@ -101,7 +101,6 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
         )
     listed = public_keys(network, size)
     found = own_secret(network.secret)
-    own = network.rank.get(rank)
     if not listed:
         if found is None or network.secret is None:  # the environment may hold one for other runs
             return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from dpeer.federation import addresses, keys
+from dpeer.federation.operators import check_operators
 from dpeer.federation.settings import Settings
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports import Keyring
@@ -25,10 +26,11 @@ class Starting:
         own: The settings as this rank uses them.
 
     Raises:
-        ConfigurationError: The rank does not exist.
+        ConfigurationError: The rank does not exist, or operators are listed as they cannot be.
     """
 
     def __init__(self, settings: Settings, rank: int) -> None:
+        check_operators(settings)
         self.settings, self.rank = settings, rank
         own = settings.of_rank(rank)
         self.own = own if own.deadline is not None else own.model_copy(update={"deadline": "auto"})

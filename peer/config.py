@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpeer.peer.core.round_clock import Quorum
-from dpeer.peer.core.versions import Protocol
-from dpeer.peer.core.wire import CURRENT
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,6 @@ class PeerConfig:
 
     process: bytes = field(default_factory=lambda: secrets.token_bytes(8))
     """A name of this process, at most 16 bytes: neighbors find by it which connections are the same process's."""
-
-    protocol: Protocol = CURRENT
-    """The versions of the protocol that this peer speaks."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, these names: for messages to this peer's user.

@@ -34,7 +34,6 @@ class NeighborSnapshot:
         completed: Rounds that it has completed, as far as is known; None before the first hello.
         silent_seconds: Since its last message; None before the first one.
         why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
-        version: The version of the protocol on its link; None before the first hello.
         bytes_sent: Bytes of messages to it since the process began.
         bytes_received: Bytes of its messages.
         unix_socket: Whether the link on which it is written to is a Unix socket of this host.
@@ -45,7 +44,6 @@ class NeighborSnapshot:
     completed: int | None
     silent_seconds: float | None
     why: str = ""
-    version: int | None = None
     bytes_sent: int = 0
     bytes_received: int = 0
     unix_socket: bool = False
@@ -178,5 +176,5 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
     why = one.trouble or (one.why_away if one.away else one.overdue) or ("" if met else one.trouble_dialling)
     return NeighborSnapshot(
         one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
-        one.version or None, one.bytes_sent, one.bytes_received, one.link in one.links.unix_sockets,
+        one.bytes_sent, one.bytes_received, one.link in one.links.unix_sockets,
     )  # fmt: skip

@@ -112,10 +112,9 @@ class ConnectionSetup:
             enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
             holds=wire.holding(holds),
         )  # fmt: skip
-        protocol = self._config.protocol
-        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello, None, protocol))
+        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
-            self._send_queues[link].goodbye = wire.encode(self.goodbye, protocol.oldest, protocol)
+            self._send_queues[link].goodbye = wire.encode(self.goodbye)
 
     def _going_on(self, link: Link, rank: int) -> list[Link]:
         """The links of which a body goes on on this one: itself, and an earlier one that has the same dialler."""
@@ -170,9 +169,9 @@ class ConnectionSetup:
         if not self._take_link(neighbor, link, hello):
             return
         lost = hello.recalls - self._round_clock[self._config.rank]
-        if not neighbor.version and lost >= (self._config.checkpoint_every if self._config.resume else 1):
+        unmet = neighbor.status is Status.UNSEEN or (neighbor.away and neighbor.why_away == NOT_APPEARED)
+        if unmet and lost >= (self._config.checkpoint_every if self._config.resume else 1):
             self._exchange.entry.lost_with(hello.remembers)  # what it remembers at later hellos may be of this disk
-        neighbor.version = self._handshake.version(hello)
         self._round_clock.remind(hello.recalls)
         self._note(neighbor, hello.next_round, hello.presence, now)
         if hello.running:
@@ -361,9 +360,7 @@ class ConnectionSetup:
             self._answer(link, wire.Unknown(rank=self._config.rank))
 
     def _answer(self, link: Link, message: wire.Refusal | wire.Unknown) -> None:
-        """Answer on a link whose version is not agreed on: in the oldest, which every possible neighbor reads."""
-        protocol = self._config.protocol
-        self._send_queues[link].add(message.kind, wire.encode(message, protocol.oldest, protocol))
+        self._send_queues[link].add(message.kind, wire.encode(message))
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
         """Send the hello again to a peer that has forgotten this one, or took another process for it."""

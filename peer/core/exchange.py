@@ -16,7 +16,6 @@ from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.versions import Protocol
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
@@ -27,7 +26,6 @@ class Exchange:
 
     Args:
         round_clock: Its table travels in every body and heartbeat.
-        protocol: The versions that this peer speaks.
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
         process: The name of this process, as its hellos have it.
@@ -48,7 +46,6 @@ class Exchange:
         members: Membership,
         send_queues: SendQueues,
         round_clock: RoundClock,
-        protocol: Protocol,
         entry: Entry,
         inbox: Inbox,
         process: bytes = b"",
@@ -62,7 +59,6 @@ class Exchange:
         self._members = members
         self._send_queues = send_queues
         self._round_clock = round_clock
-        self._protocol = protocol
         self._process = process
         self.paused = self.has_released = False
         self._ahead: tuple[int, Frames, set[int]] | None = None
@@ -93,7 +89,7 @@ class Exchange:
             sizes=[memoryview(buffer).nbytes for buffer in payload],
         )  # fmt: skip
         receivers = self.schedule.at(number).out_neighbors
-        self._ahead = number, [*wire.encode(ahead, None, self._protocol), *payload], set(receivers)
+        self._ahead = number, [*wire.encode(ahead), *payload], set(receivers)
         self.deliver()
 
     def drop_ahead(self) -> None:
@@ -115,7 +111,7 @@ class Exchange:
             return
         clock, self.has_released = self._round_clock, True
         body = wire.body(self._federation, self._rank, number, payload, clock.table)
-        self.outbox.add(number, wire.encode(body, None, self._protocol), receivers)
+        self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
         self.drop_ahead()
@@ -130,7 +126,7 @@ class Exchange:
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
-                frames = wire.in_version(self.outbox.frames[number], neighbor.version, self._protocol)
+                frames = self.outbox.frames[number]
                 held = self._held(neighbor, number, frames)
                 if held is None or held < wire.size(frames[1:]):
                     self._send_queues.add_body(neighbor.link, number, frames, held)
@@ -143,18 +139,14 @@ class Exchange:
     def _takes_ahead(self, rank: int, number: int) -> bool:
         """Whether a neighbor has a place for bytes of round `number`'s body: it has reached the round before."""
         neighbor = self._members[rank]
-        return (
-            self._members.reachable(rank)
-            and number - 1 <= neighbor.current_round <= number
-            and self._protocol.speaks("ahead", neighbor.version)
-        )
+        return self._members.reachable(rank) and number - 1 <= neighbor.current_round <= number
 
     def _held(self, neighbor: Neighbor, number: int, frames: Frames) -> int | None:
         """Bytes of a body that a neighbor's hello named as held, from the first one on; None if it named no such body.
 
         A wrong number harms the neighbor alone, which lacks the body then.
         """
-        if number in self.outbox.again or not self._protocol.speaks("hello.holds", neighbor.version):
+        if number in self.outbox.again:
             return None
         held = self.outbox.held.get(neighbor.rank, {})
         return held.get(wire.body_name(self._process, frames[0])) if held else None
@@ -171,12 +163,7 @@ class Exchange:
 
     def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._send_queues[link].add_heartbeat(lambda: self._encoded(link))
-
-    def _encoded(self, link: Link) -> Frames:
-        """A heartbeat as it is when it is written."""
-        neighbor = self._members.by_link(link)
-        return wire.encode(self.heartbeat(link), neighbor.version if neighbor else None, self._protocol)
+        self._send_queues[link].add_heartbeat(lambda: wire.encode(self.heartbeat(link)))  # as it is when it is written
 
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""

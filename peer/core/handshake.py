@@ -45,9 +45,9 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
         names: As in `PeerConfig`.
     """
     them = f"rank {theirs.rank}"
-    if agreed(ours, theirs) is None:
+    if ours.protocol != theirs.protocol:
         older = "here" if ours.protocol < theirs.protocol else f"at {them}"
-        return f"protocol version: {_span(ours)} here, {_span(theirs)} at {them}: install a later dpeer {older}"
+        return f"protocol: {ours.protocol} here, {theirs.protocol} at {them}: install a later dpeer {older}"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         here, there = ours.fingerprint.get(field, ABSENT), theirs.fingerprint.get(field, ABSENT)
@@ -69,25 +69,10 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     return None
 
 
-def agreed(ours: Hello, theirs: Hello) -> int | None:
-    """The version of the protocol for the link of two peers; None if they have none."""
-    newest = min(ours.protocol, theirs.protocol)
-    return newest if newest >= max(_oldest(ours), _oldest(theirs)) else None
-
-
-def _oldest(hello: Hello) -> int:
-    return hello.protocol if hello.oldest is None else hello.oldest
-
-
-def _span(hello: Hello) -> str:
-    oldest = _oldest(hello)
-    return str(hello.protocol) if oldest == hello.protocol else f"{oldest} to {hello.protocol}"
-
-
 def in_short(ours: Hello, theirs: Hello) -> str:
     """Difference of two peers that do not fit, for other neighbors: names that this peer has itself, no values."""
-    if agreed(ours, theirs) is None:
-        return "protocol version differs"
+    if ours.protocol != theirs.protocol:
+        return "protocol differs"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         return f"{field} differs" if field in ours.fingerprint else "a setting differs that is not known here"
@@ -152,8 +137,6 @@ class Handshake:
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
-            protocol=self._config.protocol.newest,
-            oldest=self._config.protocol.oldest,
             next_round=current_round,
             reply=reply,
             fingerprint=dict(self._config.fingerprint),
@@ -174,10 +157,6 @@ class Handshake:
             alone=alone,
             holds=holds,
         )
-
-    def version(self, hello: Hello) -> int:
-        """The version of the protocol for the link on which a hello came that `judge` has let in."""
-        return min(self._config.protocol.newest, hello.protocol)
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
         """Let a neighbor in, or raise.

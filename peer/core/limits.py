@@ -33,7 +33,7 @@ HEADER_DEPTH = 16
 """Nesting of lists and tables, at most: the manifest has five levels."""
 
 HEADER_FIELDS = 32
-"""Of a header: a hello has eleven, and later versions may add some. Each unknown one is an error by itself."""
+"""Of a header: a hello has about twenty, and later versions may add some."""
 
 LEAST_CHUNK = 2**16
 """Bytes of the shortest chunk; only the last one of a body may have fewer. Its header takes 17 more, and its

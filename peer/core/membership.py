@@ -58,7 +58,6 @@ class Neighbor:
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
         replaced: How often it has connected anew although its earlier connection was there.
-        version: The version of the protocol that both ends of its link speak; 0 before the handshake.
         bytes_sent: Bytes of messages to it, by this process.
         bytes_received: Bytes of its messages.
     """
@@ -83,7 +82,6 @@ class Neighbor:
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
-    version: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
     links: Links = field(default_factory=Links)

@@ -107,7 +107,6 @@ class Core:
             self.members,
             self.send_queues,
             self.round_clock,
-            config.protocol,
             self.entry,
             inbox,
             config.process,
@@ -330,14 +329,14 @@ class Core:
             rank=self._config.rank, federation=self._federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
         )  # fmt: skip
-        protocol, self.connection_setup.goodbye = self._config.protocol, goodbye
+        self.connection_setup.goodbye = goodbye
         for neighbor in self.members.all():
             if neighbor.links.all and neighbor.status is not Status.GONE:
                 link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
-                self.send_queues[link].goodbye = wire.encode(goodbye, neighbor.version, protocol)
+                self.send_queues[link].goodbye = wire.encode(goodbye)
         # A neighbor may have taken this peer's hello, and its answer may be on its way.
         for link in self.connection_setup.unanswered():
-            self.send_queues[link].goodbye = wire.encode(goodbye, protocol.oldest, protocol)
+            self.send_queues[link].goodbye = wire.encode(goodbye)
         return self.look(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -395,8 +394,7 @@ class Core:
         if wire.is_probe(frames):
             self.connection_setup.on_probe(link, now)
             return
-        version = None if neighbor is None else neighbor.version
-        message = wire.decode(frames, self._limits, version, self._config.protocol)
+        message = wire.decode(frames, self._limits)
         match message:
             case wire.Chunk():
                 if neighbor is None:

@@ -103,7 +103,7 @@ class RoundClock:
         """Rounds that the rank has completed, at least, as far as this process or an earlier one has heard."""
         if self.silent:
             return 0
-        return max(self[rank], self.recalled.get(rank, 0))
+        return max(self[rank] if rank < len(self) else 0, self.recalled.get(rank, 0))  # a stranger may name any rank
 
     @property
     def to_recall(self) -> dict[int, int]:

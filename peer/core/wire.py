@@ -24,10 +24,10 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgpack
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import (
@@ -41,11 +41,13 @@ from dpeer.peer.core.limits import (
     MOST_AWAY,
 )
 from dpeer.peer.core.limits import Limits as Limits
-from dpeer.peer.core.versions import Protocol
 from dpeer.peer.learner import Buffer
 
-ADDED: Mapping[int, tuple[str, ...]] = {5: (), 6: ("hello.holds", "ahead")}
-"""By version that is spoken, what it added (`Protocol`). Version 4 refuses every other one, so 5 is the oldest."""
+PROTOCOL = 7
+"""The protocol that this dpeer speaks. Another number means that its messages cannot be understood, and is refused.
+
+A field that is merely added needs no other number: who does not know it ignores it, and who knows it has a default.
+"""
 
 Frames = Sequence[Buffer]
 Fingerprint = Mapping[str, Any]
@@ -64,9 +66,9 @@ _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
 class Header(BaseModel):
-    """The fields of every message."""
+    """The fields of every message; others are ignored."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     rank: _Rank
 
@@ -74,16 +76,11 @@ class Header(BaseModel):
 class Hello(Header):
     """Opens a connection in both directions: the sender's rank, its current round, and its federation.
 
-    Fields that a later version adds are ignored here, and here alone: which version the link uses is not known yet.
+    Its fields without a default are in every protocol, so that each side can name the other's.
     """
 
-    model_config = ConfigDict(extra="ignore")
-
     kind: Literal["hello"] = "hello"
-    protocol: int = max(ADDED)
-    """The newest version that the sender speaks."""
-    oldest: int | None = None
-    """The oldest one; None for no other."""
+    protocol: int = PROTOCOL
     next_round: _Round
     """The sender's current round: bodies of earlier rounds are of no use to it."""
     reply: bool = False
@@ -219,8 +216,7 @@ _ONLY_IF_SET = ("holds",)
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
 
-CURRENT = Protocol(ADDED, get_args(Message))
-"""The versions that this dpeer speaks."""
+_HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _CHUNK = struct.Struct("<c8sQ")
 _HELD = struct.Struct("<16sQ")
 _MARK = b"\xc1"
@@ -235,29 +231,16 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
     return hashlib.sha256(canonical).digest()[:16]
 
 
-def encode(message: Message, version: int | None = None, protocol: Protocol = CURRENT) -> list[Buffer]:
-    """The frames of a message in a version, None for the newest. Buffers are passed on, not copied."""
-    later = set() if version is None else protocol.left_out(message.kind, version)
+def encode(message: Message) -> list[Buffer]:
+    """The frames of a message. Buffers are passed on, not copied."""
     # Plain values in the order of the fields, which is that of `model_dump`; that would copy each one.
     fields = {
         name: value
         for name, value in vars(message).items()
-        if (value or name not in _ONLY_IF_SET) and name not in later and name not in _NO_FIELDS
+        if (value or name not in _ONLY_IF_SET) and name not in _NO_FIELDS
     }
     header = msgpack.packb(fields, use_bin_type=True)
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
-
-
-def in_version(frames: Frames, version: int, protocol: Protocol = CURRENT) -> Frames:
-    """An encoded message without the fields that a version does not have."""
-    if version >= protocol.newest:
-        return frames
-    fields = unpack(frames[0])
-    later = protocol.left_out(str(fields.get("kind")), version)
-    if later.isdisjoint(fields):
-        return frames
-    kept = {name: value for name, value in fields.items() if name not in later}
-    return [msgpack.packb(kept, use_bin_type=True), *frames[1:]]
 
 
 def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
@@ -296,14 +279,12 @@ def held(entries: bytes) -> dict[bytes, int]:
     return dict(_HELD.iter_unpack(entries[: len(entries) - len(entries) % HELD_ENTRY]))
 
 
-def decode(frames: Frames, limits: Limits, version: int | None = None, protocol: Protocol = CURRENT) -> Message | Chunk:
+def decode(frames: Frames, limits: Limits) -> Message | Chunk:
     """The message that the frames hold. A body that comes in chunks has no buffers yet.
 
     Args:
         frames: As they came.
         limits: Checked before anything is made of them.
-        version: That of the link; None before it is known.
-        protocol: The versions that this peer speaks.
 
     Raises:
         ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
@@ -327,9 +308,7 @@ def decode(frames: Frames, limits: Limits, version: int | None = None, protocol:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
     if kind == "body":
         fields["buffers"] = tuple(frames[1:])
-    message = _validated(fields, protocol)
-    if version is not None and not isinstance(message, Hello):
-        protocol.check(message, version)
+    message = _validated(fields)
     if not isinstance(message, Body):
         if len(frames) > 1:
             raise ProtocolError("malformed", f"a {message.kind} has no buffers")
@@ -377,10 +356,9 @@ def cost(frames: Frames) -> float:
     return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
 
 
-def _validated(fields: dict[str, Any], protocol: Protocol) -> Message:
+def _validated(fields: dict[str, Any]) -> Message:
     try:
-        found: Message = protocol.header.validate_python(fields)
-        return found
+        return _HEADER.validate_python(fields)
     except (ValidationError, RecursionError) as error:
         where, fault = "", "too deep"
         if isinstance(error, ValidationError):

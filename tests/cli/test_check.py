@@ -36,7 +36,7 @@ def test_lines_have_level_subject_and_words_and_then_what_will_happen(check: Run
         in lines
     )
     assert "  line          a round's bodies take 240 ms at this bandwidth" in lines
-    assert lines[-1] == "12 PASS, 0 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
+    assert lines[-1] == "11 PASS, 0 WARN, 0 FAIL: it can start, by `dpeer start` with the same options"
     assert "training a few minibatches" in ended.err
 
 

@@ -170,10 +170,6 @@ REFUSED = {
     "keygen --rank -1": "--rank -1: expected a rank, from 0",
     "keygen": "keygen: give either --rank R or --operator",
     "keygen --rank 1 --operator": "keygen: give either --rank R or --operator",
-    "start --rank 8 --join": (
-        "--join: this federation cannot change: its file lists no operator's key, so members and rounds stay as they "
-        "are (dpeer keygen --operator)"
-    ),
     "start --rank 0 --operators ab": (
         "operators.0 = 'ab': expected 64 hexadecimal digits, as `dpeer keygen --operator` prints them"
     ),

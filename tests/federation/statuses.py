@@ -7,8 +7,8 @@ from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
 WELL = Snapshot(
     2, 4711, "collect", 20, 9, 9, (Awaited(1, "in round 9"),), 2.5, mixed=(0,), missed=(1,), checkpoint_seconds=3.0,
     neighbors=(
-        NeighborSnapshot(0, "alive", 9, 0.4, version=5, bytes_sent=1200, bytes_received=1300),
-        NeighborSnapshot(1, "suspect", 8, 7.0, 'a "quoted"\nreason', version=5, bytes_sent=900, bytes_received=800),
+        NeighborSnapshot(0, "alive", 9, 0.4, bytes_sent=1200, bytes_received=1300),
+        NeighborSnapshot(1, "suspect", 8, 7.0, 'a "quoted"\nreason', bytes_sent=900, bytes_received=800),
         NeighborSnapshot(3, "unseen", None, None),
     ),
     mixed_round=7, mixed_seconds=12.0, round_seconds=1.5, left_seconds=16.5, line_share=0.25,

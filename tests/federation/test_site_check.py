@@ -79,7 +79,7 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert found.bad == {}
     assert tree(in_tmp_path).keys() == before.keys()
     assert [one.check for one in found.findings] == [
-        "settings", "key", "members", "output", "proxy", "address", "port", "device", "task",
+        "settings", "key", "output", "proxy", "address", "port", "device", "task",
         "threads", "memory", "disk",
     ]  # fmt: skip
     forecast = found.forecast
@@ -228,7 +228,7 @@ def read_only(folder: Path) -> Iterator[None]:
 CASES = {
     "a rank that is none": Case("settings", Level.FAIL, "rank 7 does not exist", asked={"rank": "7"}),
     "operators of a run without a name": Case(
-        "task", Level.FAIL, "give the run a name of its own", flags={"operators": ["ab" * 32]}),
+        "settings", Level.FAIL, "give the run a name of its own", flags={"operators": ["ab" * 32]}),
     "an earlier run": Case("output", Level.FAIL, "holds an earlier run", around=earlier_run),
     "nothing to resume": Case("output", Level.FAIL, "no run of rank 1", asked={"resume": True}),
     "a running peer": Case("output", Level.FAIL, "in use by a running peer", around=in_use),

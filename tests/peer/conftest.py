@@ -13,7 +13,6 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
-from dpeer.peer.core import wire
 from dpeer.peer.logs import peer_logger
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualWorker
@@ -190,8 +189,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None,
-        protocol=wire.CURRENT, unrecorded=False,
+        checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None, unrecorded=False,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -223,7 +221,6 @@ class Federation:
             checkpoint_every=checkpoint_every,
             say_waiting=say_waiting,
             deadline=deadline,
-            protocol=protocol,
             unrecorded=unrecorded,
         )
 

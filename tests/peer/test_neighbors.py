@@ -6,7 +6,7 @@ from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.limits import HIGHEST_RANK
+from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.peer import dialled
 from tests.peer.table import Table, payload, ring
 
@@ -348,7 +348,7 @@ def test_hops_that_a_neighbor_claims_give_some_that_can_be_sent():
     for rank, link in ((1, table.links[1]), (2, "from 2")):
         table.hear(link, table.beat(rank, 5, hops=2**31 - 1, presence=[1, 5, 5]))
     assert table.core.entry.behind(1)
-    assert table.core.entry.hops == HIGHEST_RANK
+    assert table.core.entry.hops == MOST_HOPS
 
 
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():
@@ -383,17 +383,19 @@ def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
     assert len(table.core.reassembly) == 0
 
 
-def test_a_later_version_says_so_and_is_named():
+def test_another_protocol_is_refused_by_both_numbers():
     table = Table(dialled=[1])
     table.established(1)
-    later = table.hello(1).model_copy(update={"protocol": wire.CURRENT.newest + 1})
+    later = table.hello(1).model_copy(update={"protocol": wire.PROTOCOL + 1})
     expected = {**later.model_dump(), "what a later version adds": 1}
     table.hear(table.links[1], [wire.msgpack.packb(expected)])
     table.do(table.core.meet(table.now))
     table.wait(10)
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
-    assert f"protocol version: 5 to {wire.CURRENT.newest} here, {wire.CURRENT.newest + 1} at rank 1" in str(failed[0])
+    assert f"protocol: {wire.PROTOCOL} here, {wire.PROTOCOL + 1} at rank 1: install a later dpeer here" in str(
+        failed[0]
+    )
 
 
 def test_a_neighbor_that_a_leaving_peer_meets_hears_its_goodbye_after_the_answer():

@@ -9,7 +9,7 @@ FILES = SimpleNamespace(last=None, recent_seconds=None, completed=0, saved_at=No
 
 
 def snapshot(table):
-    config = SimpleNamespace(rank=0, quorum="any")
+    config = SimpleNamespace(rank=0, rounds=3, quorum="any")
     return take_snapshot(config, table.core, table.now, FILES, ended=False)
 
 
@@ -64,7 +64,7 @@ def test_of_two_links_the_one_that_is_written_on_is_shown():
 
 def test_members_are_all_with_the_rounds_that_presence_has_of_each():
     table = Table(dialled=[1, 2], rounds=5)
-    size = table.core.round_clock.size
+    size = len(table.core.round_clock)
     table.core.round_clock.reached(2, 3)
     table.core.round_clock.reached(0, 1)
     assert snapshot(table).members == {rank: {0: 1, 2: 3}.get(rank) for rank in range(size)}

@@ -265,7 +265,6 @@ FAST = {
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer init ward-study --hosts hosts.txt": Small(data=(hosts_file,)),
-    "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),

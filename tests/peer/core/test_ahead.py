@@ -7,7 +7,6 @@ from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.limits import USELESS_BODIES
-from tests.peer.protocol_5 import PROTOCOL_5
 from tests.peer.table import CHUNK, Table, payload
 
 LINK = "from 2"
@@ -309,10 +308,7 @@ def test_bytes_ahead_wait_for_the_bodies_of_their_link_and_for_its_heartbeats():
     assert kinds.index("body") < kinds.index("heartbeat") < kinds.index("ahead")
 
 
-def test_nothing_goes_ahead_to_a_neighbor_of_an_earlier_version_or_of_an_earlier_round():
-    table = met(protocol=PROTOCOL_5)
-    trains_ahead(table, 0, [payload(7.0, table.learner)])
-    assert "ahead" not in table.kinds(LINK)
+def test_nothing_goes_ahead_to_a_neighbor_of_an_earlier_round():
     table = met()
     trains_ahead(table, 1, [payload(7.0, table.learner)])
     assert "ahead" not in table.kinds(LINK)

@@ -31,8 +31,8 @@ def test_a_peer_that_is_rounds_apart_may_catch_up(theirs):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": 1}, ["protocol version: 6 here, 1 at rank 1: install a later dpeer at rank 1"]),
-        ({"protocol": 8, "oldest": 7}, ["protocol version: 6 here, 7 to 8 at rank 1: install a later dpeer here"]),
+        ({"protocol": 6}, ["protocol: 7 here, 6 at rank 1: install a later dpeer at rank 1"]),
+        ({"protocol": 8}, ["protocol: 7 here, 8 at rank 1: install a later dpeer here"]),
         ({"fingerprint": {"size": 8, "body_lr": 0.1}}, ["body_lr", "0.05 here", "0.1 at rank 1"]),
         ({"fingerprint": {"size": 8}}, ["body_lr", "0.05 here", "not set"]),
         ({"fingerprint": {"size": 8, "body_lr": 0.05, "noise": 1}}, ["noise", "not set", "1 at rank 1"]),
@@ -60,7 +60,7 @@ def test_a_difference_is_named_with_both_values(changes, words):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"protocol": 1, "fingerprint": {}}, "protocol version differs"),
+        ({"protocol": 1, "fingerprint": {}}, "protocol differs"),
         ({"fingerprint": {"size": 8, "body_lr": 0.1234}}, "body_lr differs"),
         ({"fingerprint": {"size": 8}}, "body_lr differs"),
         (

@@ -110,7 +110,7 @@ def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_le
             table.wait(1, lambda: beats(table, 1, number=1))
 
     until(0)
-    table.do(table.core.enter(1, table.now))
+    table.do(table.core.enter(table.now))
     until(5)
     table.do(table.core.begin(1, table.now))
     until(8)
@@ -134,7 +134,7 @@ def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(
     table.now, core = begun, table.core
     for rank in (1, 2):
         core.members.give_up(rank)
-    core.join(2)
+    core.come_back(2)
     table.do(core.begin(2, table.now))
     assert core.waiting.behind(2)
     table.do(core.collect(2, table.now))

@@ -100,16 +100,6 @@ def test_who_has_been_there_spreads_with_the_table_and_stays():
     assert (one.absent, one.assembled) == ([], True)
 
 
-def test_the_start_waits_for_the_first_members_and_for_none_that_a_change_lets_in():
-    clock = RoundClock(0, 3, ROUNDS)
-    clock.grow(5)
-    clock.merge(table(-1, 0, -1, 0, 0))
-    assert (clock.absent, clock.needed, clock.assembled) == ([0, 2], 3, False)
-    clock.merge(table(-1, 0, 0, -1, -1))
-    clock.reached(0, 0)
-    assert (clock.absent, clock.assembled) == ([], True)
-
-
 @pytest.mark.parametrize(("quorum", "enough"), [("majority", 4), ("any", 4), (3, 3), (4, 4)])
 def test_all_ranks_or_as_many_as_were_asked_for_are_enough_to_start(quorum, enough):
     clock = RoundClock(0, 4, ROUNDS, quorum)
@@ -232,7 +222,7 @@ def test_a_peer_that_has_mixed_nothing_waits_for_a_returner_to_come_as_far():
 def test_a_returner_that_waits_for_longer_than_wait_for_a_neighbor_that_is_there_is_not_due_for_ever():
     """Its clock would stand still, and the neighbor's word never be read."""
     peer = ring(rounds=30, start=3, wait=10.0)
-    peer.core.join(3)
+    peer.core.come_back(3)
     peer.do(peer.core.begin(3, peer.now))
     peer.do(peer.core.collect(3, peer.now))
     peer.wait(12, lambda: [peer.hear(link, peer.beat(rank, 3)) for rank, link in ((1, peer.links[1]), (2, "from 2"))])
