@@ -10,7 +10,7 @@ the repetitions, and a ratio's own median: of two contestants of the same repeti
 a process in a round, by contestant.
 
     dpeer           over tcp://; `ratio` and `cpu_ratio` are over the raw ring
-    dpeer_ipc       over Unix sockets, as peers of one host do by themselves; `ipc_ratio` is over the raw TCP ring
+    dpeer_ipc       over ipc://, as the peers of `dpeer cluster`; `ipc_ratio` is over the raw TCP ring
     raw             the baseline: plain TCP sockets, both directions at once, landing buffers used again and again
     pickle          send_pyobj and recv_pyobj; `pickle_ratio` is its time over dpeer's
     pickle_mallopt  the same with the heap kept
@@ -136,17 +136,18 @@ class Landing(Idle):
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
-    Options: `listen`, a relay's address, "tcp" for TCP alone, or "unix" for Unix sockets as well; `topology` and
-    `degree`, of the graph from which the case's neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces
-    into a pooled buffer before they are mixed; `sleeps` and `computes`, of the learner; `settings`, its
-    hyperparameters, by which a body may travel in few bytes, and late; `changes`, to have its body, of matrices, change
-    in every round; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
-    `transport`, what makes one, if it is another.
+    Options: `listen`, a relay's address, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's
+    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed;
+    `sleeps` and `computes`, of the learner; `settings`, its hyperparameters, by which a body may travel in few bytes,
+    and late; `changes`, to have its body, of matrices, change in every round; `saves`, to keep files, in a folder in
+    `out`; `keyrings`, of all ranks, to use keys; `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
-    with _folder(case.options) as folder:
-        return asyncio.run(_peer(rank, case, introduce, folder))
+    with _folder(case.options) as folder, tempfile.TemporaryDirectory(prefix="dpeer-") as sockets:
+        places = {"tcp": f"tcp://{case.lines.host(rank)}:0", "ipc": f"ipc://{sockets}/socket"}
+        listen = case.options.get("listen", "tcp")
+        return asyncio.run(_peer(rank, case, introduce, folder, places.get(listen, listen)))
 
 
 @contextmanager
@@ -159,8 +160,7 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
         yield Path(folder)
 
 
-async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None) -> Figures:
-    listen = case.options.get("listen", "tcp")
+async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None, listen: str) -> Figures:
     kind = Landing if case.options.get("lands") else Idle
     model = Matrices if case.options.get("changes") else Vector
     settings = Hyperparameters(**case.options.get("settings", {}))
@@ -172,7 +172,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
     made = case.options.get("transport", ZeroMQTransport)
     limits = Limits(payload_bytes=learner.payload_bytes)
-    transport = made(limits, keyring=keyring, local=listen == "unix")
+    transport = made(limits, keyring=keyring)
     transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
 
@@ -185,7 +185,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             rank=rank,
             rounds=case.all_rounds,
             overlap=bool(settings.overlap),
-            listen=f"tcp://{case.lines.host(rank)}:0" if listen in ("tcp", "unix") else listen,
+            listen=listen,
             fingerprint={},
             authenticated=keyring is not None,
             evaluate_every=10**9,
@@ -229,7 +229,7 @@ def task(parameters: int, model: Callable[[int], nn.Module] = Vector) -> Task:
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "dpeer": (peers, {}),
-    "dpeer_ipc": (peers, {"listen": "unix"}),
+    "dpeer_ipc": (peers, {"listen": "ipc"}),
     "raw": (rings.raw, {}),
     "pickle": (rings.pickle, {}),
     "pickle_mallopt": (rings.pickle, {"mallopt": True}),

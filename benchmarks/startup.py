@@ -60,7 +60,7 @@ async def started(peers: int, parameters: int, context: Any) -> tuple[list[float
         try:
             for rank in range(peers):
                 began = time.perf_counter()
-                members.append(await federation._start(context, rank))
+                members.append(await federation._start(context, rank, f"ipc://{folder}/{rank}"))
                 while (message := await members[-1].channel.receive()) is None or message["kind"] != "listening":
                     if message is None or message["kind"] == "error":
                         raise RuntimeError(f"rank {rank} does not listen: {message}")

@@ -16,7 +16,7 @@ from dpeer.peer.transport import RELAY
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _OF_THIS_HOST = ("ipc://", "inproc://")
-_LONGEST_PATH = 103
+LONGEST_PATH = 103
 """The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
 _LOCALHOST = re.compile(
     r"(localhost[46]?|localhost[46]?\.localdomain[46]?|ip6-localhost|ip6-loopback|.+\.localhost)\.?", re.IGNORECASE
@@ -167,8 +167,8 @@ def is_ipc(address: str, key: str) -> bool:
         AddressError: it is, but the path cannot be a socket's.
     """
     match = _IPC.fullmatch(address)
-    if match and len(os.fsencode(match["path"])) > _LONGEST_PATH:
-        raise AddressError(f"{key} = {address!r}: the path of a socket has at most {_LONGEST_PATH} bytes")
+    if match and len(os.fsencode(match["path"])) > LONGEST_PATH:
+        raise AddressError(f"{key} = {address!r}: the path of a socket has at most {LONGEST_PATH} bytes")
     return match is not None
 
 

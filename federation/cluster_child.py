@@ -48,6 +48,7 @@ def main(
     environment: Mapping[str, str],
     home: str,
     keyring: Keyring | None,
+    listen: str,
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
@@ -60,6 +61,7 @@ def main(
         environment: The launcher's environment variables, as they are now.
         home: The launcher's current folder.
         keyring: As that of `serve`.
+        listen: As that of `serve`.
     """
     global _is_peer
     _is_peer = True
@@ -74,11 +76,17 @@ def main(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end, keyring)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end, keyring, listen)))
 
 
 async def _run(
-    settings: Settings, rank: int, resume: bool, new_data: bool, end: socket.socket, keyring: Keyring | None
+    settings: Settings,
+    rank: int,
+    resume: bool,
+    new_data: bool,
+    end: socket.socket,
+    keyring: Keyring | None,
+    listen: str,
 ) -> int:
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
@@ -96,7 +104,7 @@ async def _run(
         outcome = await serve(
             settings,
             rank,
-            listen="tcp://127.0.0.1:0",
+            listen=listen,
             meet=meet,
             stopper=stopper,
             resume=resume,

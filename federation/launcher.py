@@ -6,18 +6,19 @@ import asyncio
 import os
 import signal
 import socket
+import tempfile
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dpeer.federation import cluster_child, forking
+from dpeer.federation.addresses import LONGEST_PATH
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.peer.transports import Keyring
 from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.training_alerts import Alert
@@ -86,24 +87,25 @@ class Launcher:
         if self._settings.privacy == "sample":
             libraries += PRIVATE
         context = forking.context(libraries)
-        try:
-            for rank in range(self._settings.size):
+        with _socket_folder() as folder:
+            try:
+                for rank in range(self._settings.size):
+                    if self._stopping:
+                        break
+                    self._members.append(await self._start(context, rank, f"ipc://{folder}/{rank}"))
                 if self._stopping:
-                    break
-                self._members.append(await self._start(context, rank, self._keyrings[rank]))
-            if self._stopping:
-                self._ask_all()  # those that were being started when it was asked for
-            introduction = asyncio.create_task(self._introduce())
-            await asyncio.gather(*map(self.relay, self._members))
-            introduction.cancel()
-            (failure,) = await asyncio.gather(introduction, return_exceptions=True)
-            if isinstance(failure, Exception):
-                raise failure
-            return self._members
-        finally:
-            self.kill()
-            for member in self._members:  # until then it holds its folder
-                await asyncio.to_thread(member.process.join)
+                    self._ask_all()  # those that were being started when it was asked for
+                introduction = asyncio.create_task(self._introduce())
+                await asyncio.gather(*map(self.relay, self._members))
+                introduction.cancel()
+                (failure,) = await asyncio.gather(introduction, return_exceptions=True)
+                if isinstance(failure, Exception):
+                    raise failure
+                return self._members
+            finally:
+                self.kill()
+                for member in self._members:  # until then it holds its folder
+                    await asyncio.to_thread(member.process.join)
 
     def stop(self) -> None:
         """Stop all peers after their current minibatch."""
@@ -121,16 +123,14 @@ class Launcher:
         """Whether every peer has met its neighbors, so that rounds have begun."""
         return self._connected >= {*range(self._settings.size)}
 
-    async def _start(
-        self, context: ForkServerContext | SpawnContext, rank: int, keyring: Keyring | None = None
-    ) -> Member:
+    async def _start(self, context: ForkServerContext | SpawnContext, rank: int, listen: str) -> Member:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
-            str(current_folder()), keyring,
+            str(current_folder()), self._keyrings[rank], listen,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
@@ -208,3 +208,10 @@ class Launcher:
     def _ask_all(self) -> None:
         for member in self._members:
             member.channel.send({"kind": "stop"})
+
+
+def _socket_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder, which this user alone enters, where the path of a peer's socket is not too long."""
+    usual = tempfile.gettempdir()
+    short = usual if len(os.fsencode(usual)) + len("/dpeer-12345678/12345") <= LONGEST_PATH else "/tmp"  # noqa: S108
+    return tempfile.TemporaryDirectory(prefix="dpeer-", dir=short, ignore_cleanup_errors=True)

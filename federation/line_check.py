@@ -89,7 +89,7 @@ async def check_lines(findings: Findings, starting: Starting, *, within: float) 
         within: Seconds to wait for neighbors that are not there.
     """
     keyring, listen = starting.keyring, starting.listen
-    options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.through, not starting.own.tcp_only)
+    options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.through)
     transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
     messages = LongMessages(transport, starting.rank, frozenset(starting.neighbors))
     try:

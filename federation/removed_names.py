@@ -39,6 +39,7 @@ KEYS = {
     "patience": "--keep best keeps the model of the best round",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",
+    "tcp_only": "leave it out: peers take TCP, or the path where the address is ipc:///PATH",
 }
 """By the setting; as a flag it is written with dashes."""
 

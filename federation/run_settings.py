@@ -242,12 +242,6 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
-    tcp_only: bool = setting(
-        False,
-        "use TCP also between peers of one host and user, which else send through Unix sockets (Linux)",
-        mark=Mark.ASIDE,
-        group=_HOST,
-    )
     serve: ServeAt | None = setting(
         None,
         "answer /metrics (Prometheus) and /healthz over HTTP: at PORT of loopback, or at HOST:PORT, where all who "

@@ -259,11 +259,7 @@ async def _serve(
     transport = make_transport(
         listen or next(iter(addresses_of(network, size).values()), "tcp://"),
         TransportOptions(
-            Limits(payload_bytes=parts.learner.payload_bytes),
-            network.dead_after,
-            keyring,
-            proxies(network.proxy),
-            not network.tcp_only,
+            Limits(payload_bytes=parts.learner.payload_bytes), network.dead_after, keyring, proxies(network.proxy)
         ),
     )
     peer = Peer(

@@ -46,19 +46,14 @@ def state(found: Mapping[str, Any], *, timed: bool = True) -> str:
 
 
 def neighbors(found: Sequence[Mapping[str, Any]]) -> str:
-    """A peer's neighbors, those that are alike together: "alive 0 1 (unix), dead 2 (silent for 15 s)"."""
+    """A peer's neighbors, those that are alike together: "alive 0 1, dead 2 (silent for 15 s)"."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in found:
-        alike.setdefault((one["liveness"], aside(one)), []).append(str(one["rank"]))
+        alike.setdefault((one["liveness"], one["why"]), []).append(str(one["rank"]))
     return listed([
-        f"{word} {' '.join(ranks[:_LISTED])}{' ...' * (len(ranks) > _LISTED)}{f' ({more})' if more else ''}"
-        for (word, more), ranks in alike.items()
+        f"{word} {' '.join(ranks[:_LISTED])}{' ...' * (len(ranks) > _LISTED)}{f' ({why})' if why else ''}"
+        for (word, why), ranks in alike.items()
     ])  # fmt: skip
-
-
-def aside(neighbor: Mapping[str, Any]) -> str:
-    """What is to be known of a neighbor beside its liveness: "unix" for a Unix socket, and why it is away."""
-    return "; ".join(["unix"] * bool(neighbor.get("unix_socket")) + [neighbor["why"]] * bool(neighbor["why"]))
 
 
 def members(answers: Sequence[Mapping[str, Any]]) -> dict[int, int | None]:

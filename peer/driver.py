@@ -222,8 +222,8 @@ class Driver:
 
     def _pass_on(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case Arrival(link, frames, identity, unix_socket):
-                return self.core.receive(link, frames, now, identity, unix_socket=unix_socket)
+            case Arrival(link, frames, identity):
+                return self.core.receive(link, frames, now, identity)
             case Opened(link):
                 return self.core.connected(link, now)
             case Broken(link):

@@ -36,7 +36,6 @@ class NeighborSnapshot:
         why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
         bytes_sent: Bytes of messages to it since the process began.
         bytes_received: Bytes of its messages.
-        unix_socket: Whether the link on which it is written to is a Unix socket of this host.
     """
 
     rank: int
@@ -46,7 +45,6 @@ class NeighborSnapshot:
     why: str = ""
     bytes_sent: int = 0
     bytes_received: int = 0
-    unix_socket: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,5 +174,5 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
     why = one.trouble or (one.why_away if one.away else one.overdue) or ("" if met else one.trouble_dialling)
     return NeighborSnapshot(
         one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
-        one.bytes_sent, one.bytes_received, one.link in one.links.unix_sockets,
+        one.bytes_sent, one.bytes_received,
     )  # fmt: skip

@@ -25,14 +25,12 @@ that is a new link."""
 class Arrival(NamedTuple):
     """A whole message came on a link. A link that was not dialled is known from its first message on.
 
-    Where keys are used, `identity` is the rank that the other end has proved; else it is None. `unix_socket` is whether
-    it came through a Unix socket of this host.
+    Where keys are used, `identity` is the rank that the other end has proved; else it is None.
     """
 
     link: Link
     frames: Frames
     identity: Identity | None = None
-    unix_socket: bool = False
 
 
 class Opened(NamedTuple):

@@ -179,6 +179,10 @@ def test_a_script_without_a_main_guard_gives_the_same_bits_either_way(small_task
     for rank in range(3):
         here, there = (dpeer.open_run(folder / mode).model(rank) for mode in ("simulate", "cluster"))
         assert all(np.array_equal(here[name], there[name]) for name in here)
+        lines = map(json.loads, (folder / f"cluster/rank-{rank}/log.jsonl").read_text().splitlines())
+        (at,) = (line["address"] for line in lines if line["event"] == "listening")
+        assert at.startswith("ipc://")
+        assert not Path(at.removeprefix("ipc://")).parent.exists(), "the folder of the sockets ends with the run"
 
 
 ENVIRONMENT = """

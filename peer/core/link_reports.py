@@ -25,18 +25,6 @@ class LinkReports:
         self._log = log
         self._relay_trouble: str | None = None
 
-    def unix_socket(self, link: Link) -> None:
-        """A message came through a Unix socket of this host."""
-        neighbor = self._members.by_link(link)
-        if neighbor is None or link in neighbor.links.unix_sockets or link not in neighbor.links.all:
-            return
-        neighbor.links.unix_sockets.add(link)
-        if self._dialling.get(link) is not None:
-            self._log(
-                "info", "unix-socket", f"rank {neighbor.rank} is on this host: its link takes a Unix socket",
-                neighbor=neighbor.rank,
-            )  # fmt: skip
-
     def endless(self, link: Link | None, place: str) -> None:
         """A connection was ended on which a message had no end; None if nothing had come on it before."""
         error = ProtocolError(

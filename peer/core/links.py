@@ -32,14 +32,12 @@ class Links:
         dialled: The link that this peer has dialled.
         accepted: The link that the neighbor has dialled.
         heard: The link of the neighbor's last message but hellos: there it writes.
-        unix_sockets: Those links that take a Unix socket of this host.
     """
 
     process: bytes = b""
     dialled: Link | None = None
     accepted: Link | None = None
     heard: Link | None = None
-    unix_sockets: set[Link] = field(default_factory=set)
     _latest: int = 0
     """The highest number of a hello."""
     _alone: bool = False
@@ -103,5 +101,4 @@ class Links:
         self.dialled = None if self.dialled == link else self.dialled
         self.accepted = None if self.accepted == link else self.accepted
         self.heard = None if self.heard == link else self.heard
-        self.unix_sockets.discard(link)
         self._serials.pop(link, None)

@@ -169,21 +169,14 @@ class Core:
                 self._drop_unhandled(contender[0], error)
         return self.look(now)
 
-    def receive(
-        self, link: Link, frames: Frames, now: float, identity: int | None = None, *, unix_socket: bool = False
-    ) -> list[Effect]:
-        """A message came, perhaps through a Unix socket of this host.
-
-        Where keys are used, `identity` is the rank that has proved to be at the other end.
-        """
+    def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
+        """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
         self._hearing = now
         try:
             self._handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
             self._drop_unhandled(link, error, identity)
         self._hearing = None
-        if unix_socket:
-            self._link_reports.unix_socket(link)
         return self.look(now)
 
     # -- reports of the transport about links ------------------------------------------------------------------

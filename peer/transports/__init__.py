@@ -34,14 +34,12 @@ class TransportOptions:
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: The keys of the peers; None for connections without encryption.
         proxies: Through which hosts are dialled.
-        local: Whether links between peers of one host and user take Unix sockets, where the transport has them.
     """
 
     limits: Limits
     give_up: float = 15.0
     keyring: Keyring | None = None
     proxies: Proxies = NO_PROXIES
-    local: bool = True
 
 
 _MAKERS: dict[str, Callable[[TransportOptions], Transport]] = {}
@@ -71,7 +69,7 @@ def make_transport(address: str, options: TransportOptions) -> Transport:
 
 
 def _zeromq(options: TransportOptions) -> Transport:
-    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.proxies, local=options.local)
+    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.proxies)
 
 
 register("tcp", _zeromq)

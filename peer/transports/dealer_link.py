@@ -11,7 +11,6 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transport import Arrival, Broken, Endless, Identity, Link, Opened, Unreachable
-from dpeer.peer.transports import local_sockets
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.hosts import endpoint, is_literal, resolve, split
@@ -63,7 +62,6 @@ class DealerLink:
         identity: Whose key the listener has to prove.
         tunnels: Of links through a relay or a proxy.
         failures: Counts the attempts in vain to connect, by address.
-        local: Whether a Unix socket of the listener is connected to instead, where it has one (`local_sockets`).
 
     Attributes:
         up: Whether the connection is established.
@@ -83,8 +81,6 @@ class DealerLink:
         identity: Identity | None,
         tunnels: Tunnels,
         failures: Counter[str],
-        *,
-        local: bool = False,
     ) -> None:
         self.up = False
         self.socket: zmq.Socket[bytes] | None = None
@@ -95,21 +91,13 @@ class DealerLink:
         self._keys = () if keyring is None or identity is None else keyring.listed[identity]
         self._unproved = self._which = 0
         self._place = split(address)
-        self._at = address
-        self._local = local and not self._tunnelled and self._place is not None
-        self._through: str | None = None  # the Unix socket in use
-        self._over_tcp = False  # next time, because a Unix socket has just failed
         self._monitor: zmq.Socket[bytes] | None = None
         self._guard: ConnectionGuard | None = None
         self._loop = asyncio.get_running_loop()
         self._resolving: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._pause = _AGAIN
-        # A listener on this host may come with a Unix socket, which is looked for before each attempt.
-        self._anew = self._tunnelled or (
-            self._place is not None
-            and (not is_literal(self._place[0]) or (local and local_sockets.is_own(self._place[0])))
-        )
+        self._anew = self._tunnelled or (self._place is not None and not is_literal(self._place[0]))
 
     def connect(self) -> None:
         """Begin to connect; a name is resolved first."""
@@ -159,8 +147,6 @@ class DealerLink:
         self._try_again(_SELDOM)
 
     def _open(self, address: str) -> None:
-        self._at = address
-        self._through, self._over_tcp = None if self._over_tcp else self._unix_socket(), False
         dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = self._sockets.open(zmq.DEALER, address)
@@ -179,7 +165,7 @@ class DealerLink:
         self._guard = ConnectionGuard(self._longest, self._on_endless, keys=False)
         self._sockets.read(self._link, dealer, self._came)
         try:
-            dealer.connect(self._through or address)
+            dealer.connect(address)
         except zmq.ZMQError as error:
             self._close(0)
             raise AddressError(
@@ -191,8 +177,7 @@ class DealerLink:
         self._pause = _AGAIN
         if self._guard is not None:
             self._guard.came(parts[-1], self._link)
-        arrival = Arrival(self._link, [part.buffer for part in parts], self._identity, local_sockets.carried(parts[-1]))
-        self._sockets.push(self._link, arrival)
+        self._sockets.push(self._link, Arrival(self._link, [part.buffer for part in parts], self._identity))
 
     def _on_endless(self, link: Link | None, place: str) -> None:
         self._sockets.push(self._link, Endless(self._link, place))
@@ -204,39 +189,18 @@ class DealerLink:
             return
         if event == zmq.EVENT_CONNECTED and self._tunnel is not None:
             self._confirm(self._tunnel, value)
-        if event == zmq.EVENT_CONNECTED and self._through is not None and not local_sockets.is_own_users(value):
-            self._leave_unix_socket()
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up, self._unproved = True, 0
             self._failures[self._address] -= 1
             self._sockets.push(self._link, Opened(self._link))
         elif event in _FAILED and self._keys:
             self._refused(event)
-        elif event == zmq.EVENT_DISCONNECTED and self._through is not None and not self.up:
-            self._leave_unix_socket()
         elif event == zmq.EVENT_DISCONNECTED:
             self.up = False
             self._later = self._loop.call_later(_FLUSHED, self._part)
-        elif event == zmq.EVENT_CONNECT_RETRIED and self._through is not None and not self.up:
-            self._leave_unix_socket()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)
-
-    def _unix_socket(self) -> str | None:
-        """The listener's Unix socket, if it has one."""
-        place = split(self._at) if self._local else None
-        return None if place is None else local_sockets.find(*place)
-
-    def _leave_unix_socket(self) -> None:
-        """Connect over TCP instead: no peer of this user answers at the Unix socket.
-
-        Until that has failed no Unix socket is tried, of whatever name: another user of the host may open one after
-        the other.
-        """
-        self._over_tcp = True
-        self._close(0)
-        self._try_again(_SELDOM)
 
     def _confirm(self, tunnel: Tunnel, number: int) -> None:
         """Show the tunnel which connection is libzmq's: a copy of its descriptor has the port."""

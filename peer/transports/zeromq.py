@@ -18,7 +18,6 @@ from dpeer.exceptions import AddressError, not_bound
 from dpeer.peer.core.limits import CHUNK, MOST_UNPROVED, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identity, Link, Relayed, Sent, Writable
-from dpeer.peer.transports import local_sockets
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
 from dpeer.peer.transports.dealer_link import DealerLink
@@ -61,7 +60,6 @@ class ZeroMQTransport:
         keyring: The keys of the peers to let in, and to prove to those that are dialled; None for connections without
             encryption.
         proxies: Through which hosts are dialled.
-        local: Whether links between peers of this host and user take Unix sockets (`local_sockets`).
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
@@ -76,14 +74,11 @@ class ZeroMQTransport:
         give_up: float = 15.0,
         keyring: Keyring | None = None,
         proxies: Proxies = NO_PROXIES,
-        *,
-        local: bool = True,
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
         self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
-        self._local = local
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
@@ -104,11 +99,11 @@ class ZeroMQTransport:
     async def listen(self, address: str) -> str:
         """Bind a ROUTER; with a relay's address, on loopback. Port 0 takes a free port."""
         if not address.startswith(RELAY):
-            return self._bind(address, direct=True)
+            return self._bind(address)
         if self.keyring is None:
             raise AddressError(f"address {address!r} needs keys: a relay joins those alone who prove a listed one")
         split(address)  # for its error
-        bound = split(self._bind(endpoint(LOOPBACK, 0), direct=False))
+        bound = split(self._bind(endpoint(LOOPBACK, 0)))
         assert bound is not None, "a port of loopback"
         most = 2 * len(self.keyring.owners) + MOST_UNPROVED
         self._relayed = RelayedListener(
@@ -116,8 +111,7 @@ class ZeroMQTransport:
         )
         return address
 
-    def _bind(self, address: str, *, direct: bool) -> str:
-        """Bind the ROUTER; `direct` is whether those who dial it connect to this address itself."""
+    def _bind(self, address: str) -> str:
         router = self._router = self._sockets.open(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -125,18 +119,13 @@ class ZeroMQTransport:
         if self.keyring is not None:
             self._auth = CurveAuth(self._sockets, router, self.keyring)
         self._monitor = self._sockets.monitor(router, EVENTS | (FAILED if self._auth else 0), self._happened)
-        asked = None if address.endswith(":0") else split(address)
-        local = direct and self._local and asked is not None and local_sockets.bind(router, *asked)
         try:
-            router.bind(address)  # last: a dialler that is let in over TCP has seen that no Unix socket is there
+            router.bind(address)
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise not_bound(f"address {address!r} {advice}", error) from error
         self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
-        place = split(bound)
-        if direct and self._local and place is not None and not (local and place == asked):
-            local_sockets.bind(router, *place)
         return bound
 
     def _happened(self, event: zmq.Event, value: int) -> None:
@@ -151,7 +140,7 @@ class ZeroMQTransport:
         link, frames = parts[0].bytes, [part.buffer for part in parts[1:]]
         identity = None if self._auth is None else int(parts[0]["User-Id"])
         self.guard.came(parts[-1], link, identity)
-        self.push(self._router, Arrival(link, frames, identity, local_sockets.carried(parts[-1])))
+        self.push(self._router, Arrival(link, frames, identity))
 
     def _on_endless(self, link: Link | None, place: str) -> None:
         self.push(self._router, Endless(link, place))
@@ -163,9 +152,8 @@ class ZeroMQTransport:
         link: Link = self._dialled
         self._dialled += 1
         self._dealers[link] = DealerLink(
-            self._sockets, link, address, self._longest_message, self.keyring, identity, self._tunnels,
-            self.failures, local=self._local,
-        )  # fmt: skip
+            self._sockets, link, address, self._longest_message, self.keyring, identity, self._tunnels, self.failures
+        )
         self._dealers[link].connect()
         return link
 

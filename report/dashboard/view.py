@@ -72,7 +72,7 @@ def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str,
                 "name": one.name,
                 "standing": one.standing,
                 "words": one.trouble or one.state,
-                "links": {str(other["rank"]): [other["liveness"], words.aside(other)]
+                "links": {str(other["rank"]): [other["liveness"], other["why"]]
                           for other in one.answer.get("neighbors", ())},
                 "waits": {str(other["rank"]): other["why"] for other in one.answer.get("waits_for", ())},
                 "history": {} if one.history is None else one.history.columns(),

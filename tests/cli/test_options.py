@@ -76,7 +76,7 @@ def test_help_uses_the_width_that_there_is(
     assert widest - 15 <= max(map(len, lines)) <= widest
 
 
-OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "tcp_only", "serve"}
+OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "serve"}
 """Settings of a peer that other hosts reach."""
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpeer.cli.peers_table import Rates
 from dpeer.federation.rank_lock import held
-from dpeer.federation.snapshot_words import neighbors, state
+from dpeer.federation.snapshot_words import state
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
 
@@ -91,16 +91,6 @@ def test_neighbors_that_are_alike_have_their_reason_in_common(
     with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
         words = " ".join(dpeer("status", tmp_path).out.split())
     assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
-
-
-def test_links_that_take_unix_sockets_are_marked() -> None:
-    liveness = ("alive", "alive", "suspect", "alive")
-    found = [asdict(NeighborSnapshot(rank, word, 0, 1.0)) for rank, word in enumerate(liveness)]
-    for rank in (0, 2, 3):
-        found[rank]["unix_socket"] = True
-    found[2]["why"] = "no body"
-    del found[1]["unix_socket"]  # a peer of an earlier version
-    assert neighbors(found) == "alive 0 3 (unix), alive 1, suspect 2 (unix; no body)"
 
 
 def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(

@@ -67,7 +67,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "dead_after": (5.0, {}), "deadline": ("auto", {}), "rejoin_after": (3, {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),
     "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}), "shares": (6, {}),
-    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "tcp_only": (True, {}), "workers": (1, {}),
+    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "round_seconds": (2.5, {}),
 }  # fmt: skip

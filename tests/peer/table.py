@@ -79,12 +79,12 @@ class Table:
     def breaks(self, link):
         self.do(self.core.disconnected(link, self.now))
 
-    def hear(self, link, *messages, identity=None, unix_socket=False):
+    def hear(self, link, *messages, identity=None):
         """Messages come on a link: of `wire`, or frames; with keys, from who has proved to be this rank."""
         for message in messages:
             frames = message if isinstance(message, list | tuple) and not hasattr(message, "kind") else None
             frames = frames or wire.encode(message)
-            self.do(self.core.receive(link, frames, self.now, identity, unix_socket=unix_socket))
+            self.do(self.core.receive(link, frames, self.now, identity))
 
     def wait(self, seconds, meanwhile=lambda: None):
         """Let time pass in steps of a second, and do something after each."""

@@ -12,7 +12,6 @@ import pytest
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer import control
 from dpeer.peer.control import LONGEST, SOCKET, ControlSocket, place
-from dpeer.peer.transports import local_sockets
 from dpeer.topology import build
 from tests.peer.conftest import done
 
@@ -193,23 +192,6 @@ async def test_a_snapshot_holds_whom_a_peer_waits_for_and_how_its_neighbors_are(
     slow.go.set()
     done(await running)
     assert (peer.snapshot().phase, peer.snapshot().completed) == ("ended", 2)
-
-
-@pytest.mark.skipif(not local_sockets.AVAILABLE, reason="abstract Unix sockets are Linux's")
-@pytest.mark.parametrize("found", [True, False], ids=["Unix sockets", "TCP"])
-@pytest.mark.parametrize("kind", ["tcp", "keys"])
-async def test_both_ends_of_a_link_show_whether_it_is_a_unix_socket(federation, until, monkeypatch, kind, found):
-    if not found:
-        monkeypatch.setattr(local_sockets, "find", lambda host, port: None)
-    ours = federation(kind, build("ring", 3), rounds=2)
-    slow = ours.learners[2]
-    slow.hold = 1
-    running = asyncio.create_task(ours.run())
-    await until(lambda: slow.held.is_set() and [one.completed for one in ours.peers[0].snapshot().neighbors] == [1, 1])
-    for peer in ours.peers.values():
-        assert [one.unix_socket for one in peer.snapshot().neighbors] == [found, found]
-    slow.go.set()
-    done(await running)
 
 
 async def test_before_the_start_a_snapshot_holds_the_neighbors_that_are_missing(federation, until):

@@ -36,32 +36,6 @@ def test_settings_that_differ_are_withheld():
     assert found.withheld == (1,)
 
 
-def test_links_that_take_unix_sockets_are_shown_while_they_last():
-    table = Table(dialled=[1], rounds=3)
-    table.established(1)
-    table.hear(table.links[1], table.hello(1, reply=True), unix_socket=True)
-    table.hear("from 2", table.hello(2), unix_socket=True)
-    table.hear("from a stranger", table.hello(2, fingerprint={"size": 4}), unix_socket=True)
-    assert [one.unix_socket for one in snapshot(table).neighbors] == [True, True]
-    assert [one.fields["neighbor"] for one in table.events("unix-socket")] == [1], "it is dialled, and logged once"
-    table.breaks(table.links[1])
-    assert [one.unix_socket for one in snapshot(table).neighbors] == [False, True]
-    table.established(1)
-    table.hear(table.links[1], table.hello(1, reply=True))
-    assert [one.unix_socket for one in snapshot(table).neighbors] == [False, True]
-
-
-def test_of_two_links_the_one_that_is_written_on_is_shown():
-    table = Table(dialled=[1], rounds=3)
-    table.established(1)
-    hello = table.hello(1, reply=True).model_copy(update={"process": b"one process"})
-    table.hear(table.links[1], hello)
-    table.hear("from 1", hello.model_copy(update={"reply": False, "serial": 1}), unix_socket=True)
-    assert table.core.members[1].link == table.links[1]
-    assert len(table.core.members[1].links.all) == 2
-    assert not snapshot(table).neighbors[0].unix_socket
-
-
 def test_members_are_all_with_the_rounds_that_presence_has_of_each():
     table = Table(dialled=[1, 2], rounds=5)
     size = len(table.core.round_clock)

@@ -7,7 +7,6 @@ import pytest
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core.limits import CHUNK
 from dpeer.peer.transport import Sent
-from dpeer.peer.transports import local_sockets
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"
@@ -19,12 +18,6 @@ PAYLOAD = 2 * CHUNK
 async def in_time():
     async with asyncio.timeout(100):
         yield
-
-
-@pytest.fixture(autouse=True)
-def over_tcp(monkeypatch):
-    """Have links take TCP, although all transports are on this host; `monkeypatch.undo` has them take Unix sockets."""
-    monkeypatch.setattr(local_sockets, "find", lambda host, port: None)
 
 
 @pytest.fixture

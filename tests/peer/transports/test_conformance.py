@@ -9,28 +9,26 @@ import zmq
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
-from dpeer.peer.transports import TransportOptions, local_sockets, make_transport, schemes
+from dpeer.peer.transports import TransportOptions, make_transport, schemes
 from dpeer.peer.transports.proxies import proxies
 from tests.peer.intermediaries import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
 
-ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "unix": TCP, "keys": TCP}
+IPC = "ipc://{folder}/socket"
+ANY = {"inproc": "inproc://0:0", "ipc": IPC, "keys ipc": IPC}
 PROXIED = "tcp://site.test:7700"
 """An address that the proxies know alone."""
 
-find = local_sockets.find  # before a fixture has replaced it
 MEGABYTES = Limits(payload_bytes=8_000_000)
-SCHEMES = [*schemes(), "unix", "keys", "keys unix", "http", "socks5", "relay behind http"]
+SCHEMES = [*schemes(), "keys", "keys ipc", "http", "socks5", "relay behind http"]
 
 
 @pytest.fixture(params=SCHEMES)
-async def ends(request, tmp_path, monkeypatch):
+async def ends(request, tmp_path):
     """A listener, which is rank 0, with its address, and a dialler: of every scheme, with keys, and with proxies."""
     kind = request.param
-    if "unix" in kind:
-        monkeypatch.setattr(local_sockets, "find", find)
-    rings = keyrings(2) if kind in ("keys", "keys unix") or "relay" in kind else [None, None]
+    rings = keyrings(2) if "keys" in kind or "relay" in kind else [None, None]
     proxy = None
     async with contextlib.AsyncExitStack() as stack:
         if "relay" in kind:
