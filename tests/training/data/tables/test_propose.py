@@ -9,10 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.propose import as_toml, guess, outward, propose
 from dpeer.training.data.tables.schema import parsed
 from dpeer.training.data.tables.sheet import Sheet
+from tests.error_texts import refused
 
 
 def kinds_of(name: str, *cells: str, times: int = 1) -> dict[str, Any]:
@@ -158,3 +160,8 @@ def test_years_of_two_digits_are_not_in_the_future() -> None:
     assert found.keys["format"] == "%d.%m.%y"
     assert found.keys["range"] == [datetime.date(1946, 1, 1), datetime.date(2013, 12, 31)]
     assert "two digits" in found.remark
+
+
+def test_one_column_is_no_table() -> None:
+    with refused(TaskError, "'x.csv' has one column"):
+        propose(Sheet("x.csv", ("a",), {"a": ["1", "2"]}, (2, 3)))

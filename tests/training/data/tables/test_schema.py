@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.training.data.tables.schema import WORDS, read_schema
+from tests.error_texts import refused
 
 from .conftest import SCHEMA
 
@@ -56,3 +58,42 @@ def test_definitions_differ_where_columns_mean_something_else(
     path.write_text(f"# nothing{SCHEMA}".replace(old, new, 1))
     one, other = read_schema(schema_file).definitions(), read_schema(path).definitions()
     assert {name for name in {*one, *other} if one.get(name) != other.get(name)} == differ
+
+
+CLASSES = 'classes = ["well", "ill"]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fragment"),
+    [
+        ("format = 1", "format = 2", "format = 2"),
+        ("format = 1", "", "format is missing"),
+        ("format = 1", "format = 1\ncolours = 3", "unknown key 'colours' in the top of "),
+        ("[0, 120]", "[120, 0]", "columns.age.range = [120, 0]: the first must be below the second"),
+        ("[0, 120]", "[0, inf]", "columns.age.range = [0, inf]: both ends must be finite"),
+        ("[0, 120]", '"0 to 120"', "columns.age.range = '0 to 120'"),
+        ("range = [0, 120]", "rnge = [0, 120]", "unknown key 'rnge' in columns.age of "),
+        ('kind = "ignore"', 'kind = "ignor"', "unknown kind 'ignor' in columns.note of "),
+        ('kind = "ignore"', 'unit = "x"', "columns.note has no kind"),
+        ('kind = "ignore"', 'kind = "group"', "columns patient, note are of kind group"),
+        ('["B", "A", "AB", 0]', "[]", "columns.blood.values = []"),
+        ('["B", "A", "AB", 0]', '["B", "A", "B"]', "columns.blood.values = ['B', 'A', 'B']: 'B' stands there twice"),
+        ('["no", "nein", 0]', '["YES"]', "columns.smoker: 'yes' is a word for yes and for no"),
+        ("filling = 70", "filling = 0.5", "columns.weight kg: filling = 0.5 is outside range = [1.0, 301.0]"),
+        ("since = 2020-01-01", "since = 5.5", "columns.admitted.since = 5.5"),
+        ("size = 16", "size = 3", "columns.complaint.size = 3"),
+        ('column = "outcome"', 'column = "age"', "column 'age' is the target: leave out [columns.age]"),
+        ('column = "outcome"', "", "target.column is missing"),
+        (CLASSES, 'classes = ["well"]', "target: a classification needs two classes or more"),
+        (CLASSES, 'kind = "regression"\nclasses = [1, 2]', "target: classes are for kind"),
+        (CLASSES, 'kind = "regresion"', "target.kind = 'regresion'"),
+        (CLASSES, "classes = [1, 2]\nrange = [0, 2]", "target: range and unit are for kind"),
+        (SCHEMA, "[target", "is not valid TOML"),
+        (SCHEMA[SCHEMA.index("[columns.age]") :], '[columns.a]\nkind = "ignore"\n', "no column to learn from"),
+    ],
+)
+def test_a_schema_with_a_mistake_is_refused(old: str, new: str, fragment: str, tmp_path: Path) -> None:
+    assert old in SCHEMA
+    (tmp_path / "s.toml").write_text(SCHEMA.replace(old, new, 1))
+    with refused(ConfigurationError, f"{tmp_path}/s.toml", fragment):
+        read_schema(tmp_path / "s.toml")

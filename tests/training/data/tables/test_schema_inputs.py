@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.training import Choices, load_task
 from dpeer.training.data.tables.inputs import TableInputs
+from tests.error_texts import refused
 
 from .conftest import HEADER, SCHEMA, rows
 
@@ -209,3 +210,48 @@ def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path)
     del content["statistics"]["age"]
     with pytest.raises(CheckpointError):
         TableInputs.from_json(content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"age": "old"}, "row 3, column 'age': expected a number, 0 to 120 years, not 'old'"),
+        ({"age": "1_0"}, "row 3, column 'age': expected a number, 0 to 120 years, not '1_0'"),
+        ({"smoker": "maybe"}, "row 3, column 'smoker': expected yes (yes, ja, 1) or no"),
+        ({"admitted": "31.02.2020"}, "row 3, column 'admitted': expected a date as %Y-%m-%d or %d.%m.%Y"),
+        ({"outcome": "dead"}, "row 3, column 'outcome': expected one of the classes well, ill, not 'dead'"),
+        ({"outcome": ""}, "row 3, column 'outcome': expected one of the classes well, ill, not nothing"),
+        ({"outcome": "dead", "age": "old"}, "; 1 more cells do not fit"),
+    ],
+)
+def test_a_cell_that_does_not_fit_the_schema(
+    changes: dict[str, str], fragment: str, write: Callable[..., Path], schema_file: Path
+) -> None:
+    found = rows(40)
+    found[1] |= changes
+    with refused(TaskError, "x.csv', ", fragment):
+        trained(write("x.csv", found), schema_file)
+
+
+@pytest.mark.parametrize(
+    ("header", "fragment"),
+    [
+        (("Age", *HEADER[2:]), "column 'age' is not in the file (is it the column 'Age'?)"),
+        (HEADER[:-1], "unknown target column 'outcome' in "),
+        ((*HEADER[:6], "outcome"), "unknown column of kind group 'patient' in "),
+    ],
+)
+def test_a_table_without_a_column_of_the_schema(
+    header: tuple[str, ...], fragment: str, write: Callable[..., Path], schema_file: Path
+) -> None:
+    path = write("x.csv", [{**row, "Age": row["age"]} for row in rows(40)], header)
+    with refused(ConfigurationError, "x.csv'", fragment):
+        trained(path, schema_file)
+
+
+def test_what_a_schema_leaves_no_place_for(write: Callable[..., Path], schema_file: Path) -> None:
+    options = {"path": str(write("x.csv", rows(40))), "target": "outcome"}
+    with refused(TaskError, f"the schema '{schema_file}' says it: leave out --task-option target"):
+        load_task("csv", 0, 2, 0, options, Choices(schema=schema_file))
+    with refused(ConfigurationError, f"--schema {schema_file} is for --task csv"):
+        load_task("digits", 0, 2, 0, {}, Choices(schema=schema_file))

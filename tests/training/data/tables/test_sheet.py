@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.decode import Verdict, decode
 from dpeer.training.data.tables.inputs import as_targets
 from dpeer.training.data.tables.schema import Category, Date, Number
 from dpeer.training.data.tables.sheet import read_sheet
+from tests.error_texts import refused
 
 
 def test_a_gap_that_is_a_number_is_one_however_it_is_written() -> None:
@@ -103,3 +105,49 @@ def test_times_and_bytes_of_parquet_are_text(tmp_path: Path) -> None:
         "zone": ["2020-01-01 00:00:00+00:00", "2020-01-01 00:00:01+00:00"],
         "code": ["yes", ""],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fragment"),
+    [
+        ("x.csv", b"a,b,y\n1,2,\xe4\n", "is not UTF-8 text"),
+        ("x.csv", b"", "is empty"),
+        ("x.csv", b"PK\x03\x04a\xff\n", "is a zip archive"),
+        ("x.csv", b"\x1f\x8b\x08\x00\n", "is packed by gzip"),
+        ("x.csv", b"\xef\xbb\xbf\n<!DOCTYPE html>\nx\n", "is a web page"),
+        ("x.csv", b"PAR1\x15\x04", "is parquet"),
+        ("x.parquet", b"no parquet", "cannot be read as parquet"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(name: str, content: bytes, fragment: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with refused(TaskError, f"'{tmp_path}/{name}' {fragment}"):
+        read_sheet(str(tmp_path / name))
+
+
+def test_a_folder_is_no_table(tmp_path: Path) -> None:
+    with refused(TaskError, f"'{tmp_path}' is a folder"):
+        read_sheet(str(tmp_path))
+    (tmp_path / "part-0").write_text("a,b\n1,2\n")
+    with refused(TaskError, "is a folder of 1 part files"):
+        read_sheet(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("values", "fragment"),
+    [
+        (lambda arrow: arrow.array([[1], [2]]), "holds list<"),
+        (lambda arrow: arrow.array([b"\xff"]), "holds bytes that are no UTF-8 text"),
+        (lambda arrow: arrow.array([1], arrow.timestamp("ns")), "has times finer than microseconds"),
+    ],
+)
+def test_a_type_of_parquet_that_no_cell_has_is_refused(values: Any, fragment: str, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table({"a": values(arrow)}), tmp_path / "x.parquet")
+    with refused(TaskError, "x.parquet', column 'a' ", fragment):
+        read_sheet(str(tmp_path / "x.parquet"))
+
+
+def test_targets_that_float32_does_not_tell_apart_are_refused() -> None:
+    with refused(TaskError, "column 'y': its numbers are about 1e+09"):
+        as_targets(1e9 + np.arange(20.0), "column 'y'")

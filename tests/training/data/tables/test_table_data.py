@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.training import Choices, build_learner, load_task
 from dpeer.training.data.tables.table_data import Table, table
+from tests.error_texts import refused
 
 
 def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:
@@ -179,3 +181,38 @@ def test_regression_trains(tmp_path: Path) -> None:
     after = learner.evaluate()
     assert after.test_loss < before / 4
     assert after.accuracy is None
+
+
+GOOD = "a,b,y\n1,2,u\n3,4,v\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "fragment"),
+    [
+        ("a,b,y\n1,2,u\n3,x,v\n", {}, "row 3, column 'b': expected a finite number, not 'x'"),
+        ("a,b,y\n1,2,u\n\n3,,v\n", {}, "row 4, column 'b' is empty"),
+        ("a,b,y\n1,2,u\n3,nan,v\n", {}, "row 3, column 'b' is a gap ('nan')"),
+        ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
+        ("a,b,y\n1e99,2,u\n3,4,v\n", {}, "row 2, column 'a': '1e99' does not fit float32"),
+        ("a,b,y\n1,2,3\n3,4,-1e300\n", {"regression": True}, "row 3, column 'y': '-1e300' does not fit float32"),
+        ("a,b,y\n1E2,2,u\n7,4,v\n", {}, "row 2, column 'a': '1E2' is a code"),
+        ("a,p,y\n1,a,u\n2,a\0,v\n", {"group": "p"}, "row 3, column 'p': 'a\\x00' has a NUL character"),
+        (GOOD, {"target": "yy"}, "unknown column of target= 'yy' in "),
+        (GOOD, {"columns": ("a", "c")}, "unknown column of columns= 'c' in "),
+        (GOOD, {"group": "y"}, "task 'csv': column 'y' can be one of target=, group="),
+        (GOOD, {"columns": ("a",), "ignore": ("a",)}, "task 'csv': column 'a' can be one of"),
+        (GOOD, {"ignore": ("a", "b")}, "has no column to learn from besides y, a, b"),
+        ("a,b,a,y\n1,2,3,u\n", {}, "x.csv' has two columns 'a'"),
+        (",b,y\n1,2,u\n3,4,v\n", {}, "column 1 has no name"),
+        ("a,b,y\n1,2,u\n3,v\n", {}, "row 3 has 2 cells, the header 3"),
+        ("a,b,y\n1,2,u\n3,4,u\n", {}, "shows one class only ('u' in column 'y')"),
+        ("a,y\n" + "".join(f"1,{n}.5\n" for n in range(30)), {}, "column 'y' has 30 classes in 30 rows"),
+        ("a;b;y\n1;2;u\n", {}, "x.csv' is divided by ';'"),
+        ("a,b,y\n1700000000001,2,u\n1700000000002,4,v\n", {}, "column 'a': its numbers are about 1.7e+12"),
+        ('a,b,y\n1,"2,u\n3,4,v\n', {}, "x.csv' is no valid csv after row 1"),
+    ],
+)
+def test_a_table_that_cannot_be_learned_from(content: str, more: dict[str, Any], fragment: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    with refused(ConfigurationError, fragment):
+        table(Table(**{"path": str(tmp_path / "x.csv"), "target": "y"} | more))
