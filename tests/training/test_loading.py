@@ -12,6 +12,7 @@ import torch
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Choices, Task, build_learner, load_task
+from tests.error_texts import refused
 from tests.training.small import gossip
 
 GOOD = """
@@ -148,3 +149,23 @@ def test_it_reads_own_files(tmp_path: Path) -> None:
     assert (len(task.train), len(task.test)) == (16, 4)
     with pytest.raises(TaskError):
         load_task(SPEC, 0, 2, 0, {"data": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "fragment"),
+    [
+        ("import math as task", {}, "mine.py:task' is a module, not a function"),
+        ("def task(*_): ...", {}, "mine.py:task' returned a NoneType"),
+        ("def task(rank, size, seed, *, k=2): ...", {"colour": 1}, "(colour): got an unexpected keyword argument"),
+        ("def task(rank, size, seed, data): ...", {}, "(none): missing a required argument: 'data'"),
+        ("def task(rank, size, seed): ...", {"rank": 1}, "(rank): multiple values for argument 'rank'"),
+    ],
+)
+def test_a_factory_that_makes_no_task(text: str, options: dict[str, int], fragment: str, write: Write) -> None:
+    with refused(TaskError, "mine.py:task'", fragment):
+        load_task(write(text, "mine.py") + ":task", 0, 4, 0, options)
+
+
+def test_a_setting_is_no_option_of_a_task() -> None:
+    with refused(TaskError, "task 'digits': 'partition' is not a task option; use --partition"):
+        load_task("digits", 0, 4, 0, {"partition": "iid"})

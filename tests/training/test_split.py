@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from dpeer.exceptions import TaskError
 from dpeer.training import Choices, Hyperparameters, Task, build_learner, load_task
 from dpeer.training.split import split
+from tests.error_texts import refused
 from tests.training.small import small_task
 
 
@@ -159,3 +161,34 @@ def test_the_bodies_alone_decide_where_nothing_is_frozen() -> None:
     frozen = small_task()
     frozen.model.fc.requires_grad_(False)
     assert build_learner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"
+
+
+def tied(*, storage: bool) -> Net:
+    """Two layers with one weight, or two weights in one memory."""
+    net = Net(nn.Linear(4, 4))
+    net.other = nn.Linear(4, 4)
+    net.other.weight = nn.Parameter(net.extra.weight.data) if storage else net.extra.weight
+    return net
+
+
+@pytest.mark.parametrize(
+    ("model", "head", "fragment"),
+    [
+        (lambda: tied(storage=False), ("fc",), "'extra.weight' and 'other.weight' are one tied tensor in the body"),
+        (lambda: tied(storage=True), ("fc",), "'extra.weight' and 'other.weight' are two over one tied tensor"),
+        (lambda: Net(nn.Linear(4, 4).double()), ("fc",), "parameter 'extra.weight' is float64"),
+        (lambda: Net(nn.LazyLinear(4)), ("fc",), "parameter 'extra.weight' is not initialised yet"),
+        (Net, ("fc", "fc1"), "covers every trainable parameter, so dfedmdc has no body to share"),
+        (lambda: Net().requires_grad_(False), ("fc",), "no trainable parameters: all have requires_grad=False"),
+    ],
+)
+def test_a_model_that_cannot_be_divided(model: Callable[[], nn.Module], head: Any, fragment: str) -> None:
+    with refused(TaskError, fragment):
+        split(model(), head, "body", "dfedmdc")
+
+
+def test_one_model_is_trained_by_one_rank() -> None:
+    first = small_task()
+    build_learner(first, "dfedmdc", rank=0, seed=0)
+    with refused(TaskError, "part ('0') that another peer of this process trains already"):
+        build_learner(small_task(1, model=nn.Sequential(first.model.body), head=()), "dfedmdc", rank=1, seed=0)

@@ -1,12 +1,17 @@
 """Task: its checks of head, groups and data."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from tests.training.small import small_task
+from dpeer.exceptions import TaskError
+from tests.error_texts import refused
+from tests.training.small import SmallNet, small_task
 
 
 def test_a_string_is_one_prefix() -> None:
@@ -45,3 +50,45 @@ def test_no_name_makes_one_group_of_two_others(names: list[Any]) -> None:
     task = small_task(groups=names * 2)
     assert len(set(task.groups[:25].tolist())) == 25
     assert task.groups[:25].tolist() == task.groups[25:].tolist()
+
+
+def with_tensor(tensor: Callable[[], torch.Tensor]) -> Callable[[], nn.Module]:
+    def model() -> nn.Module:
+        made = SmallNet()
+        made.register_buffer("more", tensor())
+        return made
+
+    return model
+
+
+def inference() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "fragment"),
+    [
+        ({"model": nn.Linear}, "model is the class Linear"),
+        ({"model": with_tensor(lambda: torch.eye(6).to_sparse())}, "buffer 'more' is a sparse coo tensor"),
+        ({"model": with_tensor(inference)}, "buffer 'more' was made in inference mode"),
+        ({"model": lambda: torch.compile(SmallNet(), backend="eager")}, "model is torch.compile(SmallNet)"),
+        ({"head": 3}, "head is 3"),
+        ({"head": ("",)}, "head is ('',)"),
+        ({"train": TensorDataset(torch.zeros(0, 6), torch.zeros(0))}, "train data is empty"),
+        ({"test": None}, "test data is None"),
+        ({"train": DataLoader(small_task().train)}, "(pass the DataLoader's dataset)"),
+        ({"train": TensorDataset(torch.zeros(3, 6))}, "train data is a tuple of 1"),
+        ({"loss": "mse"}, "loss is a str"),
+        ({"groups": range(49)}, "groups are 49, its training examples 50"),
+        ({"groups": "p" * 50}, "groups are a str"),
+        ({"groups": np.zeros((50, 1))}, "groups have shape (50, 1) and type float64"),
+        ({"groups": [1, "1"] * 25}, "groups have shape (50,) and type <U21"),
+        ({"groups": [0.0] * 7 + [float("nan")] * 43}, "groups have nan for training example 7"),
+        ({"groups": [0.5] * 7 + [2.0**53] * 43}, "groups have 9007199254740992.0 for training example 7"),
+    ],
+)
+def test_a_part_that_makes_no_task_is_named(parts: dict[str, Any], fragment: str) -> None:
+    made = {name: part() if name == "model" and part is not nn.Linear else part for name, part in parts.items()}
+    with refused(TaskError, fragment):
+        small_task(**made)

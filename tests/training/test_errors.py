@@ -1,0 +1,108 @@
+"""What fails in training and evaluation of a task, and what the error says of the reason."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Hyperparameters, build_learner
+from dpeer.training.state.store import write_tensors
+from dpeer.training.validation import with_validation
+from tests.error_texts import refused
+from tests.training.small import small_task
+
+
+class Gives(nn.Module):
+    """A model of which something is made that it gives."""
+
+    def __init__(self, made: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.body, self.fc, self.made = nn.Linear(6, 4), nn.Linear(4, 3), made
+
+    def forward(self, x: Tensor) -> Any:
+        return self.made(self.fc(self.body(x)))
+
+
+class Normalised(Gives):
+    """Batch statistics by a module, or by a function alone."""
+
+    def __init__(self, *, layer: bool = False) -> None:
+        super().__init__(nn.Identity())
+        self.extra = nn.BatchNorm1d(6) if layer else None
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(self.extra(x) if self.extra else functional.batch_norm(x, None, None, training=True))
+
+
+def rows(inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    return {"train": TensorDataset(inputs, targets)}
+
+
+def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).abs().mean()
+
+
+IN_LAST = {"model": Gives(lambda o: o[..., :2])} | rows(torch.randn(8, 5, 6), torch.zeros(8, 5).long())
+IN_HEAD, LEFT = [{"model": Normalised(layer=True), "head": ("extra", "fc"), "samples": count} for count in (50, 49)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "settings", "fragment"),
+    [
+        ({"loss": lambda o, t: o}, {}, "loss gave a tensor of shape (32, 3)"),
+        ({"loss": lambda o, t: torch.tensor(0.0)}, {}, "(the loss does not follow from the outputs: "),
+        ({"loss": lambda o, t: o.mean().item()}, {}, "loss gave a float"),
+        ({"loss": absolute}, {"class_weights": "balanced"}, "--class-weights balanced weights the classes of"),
+        (rows(torch.zeros(4, 6), torch.zeros(4, 2)), {"class_weights": "balanced"}, "--class-weights balanced counts"),
+        ({"model": Gives(lambda o: {"logits": o})}, {}, "(the model gives a dict of 'logits': "),
+        ({"model": Gives(lambda o: (o, o))}, {}, "(the model gives a tuple of 2: "),
+        ({"model": Gives(lambda o: None)}, {}, "(the model gives nothing: "),
+        ({"model": Gives(Tensor.to_sparse)}, {}, "(the model gives a sparse coo tensor: "),
+        ({"model": Gives(Tensor.detach)}, {}, "(the loss follows from no parameter that is trained: "),
+        ({"collate": lambda batch: 1 / 0}, {}, "train data cannot be read: ZeroDivisionError"),
+        ({"collate": lambda batch: 3}, {}, "collating the task's train data must give a pair"),
+        (rows(torch.randn(8, 6).double(), torch.zeros(8).long()), {}, "(the inputs are float64, the model float32: "),
+        (rows(torch.randn(8, 6), torch.arange(8) % 3 + 1), {}, "(the targets run from 1 to 3, the model has 3"),
+        (rows(torch.randn(8, 6), torch.zeros(8, dtype=torch.int32)), {}, "(the targets are int32: "),
+        (rows(torch.randn(8, 6), torch.rand(8)), {}, "(the targets are float32: "),
+        (rows(torch.randn(8, 6), torch.zeros(8, 1).long()), {}, "targets (8, 1): give the targets as .squeeze(1)"),
+        (rows(torch.randn(8, 6), torch.zeros(8, 4).long()), {}, "targets (8, 4): classes go in dimension 1; "),
+        (IN_LAST, {}, "targets (8, 5): classes go in dimension 1, and here are in the last"),
+        ({"train": [("a", 0), ("b", 1)]}, {}, "(the inputs are text: "),
+        ({"train": [(torch.zeros(6), "cat")] * 2}, {}, "(the targets are text: "),
+        (LEFT, {"batch_size": 16}, "(BatchNorm1d 'extra' needs two samples a minibatch, and 49 training samples in "),
+        (IN_HEAD, {"batch_size": 1}, "choose a larger --batch-size than 1"),
+        ({"model": Normalised(), "samples": 49}, {"batch_size": 16}, "(Normalised needs two samples a minibatch"),
+        ({"augment": lambda x, _: x[:, :4]}, {}, "augment turned inputs of (32, 6) float32 cpu into (32, 4)"),
+        ({"augment": lambda x, _: None}, {}, "augment turned inputs of (32, 6) float32 cpu into NoneType"),
+    ],
+)  # fmt: skip
+def test_training_that_fails_says_why(parts: dict[str, Any], settings: dict[str, Any], fragment: str) -> None:
+    with refused(TaskError, fragment):
+        build_learner(small_task(**parts), "dfedmdc", Hyperparameters(**settings), rank=0, seed=0).train(0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "fragment"),
+    [
+        ({"test": TensorDataset(torch.randn(8, 6), torch.arange(8) % 3 + 1)}, "on its test data: IndexError: "),
+        ({"metrics": lambda o, t: 0.5}, "metrics gave a float"),
+    ],
+)
+def test_evaluation_that_fails_says_why(parts: dict[str, Any], fragment: str) -> None:
+    with refused(TaskError, fragment):
+        build_learner(small_task(**parts), "local", rank=0, seed=0).evaluate()
+
+
+def test_what_cannot_be_held_out_or_written(tmp_path: Path) -> None:
+    alike = small_task(train=TensorDataset(torch.zeros(30, 6), torch.arange(30) % 2))
+    with refused(TaskError, "--validation 0.2 would hold out 0 of the task's 30 training samples"):
+        with_validation(alike, 0.2, 0, 0, only_if_enough=False)
+    with refused(TaskError, "'wave' has type torch.complex128"):
+        write_tensors({"wave": torch.zeros(2, dtype=torch.complex128)}, tmp_path / "file", {})
