@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device, mapped
 from dpeer.training.models.small import DigitsNet
+from tests.error_texts import refused
 from tests.thinning import every
 from tests.training.small import small_task
 
@@ -53,6 +54,15 @@ def test_cudnn_is_made_repeatable_before_a_task_is_loaded(gpus: Callable[[int], 
     assert torch.backends.cudnn.deterministic
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cudnn.benchmark
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "fragment"), [("cuda:1", 1, "has cuda:0 alone"), ("cuda:7", 4, "has cuda:0 to cuda:3")]
+)
+def test_a_gpu_beyond_the_last_is_refused(device: str, count: int, fragment: str, gpus: Callable[[int], None]) -> None:
+    gpus(count)
+    with refused(ConfigurationError, f"--device {device}: ", fragment):
+        find_device(device, 0)
 
 
 def test_without_a_gpu_auto_is_the_cpu(gpus: Callable[[int], None]) -> None:

@@ -1,0 +1,163 @@
+"""Algorithms, options and codecs of a user's own that cannot be used, and why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.training import Algorithm, Hyperparameters, build_learner, find_algorithm, make_options
+from dpeer.training.algorithms.fedadamw import FedAdamW
+from dpeer.training.algorithms.fedrod import FedRoD
+from dpeer.training.codecs import new_codec
+from dpeer.training.flat import Extras
+from dpeer.training.gradients import looks
+from tests.error_texts import refused
+from tests.training.small import small_task
+
+MINE = """
+from dataclasses import dataclass
+from dpeer.training import Algorithm
+
+class Mine(Algorithm):
+    shares = "body"
+    def train(self, peer): ...
+
+class Abstract(Algorithm):
+    shares = "body"
+
+class Nowhere(Algorithm):
+    def train(self, peer): ...
+
+class Thawed(Mine):
+    @dataclass
+    class Options:
+        k: int = 3
+
+class Odd(Mine):
+    @dataclass(frozen=True)
+    class Options:
+        k: "NoSuchType" = 3
+
+class Uses(Mine):
+    uses = ("head_lr", "rho")
+
+number = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("Algorithm", "mine.py:Algorithm' is the class Algorithm"),
+        ("number", "mine.py:number' is a int"),
+        ("Abstract", "mine.py:Abstract': Abstract does not define train(self, peer)"),
+        ("Nowhere", "algorithm Nowhere: its shares is missing"),
+        ("Thawed", "algorithm Thawed: its Options must be a frozen dataclass"),
+        ("Odd", "algorithm Odd: its Options cannot be checked: NameError"),
+        ("Uses", "mine.py:Uses': its uses name 'rho'"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(name: str, fragment: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    with refused(AlgorithmError, fragment):
+        find_algorithm(f"{tmp_path}/mine.py:{name}")
+
+
+class Plain(Algorithm):
+    """Trains the body."""
+
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.1)
+
+
+class Registry(Plain):
+    """Forgets to call its base."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        cls.name = cls.__name__
+
+
+@pytest.mark.parametrize(
+    ("attributes", "fragment"),
+    [
+        ({"__init__": lambda self, options=None: None}, "algorithm Own: its __init__ must call super()"),
+        ({"mixed_uses_data": None}, "algorithm Own: its mixed_uses_data is None"),
+        ({"defaults": {"body_epochs": -3}}, "algorithm 'Own': its defaults: body_epochs = -3"),
+        ({"defaults": {"rounds": 1}}, "algorithm 'Own': its defaults name 'rounds'"),
+        ({"plan": lambda self, peer: {"seed": 0}}, "failed in 'plan': ValueError: the key 'seed' is dpeer's own"),
+        ({"state": lambda self: {0: torch.zeros(2)}}, "failed in 'state': TypeError: the name 0 of a tensor"),
+        ({"state": lambda self: {"k": 3.0}}, "failed in 'state': TypeError: 'k' is a float"),
+        ({"state": lambda self: {"k": torch.eye(3).to_sparse()}}, "TypeError: 'k' is a torch.sparse_coo"),
+        ({"shares": "nothing", "extras": lambda self, split: {"c": 3}}, "its extras (c) go nowhere"),
+        ({"extras": lambda self, split: {"c": 0.5}}, "algorithm Own: its extras are {'c': 0.5}"),
+    ],
+)
+def test_what_an_algorithm_must_not_state(attributes: dict[str, Any], fragment: str, tmp_path: Path) -> None:
+    task = small_task()
+    task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
+    with refused(AlgorithmError, "algorithm ", fragment):
+        one = build_learner(task, type("Own", (Plain,), attributes), Hyperparameters(body_epochs=1), rank=0, seed=0)
+        one.train(0)
+        one.save(tmp_path)
+
+
+class Needy(Plain):
+    """Needs an option, and refuses one value of another."""
+
+    @dataclass(frozen=True)
+    class Options:
+        gamma: float
+        k: int = 3
+
+        def __post_init__(self) -> None:
+            if self.k == 13:
+                raise ValueError("k must not be 13")
+
+
+NO_EFFECT = {"aggregate": "full", "blocks": "residual"}
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: make_options(Needy, {}), "Needy needs --algorithm-option gamma=VALUE"),
+        (
+            lambda: make_options(Needy, {"gamma": 1, "k": 13}),
+            "--algorithm-option: Needy refuses its options: ValueError",
+        ),
+        (lambda: make_options(Needy, {"kk": 1}, "--x"), "unknown option of Needy 'kk' in --x: did you mean 'k'?"),
+        (lambda: make_options(FedAdamW, NO_EFFECT), "blocks=residual has no effect with aggregate=full"),
+        (lambda: make_options(FedRoD, {"hidden": 8}), "hidden=8 is of the hypernetwork"),
+        (lambda: find_algorithm(int), "algorithm 'int' is the class int"),
+        (lambda: build_learner(small_task(), type("R", (Registry,), {}), rank=0, seed=0), "has an __init_subclass__"),
+        (lambda: looks(SimpleNamespace(looks=0.5)), "a gradient rule states looks = 0.5"),
+        (lambda: Extras({"m": 1}, torch.zeros(1)).__setitem__("m", torch.zeros(2)), "extras 'm' have shape (1,)"),
+    ],
+)
+def test_what_is_given_to_an_algorithm_in_vain(call: Callable[[], object], fragment: str) -> None:
+    with refused(ConfigurationError, fragment):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("code", "fragment"),
+    [
+        ("Mine = 3", "mine.py:Mine' must be a subclass of dpeer.training.Codec"),
+        ("class Mine(Codec): ...", "mine.py:Mine': Mine does not define decode, encode, payload_bytes"),
+        ("class Mine(Codec):\n  payload_bytes = encode = decode = 0\n  def __init__(self): ...", "cannot be made"),
+    ],
+)  # fmt: skip
+def test_what_is_no_codec_is_refused(code: str, fragment: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"from dpeer.training import Codec\n{code}\n")
+    with refused(ConfigurationError, f"codec '{tmp_path}/mine.py:Mine'", fragment):
+        new_codec(f"{tmp_path}/mine.py:Mine", torch.zeros(3), 0, steady=True)
+    with refused(ConfigurationError, "unknown codec 'int9'"):
+        new_codec("int9", torch.zeros(3), 0, steady=True)
