@@ -1,0 +1,113 @@
+"""Models, losses, data and settings that privacy at sample level cannot have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.privacy.mechanism import ClippedSum
+from dpeer.training import Algorithm, build_learner
+from dpeer.training.device import Compute
+from dpeer.training.dpsgd.gradient import PrivateGradient
+from tests.error_texts import refused
+from tests.training.dp_learners import sample_session, sampled
+from tests.training.small import Preprocessed, small_task
+
+
+def stacked(samples: list[Any]) -> tuple[Tensor, Tensor]:
+    return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+
+def collating(change: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    return {"collate": lambda samples: (change(samples), stacked(samples)[1])}
+
+
+def before_a_layer(layer: nn.Module) -> dict[str, Any]:
+    return {"model": nn.Sequential(nn.Linear(6, 3), layer), "head": ()}
+
+
+def data(inputs: Tensor, targets: Tensor) -> dict[str, Any]:
+    rows = TensorDataset(inputs, targets)
+    return {"train": rows, "test": rows}
+
+
+@pytest.mark.parametrize(
+    ("parts", "fragment"),
+    [
+        (before_a_layer(nn.BatchNorm1d(3)), "1 (BatchNorm1d) computes each example from the others"),
+        (before_a_layer(nn.InstanceNorm1d(3, track_running_stats=True)), "1 (InstanceNorm1d) keeps statistics"),
+        ({"model": nn.Embedding(3, 4, max_norm=1.0), "head": ()}, "the model (Embedding) writes to its weights"),
+        ({"loss": lambda o, t: cross_entropy(o, t, reduction="sum")}, "--privacy sample needs a mean over the batch"),
+        ({"loss": lambda o, t: o[:, :2]}, "loss gave a tensor of shape (1, 2) for one example"),
+        (data(torch.randn(8, 6), torch.tensor([0, -100] * 4)), "the loss of one of 8 training examples is not finite"),
+        (data(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3), "inputs are a sparse coo tensor"),
+        (collating(lambda samples: pack_sequence([x[None] for x, _ in samples])), "inputs are a PackedSequence"),
+        (collating(lambda samples: (stacked(samples)[0], "words")), "inputs have a str beside tensors"),
+        (collating(lambda samples: stacked(samples)[0].T), "inputs have a tensor of shape (6, 1) in a batch of 1"),
+    ],
+)
+def test_a_task_whose_examples_cannot_be_told_apart(parts: dict[str, Any], fragment: str, tmp_path: Path) -> None:
+    with refused(TaskError, fragment):
+        sampled(small_task(**parts), tmp_path, "local")
+
+
+def test_a_loss_of_which_the_batch_is_a_part(tmp_path: Path) -> None:
+    with refused(TaskError, "--privacy sample needs a mean over the batch"):
+        sampled(small_task(model=Preprocessed(lambda x: x - x.mean(0), 6), head=()), tmp_path, "fedavg")
+    with refused(TaskError, "groups are of 49 examples, its training data have 50"):
+        sampled(small_task(), tmp_path / "groups", groups=np.zeros(49))
+
+
+class Twice(Algorithm):
+    """Takes two gradients where it has said one."""
+
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        def rule(peer: Any, part: Any, batch: Any) -> Any:
+            peer.gradient(part, batch)
+            return peer.gradient(part, batch)
+
+        peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
+
+
+def best(folder: Path) -> None:
+    task = small_task()
+    task.validation = task.test
+    build_learner(task, "dfedmdc", rank=0, seed=0, session=sample_session(folder), keep="best")
+
+
+def halves(folder: Path) -> None:
+    session = sample_session(folder)
+    build_learner(small_task(), "dfedmdc", rank=0, seed=0, session=session, compute=Compute(amp="bf16"))
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (best, "--keep best cannot be used with --privacy sample"),
+        (halves, "--amp bf16: "),
+        (lambda folder: sampled(small_task(), folder, hyper={"class_weights": "balanced"}), "--class-weights balanced"),
+        (lambda _: ClippedSum(0.0, 1.0, 0.5, 10), "--clip-norm 0"),
+        (lambda _: ClippedSum(1.0, -1.0, 0.5, 10), "--noise-multiplier -1"),
+        (lambda _: ClippedSum(1.0, 1.0, 0.5, 0), "nominal number of units 0"),
+        (lambda _: ClippedSum(1.0, 1.0, 0.5, 10).released(np.array([0.0, np.nan])), "the sum of clipped gradients"),
+        (lambda _: PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 10), 0), "--microbatch 0"),
+    ],
+)
+def test_settings_that_cannot_be(call: Callable[[Path], object], fragment: str, tmp_path: Path) -> None:
+    with refused(ConfigurationError, fragment):
+        call(tmp_path)
+
+
+def test_a_gradient_that_is_not_charged(tmp_path: Path) -> None:
+    with refused(AlgorithmError, "this one is not charged", "`looks`"):
+        sampled(small_task(), tmp_path, Twice, rate=1.0).train(0)
