@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
-from dpeer.topology import Isolated, Participation, Relabeled, ServerSampling, build, spectrum
+from dpeer.topology import Isolated, Participation, ServerSampling, build, spectrum
 from dpeer.topology.mixing_matrix import check_mixing
 from dpeer.topology.settings import fresh_topology
 from tests.error_texts import refused
@@ -87,8 +87,6 @@ def test_a_rank_beyond_the_last(call: Callable[[], object]) -> None:
     ("call", "fragment"),
     [
         (lambda: RING.at(0, -1), "rank -1"),
-        (lambda: Relabeled(RING, (0, 1, 5)), "ranks 0, 1, 5: expected 4 different ones"),
-        (lambda: Relabeled(RING, (0, 5, 1, 7)), "ranks 0, 5, 1, 7"),
         (lambda: Participation(RING, 0.0, 0), "participation: fraction 0"),
         (lambda: Participation(RING, nan, 0), "participation: fraction nan"),
         (lambda: Participation(RING, 0.5, -1), "participation: seed -1"),
