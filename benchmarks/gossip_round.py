@@ -184,7 +184,6 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
         PeerConfig(
             rank=rank,
             rounds=case.all_rounds,
-            overlap=bool(settings.overlap),
             listen=listen,
             fingerprint={},
             authenticated=keyring is not None,

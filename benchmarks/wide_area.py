@@ -26,12 +26,10 @@ Contestants:
 
     raw           plain TCP sockets, both directions at once (`rings.py`): no framing, no codec, no training meanwhile
     pickle        send_pyobj and recv_pyobj of ZeroMQ
-    dpeer         whole peers; with `-CODEC` bodies travel as `--compress CODEC` makes them, and with `-overlap`
-                  while the next round trains
+    dpeer         whole peers; with `-CODEC` bodies travel as `--compress CODEC` makes them
 
 Repetitions are interleaved: all contestants of a line and a size run one after the other, then again. A round is the
-mean over the peers; the first one and the last do not count, and with overlap the first three: from the second on bytes
-of the next body go ahead, and it takes a while until all lines are filled. Results of OUT are kept, and not run again.
+mean over the peers; the first one and the last do not count. Results of OUT are kept, and not run again.
 """
 
 from __future__ import annotations
@@ -59,8 +57,7 @@ from kept import Cell, Kept, Line
 from dpeer.training import Hyperparameters
 
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
-NAMES = ["raw", "pickle", "dpeer", "dpeer-overlap"]
-NAMES += [f"dpeer-{codec}{late}" for codec in ("int8", "int4") for late in ("", "-overlap")]
+NAMES = ["raw", "pickle", "dpeer", "dpeer-int8", "dpeer-int4"]
 
 
 @dataclass(frozen=True)
@@ -70,12 +67,10 @@ class Contestant:
     Attributes:
         worker: Runs a rank's part.
         options: Its own.
-        warm_up: The first rounds, which do not count.
     """
 
     worker: Worker
     options: Mapping[str, Any] = field(default_factory=dict)
-    warm_up: int = 1
 
 
 def contestant(name: str) -> Contestant:
@@ -85,16 +80,14 @@ def contestant(name: str) -> Contestant:
         argparse.ArgumentTypeError: No contestant has it.
         pydantic.ValidationError: No such codec.
     """
-    kind, *ways = name.split("-")
-    if kind in ("raw", "pickle") and not ways:
+    kind, *codecs = name.split("-")
+    if kind in ("raw", "pickle") and not codecs:
         return Contestant(rings.raw if kind == "raw" else rings.pickle)
-    settings: dict[str, Any] = {"overlap": int("overlap" in ways)}
-    codecs = [way for way in ways if way != "overlap"]
     if kind != "dpeer" or len(codecs) > 1:
-        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle or dpeer[-CODEC][-overlap]")
-    settings |= {"compress": codecs[0]} if codecs else {}
+        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle or dpeer[-CODEC]")
+    settings: dict[str, Any] = {"compress": codecs[0]} if codecs else {}
     Hyperparameters(**settings)
-    return Contestant(peers, {"settings": settings, "changes": True}, warm_up=3 if settings["overlap"] else 1)
+    return Contestant(peers, {"settings": settings, "changes": True})
 
 
 def _name(text: str) -> str:
@@ -126,7 +119,7 @@ def measured(cell: Cell, rounds: int, emulator: str | None) -> Line:
     shape, one, size = shape_of(cell["line"]), contestant(cell["name"]), cell["peers"]
     with opened([shape] * size, emulator) as (name, lines):
         options = {**one.options, "sleeps": cell["train"]}
-        case = Case(size, cell["parameters"], rounds, ring(size), options, lines, warm_up=one.warm_up, cool_down=1)
+        case = Case(size, cell["parameters"], rounds, ring(size), options, lines, warm_up=1, cool_down=1)
         found = run(one.worker, case)
     count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {

@@ -200,7 +200,6 @@ def build(
         # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
         about={"settings": config.given, "files": hashes(divided_as, preparation)},
         evaluate_every=run.evaluate_every,
-        overlap=bool(how.overlap),
         checkpoint_every=run.checkpoint_every,
         wait=network.wait,
         deadline=None if network.deadline == "never" else network.deadline,

@@ -74,13 +74,12 @@ def check_exchange(config: RunConfig, graph: Topology | TimeVaryingTopology) -> 
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    run, how, facts = config.run, config.training, facts_of(config.algorithm)
+    how, facts = config.training, facts_of(config.algorithm)
     if how.participation_mode == "server":
         check_server(how)
     if facts.shares == "nothing":
         return
     check_hostile(how, config.privacy, graph)
-    check_overlap(run, how, config.privacy.privacy)
     check_outer(how, graph)
     if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
         raise ConfigurationError(
@@ -156,32 +155,6 @@ def _lacks(row: Row, robust: Robust) -> str | None:
     return None
 
 
-def check_overlap(run: RunPart, training: TrainingPart, privacy: str) -> None:
-    """Refuse to train a round ahead where what is trained, or how, depends on the round before.
-
-    Raises:
-        ConfigurationError: Names the setting, and the reason.
-    """
-    if not training.overlap:
-        return
-    reasons: dict[str, str | None] = {
-        "--privacy sample": "its steps are charged in the round that they belong to" if privacy == "sample" else None,
-        f"--participation {training.participation:g}": (
-            "who trains a round ahead would not be who exchanges it" if training.participation < 1 else None
-        ),
-        _asked("--round-seconds", run.round_seconds): (
-            "a budget is found from one round's bodies for its own training" if run.round_seconds is not None else None
-        ),
-    }
-    for what, reason in reasons.items():
-        if reason is not None:
-            raise ConfigurationError(f"--overlap 1 with {what}: {reason}: leave one of the two out")
-
-
-def _asked(flag: str, value: float | str | None) -> str:
-    return f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
-
-
 def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -> None:
     """Refuse outer steps with which peers of this graph would drift apart.
 
@@ -197,9 +170,8 @@ def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -
     if graph.size > _PLAYED:
         return
     matrices = [graph.mixing_at(number).sparse for number in range(min(graph.period, ROUNDS))]
-    late = bool(training.overlap)
-    if not shrinks(outer, matrices, late=late):
-        better = steadier(outer, matrices, late=late)
+    if not shrinks(outer, matrices):
+        better = steadier(outer, matrices)
         right = "a lower learning rate" if better is None else f"a momentum of at most {better.momentum:g}"
         raise ConfigurationError(
             f"{flag} on {graph.name}, size {graph.size}: what peers disagree about would grow from round to round; "
@@ -235,10 +207,11 @@ def check_round_budget(run: RunPart, privacy: str) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    if privacy == "sample" and run.round_seconds is not None:
-        asked = _asked("--round-seconds", run.round_seconds)
+    seconds = run.round_seconds
+    if privacy == "sample" and seconds is not None:
+        asked = f"{seconds:g}" if isinstance(seconds, float) else seconds
         raise ConfigurationError(
-            f"{asked} with --privacy sample: how many steps fit into a time depends on the records "
+            f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
             "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
         )
 

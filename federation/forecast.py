@@ -148,8 +148,6 @@ def forecast(
     payload = learner.payload_bytes
     train_seconds = train_seconds * asked / taken if taken else 0.0
     exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
-    # Bodies travel during the evaluation before mixing, or while the next round trains.
-    free = train_seconds if how.overlap else evaluate_seconds / 2
     return Forecast(
         neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
         settings=federation_id(parts.fingerprint).hex(),
@@ -166,7 +164,7 @@ def forecast(
         training_samples=learner.num_samples,
         evaluated_samples=parts.facts["evaluated_samples"],
         exchange_seconds=exchange,
-        waits_seconds=0.0 if exchange is None else max(0.0, exchange - free),
+        waits_seconds=0.0 if exchange is None else max(0.0, exchange - evaluate_seconds / 2),  # they travel meanwhile
         privacy=next(iter(parts.promises), None),
         notes=tuple(note for note in parts.notes if note not in parts.promises[:1]),
     )

@@ -33,7 +33,6 @@ def privacy_config(config: RunConfig, graph: Topology | TimeVaryingTopology) -> 
         averages=averages,
         batch_size=how.batch_size,
         checkpoint_every=config.run.checkpoint_every,
-        overlap=how.overlap,
         algorithm=how.algorithm,
         task=config.data.task,
         finish=how.finish,

@@ -36,6 +36,7 @@ KEYS = {
     "grow": _MEMBERS,
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
+    "overlap": "--compress int8 or int4 makes bodies shorter, and more --local-steps rounds fewer",
     "patience": "--keep best keeps the model of the best round",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",

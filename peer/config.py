@@ -58,10 +58,6 @@ class PeerConfig:
     """Write a checkpoint after the first round and after every n-th one; after the last one and when stopped always.
     More than 1 writes less; a process that is killed loses up to n rounds."""
 
-    overlap: bool = False
-    """Whether a round's bodies travel while the next round trains. A round lasts as long as the longer of the two; in
-    return bodies are mixed one round late, and by half, so that consensus is reached more slowly."""
-
     wait: float = 300.0
     """Seconds to wait for all ranks, or as many as `quorum` says, before the first round; and for which a pause may
     bring no news."""

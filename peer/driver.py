@@ -133,10 +133,6 @@ class Driver:
         """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
         return self.core.train(number, self.now())
 
-    def send_ahead(self, number: int, payload: Payload) -> None:
-        """Send bytes of round `number`'s body, which is released later, where the line would rest until then."""
-        self._do(self.core.send_ahead(number, payload, self.now()))
-
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
         self._do(self.core.release(number, payload, self.now()))
@@ -279,7 +275,7 @@ class Driver:
             if sent is Sent.GONE:
                 self._todo.extend(self.core.disconnected(link, self.now()))
                 return
-            self._todo.extend(self.core.taken(link))
+            self.core.taken(link)
 
     def _set_timer(self) -> None:
         now = self.now()

@@ -105,9 +105,6 @@ class Learner(Protocol):
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
-    def held(self, number: int) -> Payload | None:
-        """The body of round `number`, if it was released while the round before ran (overlap), in any process."""
-
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.
 

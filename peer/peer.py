@@ -319,7 +319,6 @@ class Peer:
             self._worker,
             self.saver,
             evaluate_every=self.config.evaluate_every,
-            overlap=self.config.overlap,
             checkpoint_every=self.config.checkpoint_every,
         )
         await self.driver.linger()

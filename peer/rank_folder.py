@@ -87,7 +87,6 @@ class RankFolder:
         restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
-        ahead: What an earlier process has noted of the training whose release waits for the next round; or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
@@ -122,7 +121,6 @@ class RankFolder:
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
-        self.ahead: Mapping[str, Any] | None = None
         self._ends: deque[float] = deque(maxlen=_RECENT + 1)
         self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
@@ -197,7 +195,6 @@ class RankFolder:
             self._earlier_seconds = float(state.extra["seconds"])
             if (mixed := state.extra.get("mixed")) is not None:
                 self.mixed = int(mixed[0]), float(mixed[1])
-            self.ahead = state.extra.get("ahead")
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
@@ -297,13 +294,12 @@ class RankFolder:
         else:
             restored_folder.write(self._config.out, restored)
 
-    def complete(self, entry: dict[str, Any], *, over: bool = False, ahead: Mapping[str, Any] | None = None) -> None:
+    def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
 
         Args:
             entry: Its line of metrics.jsonl.
             over: Whether a quorum has completed it before, and it has changed nothing here: no checkpoint is due.
-            ahead: What was trained of the next round, plain JSON values; None without overlap.
         """
         self._completed = None  # first: one copy at a time
         number = entry["round"]
@@ -326,7 +322,6 @@ class RankFolder:
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
                 "totals": totals.as_dict(), "mixed": self.mixed,
-                **({} if ahead is None else {"ahead": dict(ahead)}),
             },
         )  # fmt: skip
         self._completed = _Completed(entry, state, self._learner.copied(), due, best)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 
 from dpeer.exceptions import CheckpointError, Drained
@@ -57,7 +57,6 @@ class _Round:
         mixed: The measured model after mixing, and in the last round after that work.
         tuned: The measured copy that was fine-tuned at home after the last round; None without one.
         bytes_sent: The bytes of all copies of the own body.
-        samples: For how many samples a gradient was computed in the round's training; None until it is over.
         waits_receiving: Seconds of waiting in which neighbors' bodies were coming in.
     """
 
@@ -81,7 +80,6 @@ class _Round:
     mixed: Evaluation | None = None
     tuned: Evaluation | None = None
     bytes_sent: int = 0
-    samples: int | None = None
     train_seconds: float = 0.0
     exchange_seconds: float = 0.0
     mix_seconds: float = 0.0
@@ -106,26 +104,21 @@ async def run_rounds(
     saver: Saver,
     *,
     evaluate_every: int = 1,
-    overlap: bool = False,
     checkpoint_every: int = 1,
 ) -> None:
     """Run all rounds from `start` on; "A round" in docs/design.md gives the purpose of each step.
-
-    With `overlap` a round's bodies travel while the next round trains; see `_OverlappedRounds`.
 
     Calls into the learner run on the worker, so the event loop keeps answering heartbeats. Calls that follow each
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes. So a body that
     is mixed in less is mixed on the event loop (`Learner.mixes_at_once`).
 
-    A round is saved while the next one trains. Until then no message but bytes ahead, which claim nothing, mentions the
-    next round.
+    A round is saved while the next one trains. Until then no message mentions the next round.
 
     Raises:
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
         Isolated: It was cut off for longer than it waits.
     """
-    kind = _OverlappedRounds if overlap else _RoundLoop
-    loop = kind(learner, driver, worker, saver, evaluate_every, checkpoint_every)
+    loop = _RoundLoop(learner, driver, worker, saver, evaluate_every, checkpoint_every)
     for number in range(start, driver.core.schedule.rounds):
         await loop.reach(number)
         one = await loop.begin(number)
@@ -153,8 +146,6 @@ class _RoundLoop:
     """The figures of the present model, if it was measured."""
     received: float = 0.0
     """The seconds in which bodies were coming in, up to the end of the last round."""
-    ahead: Ahead | None = None
-    """What was trained of the next round; None without overlap."""
 
     async def reach(self, number: int) -> None:
         """Make a round the current one once those before are on disk; leave before it, or pause, where that is due."""
@@ -297,7 +288,6 @@ class _RoundLoop:
         """Copy the state and the record of the round, which go to disk while the next one trains."""
         number, learner, saver = one.number, self.learner, self.saver
         privacy = learner.privacy
-        one.samples = learner.gradients - one.gradients if one.samples is None else one.samples
         received, self.received = self.received, self.driver.receive_seconds
         over = one.behind and not one.adopted and self.driver.core.members.passed(number)
         await saver.complete(
@@ -316,7 +306,7 @@ class _RoundLoop:
                 mix_seconds=one.mix_seconds,
                 receive_seconds=self.received - received,
                 hidden_seconds=max(0.0, self.received - received - one.waits_receiving),
-                samples=one.samples,
+                samples=learner.gradients - one.gradients,
                 steps=one.steps,
                 steps_asked=one.steps_asked,
                 active=one.active or saver.released(number),
@@ -327,78 +317,7 @@ class _RoundLoop:
                 privacy=privacy,
             ),
             over=over,
-            ahead=None if self.ahead is None else asdict(self.ahead),
         )
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """What is known of a round's training while its release waits for that round.
-
-    Attributes:
-        number: The round.
-        train_loss: As in `_Round`, like the next three.
-        steps: See there.
-        steps_asked: See there.
-        samples: For how many samples a gradient was computed.
-    """
-
-    number: int
-    train_loss: float | None
-    steps: list[int]
-    steps_asked: list[int]
-    samples: int
-
-
-class _OverlappedRounds(_RoundLoop):
-    """The parts of a round whose bodies travel while the next round trains.
-
-    Round n begins with a release that waits for it, which goes out at once. While bodies travel, round n + 1 is trained
-    and released; then the bodies of round n are mixed into that release. So what a neighbor gets, what is waited for
-    and what is on disk is of round n alone, as without overlap. Where no release waits (in the first round, and in
-    that of an entry) round n is trained first, and neighbors wait for it. After the last round no other is trained.
-    """
-
-    async def train(self, one: _Round) -> None:
-        """Send what waits for this round, or train it; then train and release the next one."""
-        number, learner = one.number, self.learner
-        payload, known = (learner.held(number), self._known(number)) if one.active else (None, None)
-        self.ahead = None
-        if payload is None or known is None:
-            await super().train(one)
-            one.samples = learner.gradients - one.gradients
-        else:
-            one.payload, one.train_loss, one.samples = payload, known.train_loss, known.samples
-            one.steps, one.steps_asked = list(known.steps), list(known.steps_asked)
-            self.saver.once_saved(partial(self.driver.send, number, payload))
-        if one.payload is not None and self._trains(number + 1):
-            await self._train_ahead(one)
-
-    def _known(self, number: int) -> Ahead | None:
-        found = self.ahead
-        if found is None and self.saver.ahead is not None:
-            found = Ahead(**self.saver.ahead)
-        return found if found is not None and found.number == number else None
-
-    def _trains(self, number: int) -> bool:
-        schedule = self.driver.core.schedule
-        return number < schedule.rounds and schedule.at(number).active
-
-    async def _train_ahead(self, one: _Round) -> None:
-        number, learner, before = one.number + 1, self.learner, self.learner.gradients
-        loss, payload, seconds = await self.worker.run(
-            train_and_release, learner, number, one.watch, self.saver, None, lambda: False
-        )
-        # A private body waits for its round: after a crash it may be noised anew, and only one may have left.
-        if payload is not None and learner.privacy is None:
-            self.saver.once_saved(partial(self.driver.send_ahead, number, payload))
-        one.train_seconds += seconds
-        self.ahead = Ahead(number, loss, list(learner.steps), list(learner.steps_asked), learner.gradients - before)
-
-    async def evaluate_trained(self, one: _Round) -> None:
-        """Measure nothing: what is trained is the next round's model. A round that is sat out keeps the figures."""
-        one.trained = self.measured if one.behind and one.evaluates else None
-        one.watch.lap()
 
 
 def train_and_release(

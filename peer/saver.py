@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpeer.peer.rank_folder import RankFolder
@@ -69,14 +69,7 @@ class Saver:
         """Whether an earlier process of the run has trained and released round `number`."""
         return number <= self._files.released
 
-    @property
-    def ahead(self) -> Mapping[str, Any] | None:
-        """What an earlier process has noted of the training whose release waits for the first round of this one."""
-        return self._files.ahead
-
-    async def complete(
-        self, record: RoundRecord, *, over: bool = False, ahead: Mapping[str, Any] | None = None
-    ) -> None:
+    async def complete(self, record: RoundRecord, *, over: bool = False) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
 
         The round before must be saved (`saved`), so only one copy exists at a time.
@@ -84,15 +77,14 @@ class Saver:
         Args:
             record: Its line of metrics.jsonl.
             over: Whether this peer has sat it out, and may sit it out again after a crash.
-            ahead: What was trained of the next round, plain JSON values; None without overlap.
         """
         entry = record.as_dict()
         if not self._files.kept:
-            self._files.complete(entry, over=over, ahead=ahead)
+            self._files.complete(entry, over=over)
             self._files.save()
             self._note(entry)
             return
-        await self._worker.run(self._files.complete, entry, over=over, ahead=ahead)
+        await self._worker.run(self._files.complete, entry, over=over)
         self._note_completed(entry)
         self._writing = asyncio.create_task(self._write(entry))
 

@@ -37,7 +37,6 @@ class PrivacyConfig:
         averages: The mixing matrix by rows, for `--dp-adversary aggregate`; None where rounds have different averages.
         batch_size: The expected batch size where no sampling rate is given.
         checkpoint_every: After how many rounds a checkpoint is written.
-        overlap: How many rounds are trained ahead, 0 or 1.
         algorithm: The algorithm's name.
         task: The task's name.
         finish: The training at home after the last mixing; "none" for nothing.
@@ -51,7 +50,6 @@ class PrivacyConfig:
     averages: Sequence[Sequence[float]] | None = None
     batch_size: int = 32
     checkpoint_every: int = 1
-    overlap: int = 0
     algorithm: str = ""
     task: str = ""
     finish: str = "none"

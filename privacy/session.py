@@ -115,9 +115,8 @@ def open(  # noqa: A001 - called as privacy.open
         return SampleSession(config, folder, data, resume=resume, left=left)
     ledger = Ledger(
         folder, dataclasses.asdict(guarantee), resume=resume, data=data.digest, new_data=data.new,
-        # Between two checkpoints, one while the checkpoint after it is written, and one that is trained ahead: a
-        # checkpoint of no round, or of one that was sat out, has none that waits.
-        keep=config.checkpoint_every + 1 + config.overlap,
+        # Between two checkpoints, and one while the checkpoint after it is written.
+        keep=config.checkpoint_every + 1,
     )  # fmt: skip
     session = ClientSession(
         guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), receivers, planned=config.rounds,

@@ -176,10 +176,6 @@ class TorchLearner:
             self._sampled.before()
         return self.gossip.release(number)
 
-    def held(self, number: int) -> Payload | None:
-        """The body of round `number`, if it was released while the round before ran, perhaps in an earlier process."""
-        return self.gossip.held(number)
-
     def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
         """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
 
@@ -240,10 +236,8 @@ class TorchLearner:
             The ranks whose payload was left out, and why.
         """
         refused = self.gossip.mix(received, weigh)
-        if (number := self.gossip.mixed_round) is not None:
-            self.trainer.number = number
         if self.outer is not None:
-            self.outer.mixed(ahead=number is not None)
+            self.outer.mixed()
             self.gossip.rebase()
         self._after_mixing()
         return refused
@@ -261,7 +255,6 @@ class TorchLearner:
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self.trainer.begin(number)
-        self.gossip.discard()
         with self._drawing(Purpose.SIT_OUT, number):
             self.algorithm.sit_out()
         self.finishing.forget()

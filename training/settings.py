@@ -355,18 +355,6 @@ class WireSettings(Section):
     )
 
 
-class OverlapSettings(Section):
-    """Whether bodies travel while the next round trains."""
-
-    overlap: Literal[0, 1] = setting(
-        0,
-        "1: train the next round while bodies travel, and mix them one round late; a round takes the longer of the "
-        "two. 0: wait for this round's bodies",
-        mark=Mark.SHARED,
-        group=_WIRE,
-    )
-
-
 class OuterSettings(Section):
     """How far the body follows what mixing has changed."""
 
@@ -408,7 +396,6 @@ class DataPart(DataSettings, TaskSettings):
 class TrainingPart(
     MixingSettings,
     OuterSettings,
-    OverlapSettings,
     WireSettings,
     OptionSettings,
     StepSettings,
@@ -432,7 +419,7 @@ class TrainingPart(
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, OuterSettings, OverlapSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, OuterSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

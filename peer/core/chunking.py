@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from operator import is_
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import PayloadFingerprint
 from dpeer.peer.core.limits import LEAST_CHUNK
-from dpeer.peer.core.wire import Ahead, Body, Chunk, Frames
+from dpeer.peer.core.wire import Body, Chunk, Frames
 from dpeer.peer.learner import Buffer, Payload
 from dpeer.peer.transport import Link
 
@@ -78,18 +77,9 @@ class ChunkedBody:
         self.over = not self._rest
         return wire.chunk(self._tag, offset, data)
 
-    @property
-    def share(self) -> float:
-        """The share of its bytes that has been taken."""
-        return self.offset / max(self.total, 1)
-
     def goes_on(self, frames: Frames, held: int) -> bool:
         """Whether it is this body, on a link on which no byte between those that the other end holds is lost."""
         return frames is self._frames and self.begun and self.offset >= held
-
-    def has_buffers(self, frames: Frames) -> bool:
-        """Whether the body with these frames has this one's buffers, so that it may go on after it."""
-        return len(frames) == len(self._frames) and all(map(is_, frames[1:], self._frames[1:]))
 
     def _take(self, nbytes: int) -> list[memoryview]:
         """The next bytes of the buffers, at most `nbytes`."""
@@ -126,11 +116,8 @@ class PartialBody:
         last: Clock time of its last chunk.
         name: `wire.body_name`; empty if the body is not to be recognised when it is announced again.
         before: How many bytes had come when it was announced for the last time.
-        ahead_seconds: In how many seconds these came, if it was ahead of the body's header.
         opening: Whether no chunk has come since then: the next one may go on anywhere in what is there.
         skipped: Whether the fingerprint of a body that is not kept lacks its first bytes.
-        unconfirmed: Whether bytes came ahead of the header, and no chunk since: only one that goes on right after them
-            shows that they are of this body.
     """
 
     body: Body
@@ -143,31 +130,18 @@ class PartialBody:
     last: float = 0.0
     name: bytes = b""
     before: int = 0
-    ahead_seconds: float = 0.0
     opening: bool = True
     skipped: bool = False
-    unconfirmed: bool = False
 
     def announced_again(self, body: Body, now: float) -> None:
         """Wait for the rest of the body, or for all of it."""
         self.body, self.since, self.last, self.before, self.opening = body, now, now, self.got, True
-        self.ahead_seconds = 0.0
-
-    def announced(self, body: Body, wire_bytes: int, name: bytes, now: float) -> None:
-        """Take what has come ahead for the beginning of this body, until its first chunk shows whether it is."""
-        seconds = self.last - self.since
-        self.announced_again(body, now)
-        self.wire_bytes, self.name, self.unconfirmed, self.ahead_seconds = wire_bytes, name, True, seconds
 
     def go_on(self, offset: int) -> None:
         """Take the next chunk at this byte, where its sender goes on after it has announced the body again.
 
         Chunks that were kept go as a whole: a part of one keeps all of its memory, and many parts are many frames.
         """
-        if self.unconfirmed and offset != self.got:
-            self.chunks, self.got, self.before, self.ahead_seconds = [], 0, 0, 0.0
-            if not self.wanted:
-                self.fingerprint = PayloadFingerprint(self.body.payload_bytes)
         if self.wanted and offset < self.got:
             while self.chunks and self.got > offset:
                 self.got -= sum(map(len, self.chunks.pop()))
@@ -183,18 +157,10 @@ class PartialBody:
             self.fingerprint, self.skipped = PayloadFingerprint(self.body.payload_bytes), True
             self.buffer, self.chunks = None, []
 
-    def only_compare(self) -> None:
-        """Keep a fingerprint of what has come in place of it."""
-        fingerprint = PayloadFingerprint(self.body.payload_bytes)
-        for part in chain.from_iterable(self.chunks) if self.buffer is None else [self.buffer[: self.got]]:
-            fingerprint.add(part)
-        self.fingerprint, self.buffer, self.chunks = fingerprint, None, []
-
     @property
     def pace(self) -> tuple[int, float]:
-        """Bytes, and the seconds in which they came: since the body's last header, or ahead of it, too."""
-        seconds = self.last - self.since
-        return (self.got, seconds + self.ahead_seconds) if self.ahead_seconds else (self.got - self.before, seconds)
+        """Bytes, and the seconds in which they came since the body's last header."""
+        return self.got - self.before, self.last - self.since
 
     def put(self, chunk: Chunk) -> None:
         """Take in the next chunk."""
@@ -213,14 +179,10 @@ class PartialBody:
         """Whether the body is kept."""
         return self.fingerprint is None
 
-    def may_be(self, body: Body) -> bool:
-        """Whether what has come ahead may be of this body, whose header has come."""
-        return (self.body.round, self.body.sizes) == (body.round, body.sizes)
-
     @property
     def may_go_on(self) -> bool:
         """Whether what has come may be completed on another link."""
-        return self.wanted and bool(self.name) and not self.unconfirmed
+        return self.wanted and bool(self.name)
 
     def buffers_that_end_within(self, start: int, end: int) -> int:
         """The number of the body's buffers that end after `start` and before `end`."""
@@ -241,7 +203,7 @@ class PartialBody:
 
 
 class Reassembly:
-    """On each link the one body on its way and bytes ahead of another; and what has come on links that are broken.
+    """On each link the one body on its way; and what has come on links that are broken.
 
     Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come. A
     body that is announced again goes on where its sender says: at the first byte, or where the one before has ended.
@@ -257,47 +219,11 @@ class Reassembly:
         self._least = least
         self._partial: dict[Link, PartialBody] = {}
         self._kept: dict[tuple[int, int], PartialBody] = {}
-        self._ahead: dict[Link, PartialBody] = {}
-
-    def expect(self, link: Link, ahead: Ahead, tag: bytes, now: float) -> None:
-        """Expect first bytes of a body that is not released yet, and no others; `tag` is that of their chunks."""
-        body = Body(
-            rank=ahead.rank, federation=ahead.federation, round=ahead.round, sizes=ahead.sizes, buffers=None, tag=tag
-        )
-        self._ahead.pop(link, None)  # its memory may be taken again
-        self._ahead[link] = PartialBody(body, 0, None, self._buffer(), since=now, last=now)
-
-    def add_ahead(self, link: Link, chunk: Chunk, now: float) -> float | None:
-        """Take in a chunk of such a body; None where it is of a released one.
-
-        Returns:
-            When the bytes before it came, or the header.
-
-        Raises:
-            ProtocolError: "stray": it is not the next one, or the last one, which only a released body has.
-        """
-        found = self._ahead.get(link)
-        if found is None or chunk.tag != found.body.tag:
-            return None
-        if chunk.offset != found.got or chunk.offset + chunk.nbytes >= found.body.payload_bytes:
-            raise ProtocolError("stray", f"a chunk ahead at byte {chunk.offset}, expected at {found.got}")
-        self._check_frames(found, chunk)
-        found.put(chunk)
-        before, found.last = found.last, now
-        return before
-
-    def take_ahead(self, link: Link, body: Body) -> PartialBody | None:
-        """What came ahead of a body whose header has come now; None without it. What came of another one is dropped."""
-        found = self._ahead.pop(link, None)
-        return found if found is not None and found.may_be(body) else None
 
     def begin(
-        self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0,
-        ahead: PartialBody | None = None,
-    ) -> None:  # fmt: skip
+        self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, name: bytes = b"", now: float = 0.0
+    ) -> None:
         """Expect the chunks of a body that was announced on this link; `name` is its `wire.body_name`.
-
-        What came `ahead` is its beginning, unless the first chunk shows that it is not.
 
         Raises:
             ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
@@ -307,11 +233,6 @@ class Reassembly:
         self._kept.pop((body.rank, body.round), None)
         if found is not None:
             found.announced_again(body, now)
-        elif ahead is not None:
-            found = ahead
-            found.announced(body, wire_bytes, name, now)
-            if not wanted:
-                found.only_compare()
         else:
             fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
             found = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now, name=name)
@@ -363,7 +284,7 @@ class Reassembly:
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             # A chunk that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
-        partial.opening = partial.unconfirmed = False
+        partial.opening = False
         self._check_frames(partial, chunk)
         partial.put(chunk)
         partial.last = now
@@ -384,7 +305,6 @@ class Reassembly:
 
     def keep(self, link: Link) -> None:
         """Keep what has come of the body on its way on this link, which is broken: the rest may come on another one."""
-        self._ahead.pop(link, None)
         partial = self._partial.pop(link, None)
         if partial is not None and partial.may_go_on and partial.got:
             self._kept[partial.body.rank, partial.body.round] = partial
@@ -392,7 +312,6 @@ class Reassembly:
     def forget(self, link: Link) -> None:
         """Drop the body on its way on this link, because it is given up or its peer has gone."""
         self._partial.pop(link, None)
-        self._ahead.pop(link, None)
 
     def forget_rank(self, rank: int) -> None:
         """Drop what has come of this rank's bodies on links that are broken: the rest does not come."""
@@ -400,8 +319,6 @@ class Reassembly:
             del self._kept[key]
 
     def forget_before(self, number: int) -> None:
-        """Drop what has come of bodies of rounds before `number` on links that are broken, or ahead."""
+        """Drop what has come of bodies of rounds before `number` on links that are broken."""
         for key in [key for key in self._kept if key[1] < number]:
             del self._kept[key]
-        for link in [link for link, one in self._ahead.items() if one.body.round < number]:
-            del self._ahead[link]

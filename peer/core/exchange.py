@@ -61,7 +61,6 @@ class Exchange:
         self._round_clock = round_clock
         self._process = process
         self.paused = self.has_released = False
-        self._ahead: tuple[int, Frames, set[int]] | None = None
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -79,24 +78,6 @@ class Exchange:
         listeners.update([one.rank for one in self._members.all() if one.left_behind])
         self.send_heartbeats(sorted(listeners))
 
-    def send_ahead(self, number: int, payload: Payload) -> None:
-        """Send bytes of round `number`'s body before its release, where nothing else waits for the line.
-
-        They claim nothing: a body counts from its own header on, after which its chunks go on.
-        """
-        ahead = wire.Ahead(
-            rank=self._rank, federation=self._federation, round=number,
-            sizes=[memoryview(buffer).nbytes for buffer in payload],
-        )  # fmt: skip
-        receivers = self.schedule.at(number).out_neighbors
-        self._ahead = number, [*wire.encode(ahead), *payload], set(receivers)
-        self.deliver()
-
-    def drop_ahead(self) -> None:
-        """Send no more bytes ahead: the body is released or never will be, or others may be its receivers."""
-        self._ahead = None
-        self._send_queues.drop_ahead()
-
     def release(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
 
@@ -106,7 +87,6 @@ class Exchange:
         """
         receivers = self.schedule.at(number).out_neighbors
         if payload is None:
-            self.drop_ahead()
             self.send_heartbeats(receivers)
             return
         clock, self.has_released = self._round_clock, True
@@ -114,7 +94,6 @@ class Exchange:
         self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
-        self.drop_ahead()
 
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
@@ -130,16 +109,6 @@ class Exchange:
                 held = self._held(neighbor, number, frames)
                 if held is None or held < wire.size(frames[1:]):
                     self._send_queues.add_body(neighbor.link, number, frames, held)
-        if self._ahead is not None:
-            number, frames, receivers = self._ahead
-            for rank in [one for one in receivers if one in self._members and self._takes_ahead(one, number)]:
-                receivers.discard(rank)
-                self._send_queues.add_ahead(self._members[rank].link, number, frames)
-
-    def _takes_ahead(self, rank: int, number: int) -> bool:
-        """Whether a neighbor has a place for bytes of round `number`'s body: it has reached the round before."""
-        neighbor = self._members[rank]
-        return self._members.reachable(rank) and number - 1 <= neighbor.current_round <= number
 
     def _held(self, neighbor: Neighbor, number: int, frames: Frames) -> int | None:
         """Bytes of a body that a neighbor's hello named as held, from the first one on; None if it named no such body.

@@ -1,18 +1,17 @@
-"""IncomingBodies: takes neighbors' bodies: in one message, in chunks, or with bytes before their release; no I/O."""
+"""IncomingBodies: takes neighbors' bodies: in one message, or in chunks; no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.chunking import PartialBody, Reassembly, chunk_length
+from dpeer.peer.core.chunking import Reassembly, chunk_length
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.receive_time import ReceiveTime
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.send_queue import SendQueues
@@ -68,55 +67,28 @@ class IncomingBodies:
 
     def take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
-        ahead = self._reassembly.take_ahead(link, message)
         self._connection_setup.heard(neighbor, message.round, now)
         name = wire.body_name(neighbor.links.process, frames[0])
         if message.buffers is None:
-            self._begin(link, neighbor, message, wire.size(frames), name, ahead, now)
+            self._begin(link, neighbor, message, wire.size(frames), name, now)
             return
-        received = Received(frames[1:], wire.size(frames), name)
-        if self._put(neighbor.rank, message.round, received, now):
-            self._pay_back(neighbor, ahead)
+        self._put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), name), now)
 
     def _begin(
-        self, link: Link, neighbor: Neighbor, message: wire.Body, header_bytes: int, name: bytes,
-        ahead: PartialBody | None, now: float,
-    ) -> None:  # fmt: skip
+        self, link: Link, neighbor: Neighbor, message: wire.Body, header_bytes: int, name: bytes, now: float
+    ) -> None:
         wanted = self._inbox.wants(neighbor.rank, message.round)
         earlier = self._reassembly.get(link)
         if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
             wanted = self._useless.spend(neighbor.rank, 1, now)
         if wanted:
-            self._pay_back(neighbor, ahead)
             self.receive_time.begin(link, now)
         length = header_bytes + message.payload_bytes
-        self._reassembly.begin(link, message, length, wanted=wanted, name=name, now=now, ahead=ahead)
-
-    def take_ahead(self, link: Link, neighbor: Neighbor, message: wire.Ahead, frames: Frames, now: float) -> None:
-        """The header of bytes came that are ahead of their body's release.
-
-        Raises:
-            ProtocolError: They are of no use, or more than a body has.
-        """
-        self._connection_setup.heard(neighbor, neighbor.mentioned, now)
-        if not self._config.overlap:
-            raise ProtocolError("malformed", "bytes ahead of a body, where rounds do not overlap")
-        if len(message.sizes) > self._largest.buffers or sum(message.sizes) > self._largest.payload_bytes:
-            raise ProtocolError("oversized", f"{sum(message.sizes)} bytes announced in {len(message.sizes)} buffers")
-        earliest = self._inbox.earliest
-        if neighbor.status is Status.GONE or not earliest <= message.round <= earliest + 1:
-            raise ProtocolError("stray", f"bytes ahead of round {message.round}, whose body is of no use here")
-        if not self._useless.spend(neighbor.rank, 1, now):  # `_pay_back` once the body comes
-            self._throttle()
-        self._reassembly.expect(link, message, wire.tag(frames[0]), now)
+        self._reassembly.begin(link, message, length, wanted=wanted, name=name, now=now)
 
     def take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
-        """A chunk came, of a body or of the bytes ahead of one."""
+        """A chunk of a body came."""
         self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        if (since := self._reassembly.add_ahead(link, chunk, now)) is not None:
-            self._messages.earn(sender_of(neighbor.rank), 1)
-            self.receive_time.add(since, now)
-            return
         partial, again = self._reassembly.get(link), now >= self._ask_anew_at.get(neighbor.rank, now)
         if self._reassembly.lacks(link, chunk) and again and partial is not None:
             self._ask_anew_at[neighbor.rank] = now + self._config.liveness.suspect_after
@@ -141,17 +113,11 @@ class IncomingBodies:
             self._inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
         self._measure(link, *arriving.pace)
 
-    def _put(self, rank: int, number: int, received: Received, now: float) -> bool:
-        """Put a body into the inbox; whether it is used."""
-        used = self._inbox.put(rank, number, received)
-        if used:
+    def _put(self, rank: int, number: int, received: Received, now: float) -> None:
+        """Put a body into the inbox."""
+        if self._inbox.put(rank, number, received):
             self._round_budget.arrived(rank, number, now)
             self._messages.earn(sender_of(rank), limits.FOR_A_BODY)
-        return used
-
-    def _pay_back(self, neighbor: Neighbor, ahead: PartialBody | None) -> None:
-        if ahead is not None:
-            self._useless.earn(neighbor.rank, 1)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
         """Tell the sender how long its chunks may be, if that has changed much."""

@@ -43,13 +43,6 @@ CHUNK = 2**23
 """Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (4 MiB: a sixth more processor time for
 bodies of 5 MB, which are one message so), longer ones show less often that a neighbor is alive."""
 
-LEAD = 4
-"""Chunks by which a link's body may be further than another link's while rounds overlap: with the usual
-`--dead-after` 0.3 seconds of its line, if that is faster than 1 MB/s."""
-
-IN_STEP = 16
-"""Neighbors' links whose bodies are kept that near to each other, at most: each chunk compares all of them."""
-
 HELD_ENTRY = 24
 """Bytes that a hello has for each body that its sender holds, whole or in part: a name and a length."""
 
@@ -87,8 +80,7 @@ its hello after a silence of `dead_after`."""
 
 USELESS_BODIES = 4.0
 """Bodies of no use that one neighbor may send in chunks at once: after a broken link one or two come again. One that
-begins before the link's earlier one was whole counts as well; beyond these it is of no use. Bytes ahead count until
-their body comes."""
+begins before the link's earlier one was whole counts as well; beyond these it is of no use."""
 
 USELESS_BODIES_A_SECOND = 0.2
 """The same in the long run. Those beyond it come as late as other messages (`REST`)."""

@@ -251,12 +251,6 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
-    def send_ahead(self, number: int, payload: Payload, now: float) -> list[Effect]:
-        """Send bytes of round `number`'s body before its release, where the line would rest."""
-        if self._most is not None and not self.waiting.drains:  # else bodies travel whole, or this one does not follow
-            self.exchange.send_ahead(number, payload)
-        return self.look(now)
-
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         if payload is not None:
@@ -298,7 +292,6 @@ class Core:
         """Begin no other round: a wait for neighbors or for a quorum ends at once, in a Fail with Drained."""
         if not self.waiting.drains:
             self.waiting.drains = True
-            self.exchange.drop_ahead()
             number = self.members.current_round
             self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
         return self.look(now)
@@ -317,7 +310,6 @@ class Core:
             back_within: Seconds within which a stopped peer will be back.
         """
         self.waiting.over()
-        self.exchange.drop_ahead()
         goodbye = wire.Goodbye(
             rank=self._config.rank, federation=self._federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
@@ -349,17 +341,14 @@ class Core:
                 self.exchange.forget_useless(neighbor.rank)
         elif queue.empty and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
-        return queue.next(waits=self.send_queues.waits(link))
+        return queue.next()
 
-    def taken(self, link: Link) -> list[Effect]:
-        """The link has taken that message: bodies on others may have waited for it."""
+    def taken(self, link: Link) -> None:
+        """The link has taken that message."""
         queue = self.send_queues.get(link)
-        held: list[Effect] = [Write(one) for one in self.send_queues.held]
-        self.send_queues.held.clear()
         written = 0 if queue is None else queue.taken()
         if (neighbor := self.members.by_link(link)) is not None:
             neighbor.bytes_sent += written
-        return held
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger that does not read, nothing is kept."""
@@ -408,10 +397,7 @@ class Core:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
-                if (
-                    isinstance(message, wire.Body | wire.Ahead | wire.Heartbeat)
-                    and message.round > self.round_clock.rounds
-                ):
+                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.rounds:
                     raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
@@ -428,8 +414,8 @@ class Core:
         return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
 
     def _on_message(
-        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Ahead | wire.Heartbeat | wire.Goodbye,
-        frames: Frames, now: float,
+        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
+        now: float,
     ) -> None:  # fmt: skip
         neighbor.links.heard = link
         if isinstance(message, wire.Body | wire.Heartbeat):
@@ -438,8 +424,6 @@ class Core:
         match message:
             case wire.Body():
                 self.incoming_bodies.take_body(link, neighbor, message, frames, now)
-            case wire.Ahead():
-                self.incoming_bodies.take_ahead(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._messages.earn(sender_of(neighbor.rank), 1)
@@ -485,8 +469,6 @@ class Core:
         self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
         self.reassembly.forget_rank(neighbor.rank)
-        if (queue := self.send_queues.get(neighbor.link)) is not None:
-            queue.ahead = None
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             self._give_up_done()
@@ -547,7 +529,6 @@ class Core:
         self._spread(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
-            self.send_queues.beat()
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self._effects += self.connection_setup.tend(now)

@@ -10,7 +10,7 @@ from dpeer.peer.transport import Link
 class ReceiveTime:
     """Adds up the time in which at least one body is on its way to this peer, from its header to its last chunk.
 
-    Bytes ahead of a header count up to the last chunk. A body that travels in one message takes no time here.
+    A body that travels in one message takes no time here.
 
     Args:
         is_coming: Whether a body is on its way on a link: one whose link broke is not.
@@ -19,7 +19,7 @@ class ReceiveTime:
     def __init__(self, is_coming: Callable[[Link], bool]) -> None:
         self._is_coming = is_coming
         self._links: set[Link] = set()
-        self._since = self._seconds = self._counted = 0.0
+        self._since = self._seconds = 0.0
 
     def begin(self, link: Link, now: float) -> None:
         """The header of a body came, and its chunks follow."""
@@ -31,12 +31,6 @@ class ReceiveTime:
         self._count(now)
         self._links.discard(link)
 
-    def add(self, since: float, now: float) -> None:
-        """Bytes ahead of a body came now, and those before them, or their header, at `since`."""
-        self._count(now)
-        self._seconds += now - min(now, max(since, self._counted))
-        self._counted = now
-
     def seconds(self, now: float) -> float:
         """All such seconds so far."""
         self._count(now)
@@ -44,7 +38,6 @@ class ReceiveTime:
 
     def _count(self, now: float) -> None:
         if self._links:
-            self._seconds += now - max(self._since, self._counted)
-            self._counted = now
+            self._seconds += now - self._since
             self._links = {link for link in self._links if self._is_coming(link)}
         self._since = now

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import ChunkedBody
-from dpeer.peer.core.limits import IN_STEP, LEAD, LEAST_CHUNK, SEND_QUEUES
+from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
@@ -19,20 +19,16 @@ class SendQueue:
     """The messages that wait to be written on one link.
 
     Small messages go first, then the bodies, the oldest first, then a heartbeat: after it the neighbor expects
-    no body of an earlier round any more. A goodbye is the last word. Where nothing else waits, bytes of a body that is
-    not released yet are written.
+    no body of an earlier round any more. A goodbye is the last word.
 
     Attributes:
         chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
         paused: Those of which some was written before nothing came for long; the rest waits for a hello.
-        ahead: The body of which bytes are written before its release, with the header that announces them; after its
-            round.
         known: Whether the link is a neighbor's.
         measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
-        still: How many heartbeats have been due since a message was written.
         goodbye: The last message, if the peer leaves.
     """
 
@@ -40,9 +36,8 @@ class SendQueue:
         self.chunk_bytes = chunk_bytes
         self.bodies: dict[int, ChunkedBody] = {}
         self.paused: dict[int, ChunkedBody] = {}
-        self.ahead: tuple[int, ChunkedBody] | None = None
         self.known = False
-        self.measured = self.got = self.total = self.still = 0
+        self.measured = self.got = self.total = 0
         self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self.goodbye: Frames | None = None
@@ -57,20 +52,16 @@ class SendQueue:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat
 
-    def next(self, *, waits: bool = False) -> Frames | None:
-        """The message that is to be written; None without one. It stays the next one until `taken` is called.
-
-        Args:
-            waits: Whether bodies wait for other links.
-        """
+    def next(self) -> Frames | None:
+        """The message that is to be written; None without one. It stays the next one until `taken` is called."""
         if self._current is None:
-            self._current = self.choose(waits=waits)
+            self._current = self._choose()
         return self._current
 
     def taken(self) -> int:
         """Note that the next message has been written; returns its bytes."""
         written = 0 if self._current is None else wire.size(self._current)
-        self._current, self.still = None, 0
+        self._current = None
         if self._writing is not None:
             number, body = self._writing
             self._writing = None
@@ -83,7 +74,7 @@ class SendQueue:
         rounds = sorted(self.bodies)
         self.bodies.clear()
         self.paused.clear()
-        self._beat = self.ahead = None
+        self._beat = None
         return rounds
 
     def forget_before(self, number: int) -> None:
@@ -94,72 +85,36 @@ class SendQueue:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits that has to be written: bytes ahead need not."""
+        """Whether nothing waits."""
         return not (self._current or self._small or self.bodies or self._beat or self.goodbye)
 
-    @property
-    def under_way(self) -> tuple[int, ChunkedBody] | None:
-        """The body of which bytes are written next, after its round: the oldest, or the one ahead; None without one."""
-        if self.bodies:
-            return min(self.bodies.items())
-        # A body that is not released is never written whole: its last chunk comes after its own header.
-        left = 0 if self.ahead is None else self.ahead[1].total - self.ahead[1].offset
-        return self.ahead if left > self.chunk_bytes else None
-
-    def leads(self, other: SendQueue) -> bool:
-        """Whether this link's body is so far that it waits for the other link's body of the round.
-
-        Bytes ahead wait for the round before, too. A released body waits for no other round's. With each heartbeat one
-        chunk is written all the same: the heartbeat comes after the body, and the neighbor has to hear something.
-        """
-        here, there = self.under_way, other.under_way
-        if here is None or there is None or self.still or other.still > 1:
-            return False
-        rounds = here[0] - there[0]
-        if not 0 <= rounds <= (0 if self.bodies else 1):
-            return False
-        return (rounds + here[1].share - there[1].share) * here[1].total > LEAD * self.chunk_bytes
-
-    def choose(self, *, waits: bool) -> Frames | None:
-        """The next message: a small one, a chunk of the oldest body, the heartbeat, the goodbye, or a chunk ahead."""
+    def _choose(self) -> Frames | None:
+        """The next message: a small one, a chunk of the oldest body, the heartbeat, the goodbye."""
         if self._small:
             return self._small.pop(next(iter(self._small)))
         if self.bodies:
-            if waits:
-                return None
             self._writing = _, body = min(self.bodies.items())
             self.total = body.total
             return body.next(self.chunk_bytes)
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
-        if self.goodbye is not None:
-            goodbye, self.goodbye, self.ahead = self.goodbye, None, None
-            return goodbye
-        ahead = None if waits else self.under_way
-        return None if ahead is None else ahead[1].next(self.chunk_bytes)
+        goodbye, self.goodbye = self.goodbye, None
+        return goodbye
 
 
 class SendQueues:
     """The send queues of all links.
-
-    Where rounds overlap, bodies of a round keep in step: one that is more than `LEAD` chunks further than another waits
-    for it. Connections that share a slow line get unequal parts of it. What a neighbor has early then is of no use, and
-    what another lacks holds up the round. A link with the longest chunks does not wait, and none waits for a link on
-    which nothing moves.
 
     Args:
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
         fresh: Links that something has been added for since this was last emptied.
-        held: Links whose bodies wait for others.
     """
 
     def __init__(self, chunk_bytes: int | None) -> None:
         self.fresh: dict[Link, None] = {}
-        self.held: dict[Link, None] = {}
-        self._in_step = False
         self._most = chunk_bytes
         self._send_queues: dict[Link, SendQueue] = {}
 
@@ -186,38 +141,11 @@ class SendQueues:
             held: How many of its bytes the other end holds, from the first one on, and waits for more; None for none.
         """
         queue = self[link]
-        (_, ahead), queue.ahead = queue.ahead or (number, None), None
         begun = queue.bodies.get(number) or queue.paused.get(number)
         queue.paused.pop(number, None)
         if held is None or begun is None or not begun.goes_on(frames, held):
-            written = 0 if ahead is None or not ahead.has_buffers(frames) else ahead.offset
-            begun = ChunkedBody(frames, whole=self._most is None, skip=max(held or 0, written))
+            begun = ChunkedBody(frames, whole=self._most is None, skip=held or 0)
         queue.bodies[number] = begun
-
-    def add_ahead(self, link: Link, number: int, frames: Frames) -> None:
-        """Add round `number`'s body, which is not released yet: bytes of it are written while nothing else waits."""
-        self[link].ahead, self._in_step = (number, ChunkedBody(frames)), True
-
-    def waits(self, link: Link) -> bool:
-        """Whether the link's bodies wait for others; then it is `held` until a message is written."""
-        queue = self.get(link)
-        if not self._in_step or queue is None or self._most is None or queue.chunk_bytes >= self._most:
-            return False
-        neighbors = [other for other in self._send_queues.values() if other.known]
-        if len(neighbors) > IN_STEP or not any(map(queue.leads, neighbors)):
-            return False
-        self.held[link] = None
-        return True
-
-    def beat(self) -> None:
-        """Note that heartbeats are due."""
-        for queue in self._send_queues.values():
-            queue.still += 1
-
-    def drop_ahead(self) -> None:
-        """Write no more of a body that is not released."""
-        for queue in self._send_queues.values():
-            queue.ahead = None
 
     def pace(self, link: Link, chunk_bytes: int) -> None:
         """Note how long a chunk may be on this link, as its reader measured."""
@@ -233,13 +161,11 @@ class SendQueues:
         rounds = sorted(queue.bodies)
         queue.paused |= {number: body for number, body in queue.bodies.items() if body.begun}
         queue.bodies.clear()
-        queue.ahead = None
         return rounds
 
     def forget(self, link: Link) -> list[int]:
         """Forget the messages for a link that is broken; returns the rounds whose bodies were not written whole."""
         self.fresh.pop(link, None)
-        self.held.pop(link, None)
         queue = self._send_queues.pop(link, None)
         return [] if queue is None else sorted(queue.bodies)
 

@@ -137,19 +137,6 @@ class Body(Header):
         return sum(self.sizes)
 
 
-class Ahead(Header):
-    """Announces first bytes of a body that is not released yet: its sender has not completed the round before.
-
-    They follow in chunks. Once the body's own header has come, its chunks go on after them.
-    """
-
-    kind: Literal["ahead"] = "ahead"
-    federation: bytes
-    round: _Round
-    sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
-    """Of the body's buffers."""
-
-
 class Heartbeat(Header):
     """Shows that the sender is alive and works on this round."""
 
@@ -195,7 +182,7 @@ class Unknown(Header):
 
 
 class Chunk(NamedTuple):
-    """Some bytes of a body that was announced, or of one ahead."""
+    """Some bytes of a body that was announced."""
 
     tag: bytes
     offset: int
@@ -209,7 +196,7 @@ class Chunk(NamedTuple):
         return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Ahead | Heartbeat | Goodbye | Refusal | Unknown
+Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
 _ONLY_IF_SET = ("holds",)
 """Fields that take no byte where no body is under way."""
 

@@ -46,7 +46,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
     "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
     "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}),
-    "compress": ("int8", {}), "overlap": (1, {}),
+    "compress": ("int8", {}),
     "outer": ("nesterov:0.5:0.5", {}),
     "robust": ("clip", {}), "max_norm": (3.0, {}),
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),

@@ -15,7 +15,6 @@ from dpeer.federation.build import build
 from dpeer.federation.checks import (
     check_hostile,
     check_outer,
-    check_overlap,
     check_quorum,
     check_round_budget,
 )
@@ -133,16 +132,6 @@ def robust(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(**values)
         check_hostile(settings, settings, build_graph(settings))
-
-    return Message(cause, ConfigurationError, text)
-
-
-def overlapped(text: str, **values: Any) -> Message:
-    """An error of rounds that overlap with another setting."""
-
-    def cause(folder: Path) -> None:
-        settings = Settings(overlap=1, **values)
-        check_overlap(settings, settings, settings.privacy)
 
     return Message(cause, ConfigurationError, text)
 
@@ -507,13 +496,6 @@ MESSAGES = {
         "noise of all bodies in an average, and here the bodies themselves decide how much of each is in it; use "
         "--dp-adversary neighbor, which protects each body by itself", **PRIVATE, **AVERAGED, **{name: value})
         for name, value in (("robust", "clip"), ("max_norm", 3.0))},
-    **{f"overlap with {what}": overlapped(f"--overlap 1 with {what}: {reason}: leave one of the two out", **values)
-        for what, reason, values in (
-            ("--privacy sample", "its steps are charged in the round that they belong to", {"privacy": "sample"}),
-            ("--participation 0.5", "who trains a round ahead would not be who exchanges it", {"participation": 0.5}),
-            ("--round-seconds 2.5", "a budget is found from one round's bodies for its own training",
-             {"round_seconds": 2.5}),
-        )},
     **{f"outer steps on {topology}, {step}": stepped(
         f"--outer {step} on {topology}, size {size}: what peers disagree about would grow from round to round; "
         f"expected {right}", outer=step, size=size, topology=topology, **values)
@@ -521,7 +503,6 @@ MESSAGES = {
             ("ring", 4, "nesterov:1.2:0.9", "a momentum of at most 0.3", {}),
             ("ring", 4, "nesterov:1.6:0", "a lower learning rate", {}),
             ("one-peer-exponential", 16, "nesterov:0.7:0.9", "a momentum of at most 0.8", {}),
-            ("exponential-directed", 8, "nesterov:0.7:0.9", "a momentum of at most 0.7", {"overlap": 1}),
         )},
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "

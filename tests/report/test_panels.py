@@ -98,7 +98,7 @@ def seconds(received: float, hidden: float, exchange: float = 3.0, train: float 
 
 def test_a_round_s_costs_are_means_over_peers_and_rounds(make_run: Any, report_of: Of) -> None:
     plain = make_run("plain", lines=lambda rank, line: seconds(2.0 + rank, 0.0) if line["round"] else seconds(0.0, 0.0))
-    late = make_run("late", lines=lambda rank, line: seconds(4.0, 3.5, exchange=0.5), overlap=1)
+    late = make_run("late", lines=lambda rank, line: seconds(4.0, 3.5, exchange=0.5), compress="int8")
     report = report_of(plain, late)
     waits = (2.0 + 3.0 + 3.0) / 6  # of rank 2 no more than it waited at all
     assert parts_of(report.groups[0]) == pytest.approx((5.0, waits, 3.0 - waits, 0.5))
@@ -112,7 +112,7 @@ def test_a_round_s_costs_are_means_over_peers_and_rounds(make_run: Any, report_o
     assert [patch.get_width() for patch in megabytes.patches] == [2.0, 2.0]
     assert [line.get_xdata()[0] for line in megabytes.lines] == [3.0, 3.0]
     assert panel.alt.startswith(
-        "Bars of a round's seconds and megabytes. overlap -: 8.5 s (training 5.0 s, waiting for the line 1.3 s, other "
+        "Bars of a round's seconds and megabytes. compress -: 8.5 s (training 5.0 s, waiting for the line 1.3 s, other "
         "waiting 1.7 s, mixing 500 ms); 2.0 MB sent, 3.0 MB by the busiest peer."
     )
 

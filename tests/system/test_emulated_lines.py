@@ -168,10 +168,9 @@ def test_the_table_has_the_median_of_all_repetitions_and_the_lines_own_time(line
 
 
 def test_a_contestant_is_named_by_its_ways(lines):
-    found = lines.wide_area.contestant("dpeer-int4-overlap").options
-    assert found["settings"] == {"compress": "int4", "overlap": 1}
-    assert lines.wide_area.contestant("dpeer").options["settings"] == {"overlap": 0}
-    for name in ("dpeer-int3", "raw-overlap", "dpeer-int8-int4", "other"):
+    assert lines.wide_area.contestant("dpeer-int4").options["settings"] == {"compress": "int4"}
+    assert lines.wide_area.contestant("dpeer").options["settings"] == {}
+    for name in ("dpeer-int3", "raw-int8", "dpeer-int8-int4", "other"):
         with pytest.raises((ValueError, lines.wide_area.argparse.ArgumentTypeError)):
             lines.wide_area.contestant(name)
 
@@ -185,10 +184,10 @@ def test_what_was_measured_is_not_measured_again(lines, monkeypatch, tmp_path, c
 
     monkeypatch.setattr(lines.wide_area, "measured", measured)
     monkeypatch.setattr(lines.wide_area, "reached", lambda *_: ("none", 1.0))
-    for names, new in (["raw"], ["raw"]), (["raw", "dpeer-int8-overlap"], ["dpeer-int8-overlap"]):
+    for names, new in (["raw"], ["raw"]), (["raw", "dpeer-int8"], ["dpeer-int8"]):
         asked.clear()
         arguments = ["wide_area", "--lines", "a", "--parameters", "10", "--repeats", "1", "--out"]
         monkeypatch.setattr("sys.argv", [*arguments, str(tmp_path), "--only", *names])
         lines.wide_area.main()
         assert asked == new
-    assert "| dpeer-int8-overlap |" in capsys.readouterr().out
+    assert "| dpeer-int8 |" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Killed, or out of disk, where it opens, renames or removes a file: overlapped rounds go on after it."""
+"""Killed, or out of disk, where it opens, renames or removes a file: the run goes on after it."""
 
 import json
 import signal
@@ -62,7 +62,7 @@ def test_after_any_write_it_goes_on_with_the_same_bits_and_sends_what_it_has_cha
 ):
     (tmp_path / "ending.py").write_text(ENDING)
     options = ("--size", SIZE, "--task", "ending.py:task", *schedule, "--rounds", ROUNDS, "--seed", 3, "--alone",
-               "never", "--overlap", 1, *(PRIVATE if private else ()))  # fmt: skip
+               "never", *(PRIVATE if private else ()))  # fmt: skip
     run = dpeer_process("simulate", *options, "--task-option", f"how={how}", "--task-option", f"after={after}",
                         "--out", "run")  # fmt: skip
     code = run.wait()

@@ -112,27 +112,3 @@ def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits_and_cha
         lines = (one / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line)["missed"] for line in lines] == [[]] * rounds
         assert "second, different body" not in (one / "log.jsonl").read_text()
-
-
-def test_killed_while_the_first_of_overlapped_rounds_is_written_a_private_peer_sends_what_it_has_released(
-    held, schedule, dpeer_process, simulate, until, tmp_path
-):
-    """The first round trains two, and the round after it one more: none of the three is in a checkpoint.
-
-    Neighbors that had lost one of them would wait for each other for ever.
-    """
-    ranks, rounds = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)], 4
-    options = ("--size", SIZE, "--task", held, *schedule, "--rounds", rounds, "--seed", 3, *PRIVATE, "--overlap", 1)
-    run = dpeer_process("simulate", *options, "--task-option", "moment=first", "--out", "run")
-    until(lambda: (tmp_path / "writing").exists() and "released-00000002.bin" in released(ranks[0]))
-    run.signal(signal.SIGKILL)
-    run.wait()
-    charged, kept = ledger(ranks[0]), released(ranks[0])
-    simulate(*options, "--out", "run", "--resume")
-    assert [one["round"] for one in ledger(ranks[0])] == list(range(rounds)), "no round twice"
-    assert ledger(ranks[0])[: len(charged)] == charged
-    assert sorted(kept) == [f"released-{number:08d}.bin" for number in range(3)]
-    for one in ranks:
-        lines = (one / "metrics.jsonl").read_text().splitlines()
-        assert [json.loads(line)["missed"] for line in lines] == [[]] * rounds
-        assert "second, different body" not in (one / "log.jsonl").read_text()

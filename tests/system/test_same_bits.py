@@ -28,10 +28,7 @@ FEDERATIONS = {
     "ditto, half of the peers at a time": (4, "--algorithm ditto --participation 0.5"),
     "clip": (4, "--robust clip --max-norm 50"),
     "trimmed-mean": (3, "--robust trimmed-mean:1"),
-    "overlapped": (3, "--overlap 1"),
-    "overlapped, quantized": (4, "--overlap 1 --algorithm dfedavgm --compress int8"),
     "outer steps": (4, "--outer nesterov:0.7:0.9 --compress int8"),
-    "outer steps, overlapped": (4, "--overlap 1 --outer nesterov:0.7:0.9 --algorithm dfedavgm --compress int4"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip
@@ -40,7 +37,6 @@ QUICK = [
     "a sample sends to all, bfloat16",
     "scaffold",
     "dis-pfl",
-    "overlapped",
     "outer steps",
 ]
 

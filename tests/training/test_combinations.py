@@ -62,11 +62,6 @@ def test_a_task_that_an_algorithm_cannot_train(algorithm: str, parts: dict[str, 
         ("fedrod", {"options": HYPERNETWORK, "compress": "int8"}, "--compress int8 cannot be used with fedrod"),
         ("fedrod", {"options": HYPERNETWORK, "robust": "clip"}, "--robust clip cannot be used with fedrod"),
         ("dfedmdc", {"robust": "clip", "compress": "int8"}, "--robust clip cannot be used with --compress int8"),
-        ("dfedmdc", {"overlap": 1, "robust": "clip"}, "--overlap 1 with --robust clip"),
-        ("dfedmdc", {"overlap": 1, "max_norm": 2.0}, "--overlap 1 with --max-norm 2"),
-        ("dis-pfl", {"overlap": 1}, "--overlap 1 with dis-pfl"),
-        ("scaffold", {"overlap": 1}, "--overlap 1 with scaffold, which sends variates"),
-        ("fedavg-ls", {"overlap": 1}, "--overlap 1 with fedavg-ls"),
         *(
             (algorithm, {"outer": "nesterov:0.7:0.9"} | more, f"--outer nesterov:0.7:0.9 with {what}")
             for algorithm, more, what in (

@@ -20,7 +20,6 @@ class Saved:
     incarnations: dict[int, int]
     recalled: dict[int, int]
     entry: dict[str, Any]
-    ahead: dict[str, Any] | None = None
 
 
 @dataclass
@@ -64,7 +63,6 @@ class Files:
         self._completed, self.due = None, False
         self.outbox = self.lost = self.incarnations = None
         self.recalled = {}
-        self.ahead = None
         self.last = None
         self.lines = []
 
@@ -84,7 +82,7 @@ class Files:
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
-        self.last, self.ahead = dict(saved.entry), saved.ahead
+        self.last = dict(saved.entry)
         self._learner.take(copy.deepcopy(saved.learner))
         if saved.released is not None and self.resends():
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
@@ -113,7 +111,7 @@ class Files:
     def note_restored(self, restored):
         self._disk.restored = self.restored = restored
 
-    def complete(self, entry, *, over=False, ahead=None):
+    def complete(self, entry, *, over=False):
         number = entry["round"]
         every = not (over and not self._config.unrecorded) and (number + 1) % self._config.checkpoint_every == 0
         self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
@@ -130,7 +128,6 @@ class Files:
             incarnations=dict(self.incarnations),
             recalled=dict(self.to_recall()),
             entry=dict(entry),
-            ahead=ahead,
         )
 
     def save(self, *, now=False):

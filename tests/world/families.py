@@ -6,7 +6,6 @@ from tests.world.assemblies import generate_assembly
 from tests.world.crossings import generate_crossings
 from tests.world.drains import generate_drains
 from tests.world.islands import generate_islands
-from tests.world.overlaps import generate_overlaps
 from tests.world.resets import generate_resets
 from tests.world.restores import generate_restores
 from tests.world.returns import generate_returns
@@ -21,7 +20,6 @@ FAMILIES: dict[str, Callable[[int], Scenario]] = {
     "assemblies": generate_assembly,
     "speeds": generate_speeds,
     "crossings": generate_crossings,
-    "overlaps": generate_overlaps,
     "restores": generate_restores,
     "resets": generate_resets,
 }

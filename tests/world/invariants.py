@@ -7,7 +7,7 @@ from collections import Counter
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.topology import temporal_diameter
-from tests.world import overlaps, restores
+from tests.world import restores
 from tests.world.learner import STEPS, mixed, trained
 from tests.world.scenario import TIME_VARYING
 
@@ -284,8 +284,7 @@ def at_the_end(world):
     ):
         for rank, number in sorted(world.sat_out)[:1]:
             world.fail(f"rank {rank} sat round {number} out without a reason")
-        expected = overlaps.reference if scenario.overlap else reference
-        bodies = expected(world.graphs, scenario.rounds)
+        bodies = reference(world.graphs, scenario.rounds)
         for life in world.present:
             found = world.disks[life.rank].saved
             same = found is not None and found.learner["body"] == bodies[life.rank]

@@ -76,7 +76,7 @@ class WorldLearner:
     def train(self, number, *, seconds=None, recorded=None):
         if self._stop:
             raise Interrupted("between two minibatches")
-        self._begins(number)
+        self._world.begins(self._life, number, self.next, trains=True)
         whole = self._world.times.uniform(0.6, 1.4) * self._world.scenario.pace
         steps = STEPS
         if recorded is not None:
@@ -89,18 +89,6 @@ class WorldLearner:
         self.body = trained(self.body, self.rank, number, steps)
         return float(self.body[0])
 
-    def _begins(self, number):
-        self._world.begins(self._life, number, self.next, trains=True)
-
-    def held(self, number):
-        return None
-
-    def _mix(self, bodies, row):
-        return mixed(bodies, row)
-
-    def _discard(self):
-        """Drop a release that waits for its round."""
-
     def release(self, number):
         incarnation = self._life.incarnation
         payload = _BODY.pack(self.rank, number, incarnation, *self.body)
@@ -109,13 +97,9 @@ class WorldLearner:
         returns.releases(self._world, self._life, number, self.body)
         restores.releases(self._world, self._life, number)
         self._own = self.body
-        self._exchange(number)
-        return [memoryview(payload)]
-
-    def _exchange(self, number):
-        """The body of this round goes out."""
         self.releasing = number
         self._world.exchanged.add((self._life, number))
+        return [memoryview(payload)]
 
     def charge_lost(self, number, *, active, restarts):
         if active:
@@ -134,13 +118,12 @@ class WorldLearner:
         row = dict(weigh(received))
         self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} mixes {row} of {sorted(bodies)}")
         self._world.check(abs(sum(row.values()) - 1) < 1e-12, f"rank {self.rank}'s row {row} does not sum to one")
-        self.body = self._mix(bodies, row)
+        self.body = mixed(bodies, row)
         self._world.mixed(self._life, self.releasing, sorted(received))
         self.next = self.releasing + 1
         return {}
 
     def sit_out(self, number):
-        self._discard()
         self._world.begins(self._life, number, self.next, trains=False)
         self._life.costs.owe(0.001)
         self._world.sits_out(self._life, number)

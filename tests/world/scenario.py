@@ -57,8 +57,6 @@ class Scenario:
     """By rank, when its process begins first; inf for never. Empty where all begin at once."""
     mistaken: tuple[int, ...] = ()
     """Ranks that come with other settings at first, and are corrected some time after a start was refused."""
-    overlap: bool = False
-    """Whether bodies travel while the next round trains."""
     resets: tuple[Any, ...] = ()
     """Where connections break in the middle of a body: `tests.world.resets.Reset`."""
     crossed: bool = False

@@ -65,9 +65,9 @@ def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same
 
 def test_two_of_four_are_no_quorum_where_a_quorum_is_a_number():
     """Of two halves none goes on, the one with rank 0 neither: ranks 2 and 3 have ended."""
-    faults = Fault("lose", (0,), 99.0, 21.0), Fault("power", (1,), 106.0, 33.0)
+    faults = Fault("lose", (0,), 111.0, 21.0), Fault("power", (1,), 118.0, 33.0)
     conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
-    more = {"conditions": conditions, "faults": faults, "overlap": True}
+    more = {"conditions": conditions, "faults": faults}
     world = World(Scenario(824, "ring", 4, 12, pace=8.0, quorum=2, wait=300.0, **more)).run()
     assert [life.outcome.status for life in world.present] == ["isolated", "isolated", "done", "done"]
 

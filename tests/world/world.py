@@ -23,7 +23,6 @@ from tests.world import invariants, restores, returns
 from tests.world.disk import Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
-from tests.world.overlaps import OverlappedLearner
 from tests.world.resets import Deliveries
 from tests.world.scenario import Scenario
 
@@ -204,7 +203,6 @@ class World:
             listen=self.addresses.get(life.rank),
             fingerprint={"size": self.size, "mistaken": self.is_mistaken(life)},
             evaluate_every=100,
-            overlap=self.scenario.overlap,
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
             deadline=self.scenario.deadline,
@@ -219,7 +217,7 @@ class World:
             protects=True,
             restored=resume and self.disks[life.rank].restored is not None,
         )
-        learner = (OverlappedLearner if self.scenario.overlap else WorldLearner)(self, life)
+        learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)
         try:
             life.peer = self._peer(life, config, learner, worker)

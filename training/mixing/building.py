@@ -11,7 +11,6 @@ from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.outer import OuterStep
 from dpeer.training.mixing.outer_setting import Outer
-from dpeer.training.mixing.overlapped import Overlapped, OverlappedPrivate
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import Hyperparameters
@@ -40,15 +39,9 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     if codec is None:
         codec = new_codec(h.compress, body.data, rank, steady=steady)
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
-    if h.overlap:
-        _check_overlap(algorithm, trainer, own)
     if isinstance(session, ClientSession):
         assert isinstance(codec, Dense)
-        if h.overlap:
-            return _late(OverlappedPrivate(body, rank, codec, guard, session, trainer.seed), h)
         return PrivateGossip(body, rank, codec, guard, session, trainer.seed)
-    if h.overlap:
-        return _late(Overlapped(body, rank, codec, guard), h)
     return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
 
 
@@ -68,12 +61,7 @@ def build_outer(algorithm: Algorithm, trainer: Trainer) -> OuterStep | None:
     if outer.plain or facts_of(type(algorithm)).shares == "nothing":
         return None
     _check_outer(algorithm, trainer)
-    return OuterStep(trainer.shared, outer, overlap=bool(h.overlap))
-
-
-def _late(gossip: Overlapped, h: Hyperparameters) -> Gossip:
-    gossip.late_share = Outer.parse(h.outer).late_share()
-    return gossip
+    return OuterStep(trainer.shared, outer)
 
 
 def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
@@ -99,34 +87,6 @@ def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
         )
     if type(algorithm).mixed is not Algorithm.mixed:
         raise ConfigurationError(f"{flag} with {name}, which changes the mix by a step of its own: leave it out")
-
-
-def _check_overlap(algorithm: Algorithm, trainer: Trainer, own: Codec | None) -> None:
-    """Refuse what cannot be mixed a round late.
-
-    Raises:
-        ConfigurationError: Names the setting, and the reason.
-    """
-    h, name = trainer.hyperparameters, algorithm.name
-    for flag in (None if h.robust == "none" else f"--robust {h.robust}", _furthest(h)):
-        if flag is not None:
-            raise ConfigurationError(
-                f"--overlap 1 with {flag}: what is mixed a round late are differences of bodies, and its bounds hold "
-                "for bodies: leave one of the two out"
-            )
-    if own is not None:
-        raise ConfigurationError(
-            f"--overlap 1 with {name}, which sends {algorithm.leaves}: it mixes in a way of its own; leave it out"
-        )
-    if trainer.extras:
-        raise ConfigurationError(
-            f"--overlap 1 with {name}, which sends {', '.join(trainer.extras)}: they have to be those of the round "
-            "that trains; leave it out"
-        )
-    if type(algorithm).mixed is not Algorithm.mixed:
-        raise ConfigurationError(
-            f"--overlap 1 with {name}, which changes the mix of the round that it has trained: leave it out"
-        )
 
 
 def _furthest(h: Hyperparameters) -> str | None:

@@ -171,18 +171,6 @@ class Gossip:
 
         return put_back
 
-    def held(self, number: int) -> Payload | None:
-        """See `Learner.held` of dpeer.peer."""
-        return None
-
-    @property
-    def mixed_round(self) -> int | None:
-        """The round whose bodies were mixed last, where a later one has been trained by then; else None."""
-        return None
-
-    def discard(self) -> None:
-        """Drop a release that waits for its round."""
-
     def forget(self, ranks: Collection[int]) -> None:
         """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
         self.codec.forget(ranks)

@@ -21,10 +21,6 @@ further apart. It would, 1 / (1 - m) times as far, if each peer took the step al
 
 What peers disagree about follows Nesterov's step on a quadratic loss of curvature 1 - l, l an eigenvalue of W. It
 shrinks where a (1 - l) < (2 + 2m) / (1 + 2m), its slow parts faster than by plain gossip (`outer_stability.py`).
-
-With overlap (`overlapped.py`) x_i is the own release and a share of a difference that is one round late. Momentum
-on a late difference diverges where a half is mixed in, so the share is `Outer.late_share`. After the last round
-the last releases are mixed with no outer step: the step before them has been made of the same releases.
 """
 
 from __future__ import annotations
@@ -47,25 +43,16 @@ class OuterStep:
     Args:
         body: The values that are trained and mixed.
         outer: Learning rate and momentum.
-        overlap: Whether bodies are mixed one round late.
     """
 
-    def __init__(self, body: Exchanged, outer: Outer, *, overlap: bool = False) -> None:
-        self._body, self._outer, self._overlap = body, outer, overlap
+    def __init__(self, body: Exchanged, outer: Outer) -> None:
+        self._body, self._outer = body, outer
         self._base, self._velocity = body.data.clone(), torch.zeros_like(body.data)
 
-    def mixed(self, *, ahead: bool) -> None:
-        """Replace the body, which mixing has given, by the outer step's.
-
-        Args:
-            ahead: Whether a later round than the mixed one has been trained by then. With overlap no step follows
-                where none has.
-        """
+    def mixed(self) -> None:
+        """Replace the body, which mixing has given, by the outer step's."""
         body, outer = self._body.data, self._outer
         with torch.no_grad():
-            if self._overlap and not ahead:
-                self._base.copy_(body)
-                return
             for start in range(0, body.numel(), _BLOCK):
                 block = slice(start, start + _BLOCK)
                 change, base, velocity = body[block], self._base[block], self._velocity[block]

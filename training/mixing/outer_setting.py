@@ -48,18 +48,6 @@ class Outer:
     def __str__(self) -> str:
         return "none" if self.plain else f"nesterov:{shortest(self.lr)}:{shortest(self.momentum)}"
 
-    def late_share(self) -> float:
-        """The share of a difference that is one round late to mix in, at most a half.
-
-        Along an eigenvector of W with eigenvalue l a round without training multiplies what peers disagree about by the
-        roots of z^3 - (1 + m) z^2 + (m + k (1 + m)) z - k m, k = lr share (1 - l). By Jury's criterion they are within
-        the unit circle where m^2 k^2 + (1 - m^2) k < 1 - m. The share is the largest for which that holds for every l
-        above -1, so for any symmetric W.
-        """
-        m = self.momentum
-        most = 2 * (1 - m) / (1 - m * m + math.sqrt((1 - m * m) ** 2 + 4 * m * m * (1 - m)))
-        return min(0.5, most / (2 * self.lr))
-
 
 def check_outer(text: str) -> str:
     """The one text that means what this one means, so that peers can compare texts.

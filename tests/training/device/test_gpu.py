@@ -10,7 +10,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
-from tests.training.algorithm_cases import CASES, ROW, peers, rounds
+from tests.training.algorithm_cases import CASES, peers, rounds
 from tests.training.small import NormedNet, small_task
 
 pytestmark = [
@@ -64,30 +64,6 @@ def test_cpu_and_gpu_peers_mix(case: str, gpu: Compute) -> None:
     rounds(plain, 2)
     for one, other in zip(mixed, plain, strict=True):
         close(one, other, 0.95 if "pfl" in case or "compress" in case else 1.0)
-
-
-@pytest.mark.parametrize("settings", [{}, {"compress": "int8"}, {"outer": "nesterov:0.7:0.9"}], ids=str)
-def test_late_bodies_mix_as_on_the_cpu(settings: dict[str, Any], gpu: Compute) -> None:
-    ours, plain = (peers("dfedmdc", *computes, overlap=1, **settings) for computes in ([gpu] * 3, [HOST, HOST, HOST]))
-    for one, other in zip(overlapped(ours, 4), overlapped(plain, 4), strict=True):
-        assert one.trainer.model.data.is_cuda
-        close(one, other, 0.95 if "compress" in settings else 1.0)
-
-
-def overlapped(learners: list[TorchLearner], count: int) -> list[TorchLearner]:
-    """So many rounds, in each of which the next one is trained while bodies travel, as the round loop does it."""
-    sent = {}
-    for number in range(count):
-        for rank, ours in enumerate(learners):
-            if number == 0:
-                ours.train(0)
-            sent[rank] = (ours.held(number) if number else ours.release(0)) or []
-            if number + 1 < count:
-                ours.train(number + 1)
-                ours.release(number + 1)
-        for rank, ours in enumerate(learners):
-            ours.mix({other: body for other, body in sent.items() if other != rank}, ROW)
-    return learners
 
 
 def test_dropout_is_noticed_and_repeated(gpu: Compute) -> None:

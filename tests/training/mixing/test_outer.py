@@ -1,4 +1,4 @@
-"""Outer steps against recursions in numpy: DiLoCo on a full graph, the mean and consensus on others, late bodies."""
+"""Outer steps against recursions in numpy: DiLoCo on a full graph, the mean and consensus on others."""
 
 from pathlib import Path
 from typing import Any
@@ -63,23 +63,6 @@ def play(learners: list[TorchLearner], matrix: Matrix = RING, numbers: range = r
             assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}
 
 
-def play_late(learners: list[TorchLearner], matrix: Matrix = RING, numbers: range = range(ROUNDS)) -> None:
-    """The round loop with overlap, by hand."""
-    for number in numbers:
-        sent = {}
-        for rank, ours in enumerate(learners):
-            sent[rank] = ours.held(number)
-            if sent[rank] is None:
-                ours.train(number)
-                sent[rank] = ours.release(number)
-        for ours in learners if number < ROUNDS - 1 else []:
-            ours.train(number + 1)
-            ours.release(number + 1)
-        for rank, ours in enumerate(learners):
-            near = [int(other) for other in np.flatnonzero(matrix[rank]) if other != rank]
-            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}
-
-
 def gossip(matrix: Matrix, lr: float, momentum: float, rounds: int = ROUNDS) -> Matrix:
     """The bodies of all peers after the pseudo-code's rounds, in float64, by rank."""
     b, u = np.stack([begin()] * SIZE), np.zeros((SIZE, COUNT))
@@ -118,7 +101,7 @@ def test_a_large_body_is_stepped_to_its_last_value() -> None:
     b, u = first.astype(np.float64), np.zeros(len(first))
     for x in mixes:
         body.data.copy_(torch.from_numpy(x))
-        step.mixed(ahead=False)
+        step.mixed()
         u = 0.9 * u + (b - x)
         b = b - 0.7 * ((b - x) + 0.9 * u)
         np.testing.assert_allclose(body.data, b, rtol=0, atol=1e-4)
@@ -139,15 +122,14 @@ def test_rate_one_without_momentum_is_plain_gossip_to_the_bit() -> None:
     assert stepped[0].outer is None
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["waiting", "late"])
-def test_the_mean_follows_the_outer_step_on_the_mean_change_on_any_graph(late: bool) -> None:
-    learners = peers("dfedavgm", outer=STEP, overlap=int(late))
+def test_the_mean_follows_the_outer_step_on_the_mean_change_on_any_graph() -> None:
+    learners = peers("dfedavgm", outer=STEP)
     b, u = begin(), np.zeros(COUNT)
     trained: list[Vector] = []
     for ours in learners:
         noting(ours, trained)
     for number in range(ROUNDS - 1):
-        (play_late if late else play)(learners, numbers=range(number, number + 1))
+        play(learners, numbers=range(number, number + 1))
         g = b - np.mean(trained[-SIZE:], axis=0)
         u = 0.9 * u + g
         b = b - 0.7 * (g + 0.9 * u)
@@ -165,48 +147,16 @@ def noting(ours: TorchLearner, trained: list[Vector]) -> None:
     ours.release = noted
 
 
-def late(matrix: Matrix, lr: float, momentum: float, share: float) -> Matrix:
-    """Outer steps on late bodies, in float64: x = z(t) + share (W - I) z(t-1); at last W z(t-1) alone."""
-    size = range(SIZE)
-    b, u = np.stack([begin()] * SIZE), np.zeros((SIZE, COUNT))
-    z = [np.stack([sgd(b[rank], rank, 0) for rank in size])]
-    start = z[0]
-    for number in range(ROUNDS - 1):
-        z.append(np.stack([sgd(start[rank], rank, number + 1) for rank in size]))
-        g = b - (z[number + 1] + share * (matrix - np.eye(SIZE)) @ z[number])
-        u = momentum * u + g
-        start = b = b - lr * (g + momentum * u)
-    return matrix @ z[-1]
-
-
-def test_late_bodies_follow_the_recursion_with_a_smaller_share() -> None:
-    learners = peers("dfedavgm", outer=STEP, overlap=1)
-    play_late(learners)
-    share = Outer(0.7, 0.9).late_share()
-    assert share < 0.2
-    np.testing.assert_allclose(models(learners), late(RING, 0.7, 0.9, share), rtol=0, atol=2e-5)
-
-
-def test_late_bodies_without_an_outer_step_have_the_bits_that_they_had() -> None:
-    stepped, plain = peers("dfedavgm", outer="nesterov:1:0", overlap=1), peers("dfedavgm", overlap=1)
-    play_late(stepped)
-    play_late(plain)
-    np.testing.assert_array_equal(models(stepped), models(plain))
-
-
-@pytest.mark.parametrize(
-    "more", [{}, {"overlap": 1}, {"compress": "int4"}, {"overlap": 1, "compress": "int8"}], ids=str
-)
+@pytest.mark.parametrize("more", [{}, {"compress": "int4"}], ids=str)
 def test_a_resumed_run_has_the_same_bits(more: dict[str, Any], tmp_path: Path) -> None:
-    asked = play_late if "overlap" in more else play
     whole, first, second = (peers("dfedmdc", outer=STEP, **more) for _ in range(3))
-    asked(whole)
-    asked(first, RING, range(3))
+    play(whole)
+    play(first, RING, range(3))
     for rank, (before, after) in enumerate(zip(first, second, strict=True)):
         (tmp_path / str(rank)).mkdir()
         before.save(tmp_path / str(rank))
         after.load(tmp_path / str(rank))
-    asked(second, RING, range(3, ROUNDS))
+    play(second, RING, range(3, ROUNDS))
     np.testing.assert_array_equal(models(second), models(whole))
 
 
@@ -318,20 +268,20 @@ def test_what_peers_disagree_about_shrinks_on_built_in_graphs(name: str, size: i
     step = Outer(0.7, 0.7 if name in DIRECTED else 0.9)
     if name == "exponential-directed" and late:
         step = Outer(0.7, 0.5)
-    assert shrinks(step, matrices, late=late)
+    assert shrinks(step, matrices)
     for kept in (1.0, 0.9, 0.5):
-        lengths = left(step, matrices, late=late, kept=kept)
+        lengths = left(step, matrices, kept=kept)
         assert lengths[-1] < 0.2 * max(lengths[:30])
 
 
-def roots_of(matrix: Matrix, outer: Outer, *, late: bool) -> NDArray[np.float64]:
-    """The factors of a round without training as a matrix on all bodies, velocities and late bodies, largest first."""
+def roots_of(matrix: Matrix, outer: Outer) -> NDArray[np.float64]:
+    """The factors of a round without training as a matrix on all bodies and velocities, largest first."""
     size, eye = len(matrix), np.eye(len(matrix))
-    b, u, before = (np.eye(size, 3 * size, size * number) for number in range(3))
-    g = outer.late_share() * (eye - matrix) @ before if late else (eye - matrix) @ b
+    b, u = (np.eye(size, 2 * size, size * number) for number in range(2))
+    g = (eye - matrix) @ b
     velocity = outer.momentum * u + g
     after = b - outer.lr * (g + outer.momentum * velocity)
-    return np.sort(np.abs(np.linalg.eigvals(np.vstack([after, velocity, b]))))[::-1]
+    return np.sort(np.abs(np.linalg.eigvals(np.vstack([after, velocity]))))[::-1]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "late"])
@@ -340,13 +290,13 @@ def test_played_rounds_agree_with_the_eigenvalues_of_a_round(name: str, late: bo
     (matrix,) = matrices_of(name, 16)
     seen = set()
     for outer in (Outer(0.7, 0.9), Outer(1.0, 0.9), Outer(1.35, 0.9), Outer(2.2, 0.0), Outer(0.9, 0.5)):
-        largest = roots_of(matrix, outer, late=late)
+        largest = roots_of(matrix, outer)
         grows = bool(largest[0] > 1 + 1e-9)
         if grows and largest[0] < 1.01:
             continue  # slower than what shrinks beside it
-        assert shrinks(outer, [matrix], late=late) != grows
+        assert shrinks(outer, [matrix]) != grows
         seen.add(grows)
-    assert seen == {False} if late and name != "exponential-directed" else seen == {False, True}
+    assert seen == {False, True}
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
@@ -354,32 +304,16 @@ def test_played_rounds_agree_with_the_eigenvalues_of_a_round(name: str, late: bo
 def test_the_rate_at_which_peers_drift_apart_is_the_formulas(name: str, momentum: float) -> None:
     (matrix,) = matrices_of(name, 16)
     most = (2 + 2 * momentum) / ((1 + 2 * momentum) * (1 - np.linalg.eigvalsh(matrix)[0]))
-    assert shrinks(Outer(0.98 * most, momentum), [matrix], late=False)
-    assert not shrinks(Outer(1.05 * most, momentum), [matrix], late=False)
+    assert shrinks(Outer(0.98 * most, momentum), [matrix])
+    assert not shrinks(Outer(1.05 * most, momentum), [matrix])
 
 
 def test_a_smaller_momentum_is_the_most_that_holds() -> None:
     matrices = matrices_of("one-peer-exponential", 16)
-    assert not shrinks(Outer(0.7, 0.9), matrices, late=False)
-    found = steadier(Outer(0.7, 0.9), matrices, late=False)
+    assert not shrinks(Outer(0.7, 0.9), matrices)
+    found = steadier(Outer(0.7, 0.9), matrices)
     assert found == Outer(0.7, 0.8)
-    assert steadier(Outer(4.0, 0.9), matrices, late=False) is None
-
-
-@pytest.mark.parametrize(("lr", "momentum"), [(0.7, 0.9), (0.7, 0.5), (1.5, 0.8)])
-def test_the_share_of_a_late_difference_is_the_largest_that_holds_for_any_symmetric_matrix(
-    lr: float, momentum: float
-) -> None:
-    outer = Outer(lr, momentum)
-    for share, above in ((outer.late_share(), False), (1.02 * outer.late_share(), True)):
-        k = 2 * lr * share
-        roots = np.abs(np.roots([1, -(1 + momentum), momentum + k * (1 + momentum), -k * momentum]))
-        assert (roots.max() > 1 + 1e-9) == above
-    half = lr * 0.5 * 4 / 3  # of the differences on a ring of 4, as without outer steps
-    assert (
-        momentum < 0.8
-        or np.abs(np.roots([1, -(1 + momentum), momentum + half * (1 + momentum), -half * momentum])).max() > 1
-    )
+    assert steadier(Outer(4.0, 0.9), matrices) is None
 
 
 def test_bodies_rest_as_far_apart_as_by_plain_gossip_where_data_differ() -> None:

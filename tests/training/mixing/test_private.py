@@ -286,22 +286,3 @@ def test_a_release_costs_the_same_however_many_steps_a_round_budget_allowed(peer
         for learner in (cut, whole):
             learner.mix({}, {0: 1.0})
     assert cut.steps == [1, 1] != whole.steps
-
-
-def test_with_overlap_a_round_leaves_once_however_often_it_is_released_and_is_charged_once(peer: Peer) -> None:
-    """It is released while the round before travels: a process may be killed, and a peer be left behind, meanwhile."""
-    killed = peer(overlap=1, sigma=0.1)
-    sent = []
-    for number in range(2):
-        killed.train(number)
-        sent.append(floats(killed.release(number)))
-    learner = peer(overlap=1, sigma=0.1, resume=True)
-    for number in range(2):
-        learner.train(number)
-        assert np.array_equal(floats(learner.release(number)), sent[number])
-    learner.sit_out(0)
-    assert learner.held(1) is None
-    learner.train(1)
-    assert np.array_equal(floats(learner.release(1)), sent[1])
-    assert learner.privacy is not None
-    assert learner.privacy["releases"] == 2
