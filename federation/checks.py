@@ -20,14 +20,9 @@ from dpeer.training import Algorithm, Task
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
-from dpeer.training.mixing.outer_setting import Outer
-from dpeer.training.mixing.outer_stability import ROUNDS, shrinks, steadier
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
-
-_PLAYED = 512
-"""The largest graph on which outer steps are tried out, which takes below a second."""
 
 
 class Checked(NamedTuple):
@@ -80,7 +75,6 @@ def check_exchange(config: RunConfig, graph: Topology | TimeVaryingTopology) -> 
     if facts.shares == "nothing":
         return
     check_hostile(how, config.privacy, graph)
-    check_outer(how, graph)
     if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
         raise ConfigurationError(
             f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
@@ -153,30 +147,6 @@ def _lacks(row: Row, robust: Robust) -> str | None:
                 "use clip, or a graph on which all have two neighbors or more and equally many"
             )
     return None
-
-
-def check_outer(training: TrainingPart, graph: Topology | TimeVaryingTopology) -> None:
-    """Refuse outer steps with which peers of this graph would drift apart.
-
-    Larger graphs than `_PLAYED` are let pass.
-
-    Raises:
-        ConfigurationError: Names the setting, and what would be right.
-    """
-    outer = Outer.parse(training.outer)
-    if outer.plain:
-        return
-    flag = f"--outer {training.outer}"
-    if graph.size > _PLAYED:
-        return
-    matrices = [graph.mixing_at(number).sparse for number in range(min(graph.period, ROUNDS))]
-    if not shrinks(outer, matrices):
-        better = steadier(outer, matrices)
-        right = "a lower learning rate" if better is None else f"a momentum of at most {better.momentum:g}"
-        raise ConfigurationError(
-            f"{flag} on {graph.name}, size {graph.size}: what peers disagree about would grow from round to round; "
-            f"expected {right}"
-        )
 
 
 _AS_FLOATS = ("float32", "bfloat16", "float16")

@@ -21,7 +21,7 @@ _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
 _ONLY_IF_SET = (
     "lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
-    "outer", "name",
+    "name",
 )  # fmt: skip
 """Settings that the fingerprint has only where they differ from their defaults."""
 

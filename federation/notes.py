@@ -19,7 +19,7 @@ _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
 _IF_SET = (
     "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "compress", "participation",
-    "participation_mode", "outer", "robust", "max_norm",
+    "participation_mode", "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
 """Below this number of evaluation rows, a note warns that no comparison can be significant (`paired_bootstrap`)."""
@@ -87,7 +87,7 @@ def notes(
         )
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
-        unused |= {"compress", "outer", "robust", "max_norm"}
+        unused |= {"compress", "robust", "max_norm"}
     if settings["finish"] == "none" and "finish_lr" in chosen:
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*chosen})

@@ -36,6 +36,7 @@ KEYS = {
     "grow": _MEMBERS,
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
+    "outer": "--algorithm examples/outer_steps.py:OuterSteps takes DiLoCo's step (docs/algorithms.md)",
     "overlap": "--compress int8 or int4 makes bodies shorter, and more --local-steps rounds fewer",
     "patience": "--keep best keeps the model of the best round",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",

@@ -21,7 +21,7 @@ from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
 from dpeer.training.learner import TorchLearner
-from dpeer.training.mixing.building import build_gossip, build_outer
+from dpeer.training.mixing.building import build_gossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection
 from dpeer.training.settings import Hyperparameters
@@ -143,7 +143,6 @@ def build_learner(
         with blamed(made, "start"):
             made.start(trainer)
         gossip = build_gossip(made, trainer, session, steady=steady)
-        outer = build_outer(made, trainer)
         if isinstance(trainer, DPSGDTrainer):
             of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
             sampled = SampledReleases(trainer, of_releases=of_releases)
@@ -166,11 +165,9 @@ def build_learner(
     }  # fmt: skip
     if sampled is not None:
         kept["sampled"] = sampled
-    if outer is not None:
-        kept["outer"] = outer
     checkpoints = Checkpoints(made, trainer, Snapshots(trainer, kept), selection, session)
     return kind(
-        facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip, outer=outer,
+        facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip,
         selection=selection, finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session,
         sampled=sampled, digest=digest,
     )  # fmt: skip

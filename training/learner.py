@@ -19,7 +19,6 @@ from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
-from dpeer.training.mixing.outer import OuterStep
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -47,7 +46,6 @@ class TorchLearner:
         trainer: The trainer that the algorithm steers.
         generators: The random numbers that the task's and the algorithm's code may draw.
         gossip: Releases and mixes.
-        outer: The outer step that follows a mix; None for none.
         selection: Measures, and knows the best model so far.
         finishing: Trains at home after the last round, as ``finish`` asks.
         keeping: Evaluates the model that predicts, and writes the one that is kept.
@@ -68,7 +66,6 @@ class TorchLearner:
         trainer: Trainer,
         generators: GlobalGenerators,
         gossip: Gossip,
-        outer: OuterStep | None,
         selection: ModelSelection,
         finishing: Finishing,
         keeping: Keeping,
@@ -79,13 +76,10 @@ class TorchLearner:
     ) -> None:
         self.algorithm, self.session, self.digest = algorithm, session, digest
         self._facts, self.trainer, self._generators, self.gossip = facts, trainer, generators, gossip
-        self.outer = outer
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled = checkpoints, sampled
         self._mixed = False
-        self.mixes_at_once = (
-            gossip.brief and outer is None and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
-        )
+        self.mixes_at_once = gossip.brief and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
         self.virtual: Callable[[float], float] | None = None
 
     @contextmanager
@@ -236,21 +230,13 @@ class TorchLearner:
             The ranks whose payload was left out, and why.
         """
         refused = self.gossip.mix(received, weigh)
-        if self.outer is not None:
-            self.outer.mixed()
-            self.gossip.rebase()
-        self._after_mixing()
-        return refused
-
-    def _after_mixing(self) -> None:
-        """Call the algorithm's `mixed`; if that looks at nothing private, the next update starts from what it left."""
         self._mixed = True
-        if type(self.algorithm).mixed is Algorithm.mixed:
-            return
-        with self._training(Purpose.MIXED, self.trainer.number, "mixed"):
-            self.algorithm.mixed(self.trainer)
-        if not self._facts.mixed_uses_data:
-            self.gossip.rebase()
+        if type(self.algorithm).mixed is not Algorithm.mixed:
+            with self._training(Purpose.MIXED, self.trainer.number, "mixed"):
+                self.algorithm.mixed(self.trainer)
+            if not self._facts.mixed_uses_data:  # then the next update starts from what it left
+                self.gossip.rebase()
+        return refused
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
@@ -278,8 +264,6 @@ class TorchLearner:
         refused = self.gossip.adopt(received, weigh, self._kept_extras())
         if len(refused) < len(received):
             self._mixed = self.trainer.adopted = True
-            if self.outer is not None:
-                self.outer.adopted()
             if type(self.algorithm).adopted is not Algorithm.adopted:
                 with self._drawing(Purpose.MIXED, number), blamed(self.algorithm, "adopted"):
                     self.algorithm.adopted(self.trainer)

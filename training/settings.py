@@ -12,7 +12,6 @@ from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.compress_setting import check_compress
 from dpeer.training.lora import check_lora
-from dpeer.training.mixing.outer_setting import check_outer
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
 
@@ -36,9 +35,6 @@ WireDtype = Literal["float32", "bfloat16", "float16"]
 
 Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
-
-OuterRule = Annotated[str, AfterValidator(check_outer)]
-"""The text of `--outer`, in its one form."""
 
 RobustRule = Annotated[str, AfterValidator(check_robust)]
 """The text that `Robust.parse` reads."""
@@ -355,18 +351,6 @@ class WireSettings(Section):
     )
 
 
-class OuterSettings(Section):
-    """How far the body follows what mixing has changed."""
-
-    outer: OuterRule = setting(
-        "none",
-        "outer optimizer for rounds of many local steps: none, or nesterov:LR:MOMENTUM, such as nesterov:0.7:0.9. Each "
-        "peer takes DiLoCo's step along what training and mixing have changed",
-        mark=Mark.SHARED,
-        group=_WIRE,
-    )
-
-
 class MixingSettings(Section):
     """What a peer does about neighbors that may send anything."""
 
@@ -395,7 +379,6 @@ class DataPart(DataSettings, TaskSettings):
 
 class TrainingPart(
     MixingSettings,
-    OuterSettings,
     WireSettings,
     OptionSettings,
     StepSettings,
@@ -419,7 +402,7 @@ class TrainingPart(
         return self.seed if self.seed_batches is None else self.seed_batches
 
 
-class Hyperparameters(MixingSettings, OuterSettings, StepSettings, WireSettings):
+class Hyperparameters(MixingSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
     The sections say each value's type, default, limits and meaning. What only some algorithms use

@@ -46,9 +46,6 @@ def simulate(dpeer: Command, small_task: Path) -> Command:
             ("--wire-dtype", "int8"),
             "--wire-dtype int8: expected float32, bfloat16, float16, or --compress in its place",
         ),
-        (("--outer", "nesterov:x:0"), "--outer = 'nesterov:x:0': expected none or nesterov:LR:MOMENTUM, for example "),
-        (("--outer", "nesterov:0:0"), "--outer = 'nesterov:0:0': expected none or nesterov:LR:MOMENTUM, for example "),
-        (("--outer", "nesterov:5:0.9"), "--outer nesterov:5:0.9 on ring, size 2: what peers disagree about would grow"),
     ],
 )
 def test_what_contradicts_itself_is_refused(simulate: Command, arguments: tuple[object, ...], message: str) -> None:

@@ -47,7 +47,6 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
     "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}),
     "compress": ("int8", {}),
-    "outer": ("nesterov:0.5:0.5", {}),
     "robust": ("clip", {}), "max_norm": (3.0, {}),
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
     "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),

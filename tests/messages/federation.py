@@ -14,7 +14,6 @@ from dpeer.federation.addresses import addresses, listen_address, relay_listen_a
 from dpeer.federation.build import build
 from dpeer.federation.checks import (
     check_hostile,
-    check_outer,
     check_quorum,
     check_round_budget,
 )
@@ -132,16 +131,6 @@ def robust(text: str, **values: Any) -> Message:
     def cause(folder: Path) -> None:
         settings = Settings(**values)
         check_hostile(settings, settings, build_graph(settings))
-
-    return Message(cause, ConfigurationError, text)
-
-
-def stepped(text: str, **values: Any) -> Message:
-    """An error of outer steps with another setting, or on a graph."""
-
-    def cause(folder: Path) -> None:
-        settings = Settings(**values)
-        check_outer(settings, build_graph(settings))
 
     return Message(cause, ConfigurationError, text)
 
@@ -496,14 +485,6 @@ MESSAGES = {
         "noise of all bodies in an average, and here the bodies themselves decide how much of each is in it; use "
         "--dp-adversary neighbor, which protects each body by itself", **PRIVATE, **AVERAGED, **{name: value})
         for name, value in (("robust", "clip"), ("max_norm", 3.0))},
-    **{f"outer steps on {topology}, {step}": stepped(
-        f"--outer {step} on {topology}, size {size}: what peers disagree about would grow from round to round; "
-        f"expected {right}", outer=step, size=size, topology=topology, **values)
-        for topology, size, step, right, values in (
-            ("ring", 4, "nesterov:1.2:0.9", "a momentum of at most 0.3", {}),
-            ("ring", 4, "nesterov:1.6:0", "a lower learning rate", {}),
-            ("one-peer-exponential", 16, "nesterov:0.7:0.9", "a momentum of at most 0.8", {}),
-        )},
     "a server on a ring": sampled(
         "participation-mode server: all peers take the mean of the sample, so everyone hears everyone alike: use "
         "--topology full --weights uniform, or --participation-mode peers", topology="ring"),

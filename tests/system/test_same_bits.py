@@ -1,6 +1,7 @@
 """One seed, one federation: the same metrics and models, to the bit, however it is run."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.thinning import only
 pytestmark = pytest.mark.slow
 
 ROUNDS = 6
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ FEDERATIONS = {
     "ditto, half of the peers at a time": (4, "--algorithm ditto --participation 0.5"),
     "clip": (4, "--robust clip --max-norm 50"),
     "trimmed-mean": (3, "--robust trimmed-mean:1"),
-    "outer steps": (4, "--outer nesterov:0.7:0.9 --compress int8"),
+    "an algorithm of one's own, quantized": (4, f"--algorithm {EXAMPLES}/outer_steps.py:OuterSteps --compress int8"),
     "dis-pfl of seven steps": (3, "--algorithm dis-pfl --local-steps 7"),
     **{name: (3, f"--algorithm {name} --local-steps 3") for name in ALGORITHMS},
 }  # fmt: skip
@@ -37,7 +39,7 @@ QUICK = [
     "a sample sends to all, bfloat16",
     "scaffold",
     "dis-pfl",
-    "outer steps",
+    "an algorithm of one's own, quantized",
 ]
 
 

@@ -62,13 +62,6 @@ def test_a_task_that_an_algorithm_cannot_train(algorithm: str, parts: dict[str, 
         ("fedrod", {"options": HYPERNETWORK, "compress": "int8"}, "--compress int8 cannot be used with fedrod"),
         ("fedrod", {"options": HYPERNETWORK, "robust": "clip"}, "--robust clip cannot be used with fedrod"),
         ("dfedmdc", {"robust": "clip", "compress": "int8"}, "--robust clip cannot be used with --compress int8"),
-        *(
-            (algorithm, {"outer": "nesterov:0.7:0.9"} | more, f"--outer nesterov:0.7:0.9 with {what}")
-            for algorithm, more, what in (
-                ("dfedmdc", {"robust": "clip"}, "--robust clip"), ("dis-pfl", {}, "dis-pfl"),
-                ("scaffold", {}, "scaffold"), ("fedavg-ls", {}, "fedavg-ls"),
-            )
-        ),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_go_together(algorithm: str, settings: dict[str, Any], fragment: str) -> None:

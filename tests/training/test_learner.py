@@ -126,7 +126,6 @@ def test_training_nothing_has_no_loss() -> None:
         ("dfedmdc", {}, True),
         ("dfedmdc", {"compress": "int8"}, False),
         ("dfedmdc", {"robust": "median"}, False),
-        ("dfedmdc", {"outer": "nesterov:0.7:0.9"}, False),
         ("fedavg-ls", {}, False),
     ],
 )

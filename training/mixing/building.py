@@ -9,8 +9,6 @@ from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
 from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
-from dpeer.training.mixing.outer import OuterStep
-from dpeer.training.mixing.outer_setting import Outer
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import Hyperparameters
@@ -48,45 +46,6 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
 def _asked(h: Hyperparameters) -> str | None:
     """The flag that asks for the codec; None for the default."""
     return None if h.compress == "float32" else f"--compress {h.compress}"
-
-
-def build_outer(algorithm: Algorithm, trainer: Trainer) -> OuterStep | None:
-    """The outer step that follows each mix of a peer; None where the body is what mixing gives.
-
-    Raises:
-        ConfigurationError: It does not go together with another setting.
-    """
-    h = trainer.hyperparameters
-    outer = Outer.parse(h.outer)
-    if outer.plain or facts_of(type(algorithm)).shares == "nothing":
-        return None
-    _check_outer(algorithm, trainer)
-    return OuterStep(trainer.shared, outer)
-
-
-def _check_outer(algorithm: Algorithm, trainer: Trainer) -> None:
-    """Refuse what momentum on the mixed difference means something else for.
-
-    Raises:
-        ConfigurationError: Names the setting, and the reason.
-    """
-    h, name = trainer.hyperparameters, algorithm.name
-    flag = f"--outer {h.outer}"
-    if h.robust != "none":
-        raise ConfigurationError(
-            f"{flag} with --robust {h.robust}: its bounds hold for one round, and momentum carries what a hostile body "
-            "has moved on for many: leave one of the two out"
-        )
-    if algorithm.codec(trainer) is not None:
-        raise ConfigurationError(
-            f"{flag} with {name}, which sends {algorithm.leaves}: it mixes in a way of its own; leave it out"
-        )
-    if trainer.extras:
-        raise ConfigurationError(
-            f"{flag} with {name}, which sends {', '.join(trainer.extras)}: momentum is for bodies alone; leave it out"
-        )
-    if type(algorithm).mixed is not Algorithm.mixed:
-        raise ConfigurationError(f"{flag} with {name}, which changes the mix by a step of its own: leave it out")
 
 
 def _furthest(h: Hyperparameters) -> str | None:

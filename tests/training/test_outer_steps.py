@@ -1,0 +1,129 @@
+"""The example `outer_steps.py`: DiLoCo of torch on a full graph, the pseudo-code in numpy on a ring."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.training import TorchLearner, build_learner
+from tests.training.linear import COUNT, DECAY, FULL, RING, SIZE, STEPS, Vector, begin, gradient, models, peers, task
+
+EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'outer_steps.py'}:OuterSteps"
+ROUNDS, LR = 6, 0.1
+Matrix = NDArray[np.float64]
+
+
+def sgd(x: Vector, rank: int, number: int) -> Vector:
+    for _ in range(STEPS):
+        x = x - LR * DECAY**number * gradient(x, rank)
+    return x
+
+
+def weigh(matrix: Matrix, rank: int) -> Any:
+    return lambda ranks: {other: float(matrix[rank, other]) for other in sorted({*ranks, rank})}
+
+
+def play(learners: list[TorchLearner], matrix: Matrix = RING, numbers: range = range(ROUNDS)) -> None:
+    """The round loop, by hand."""
+    for number in numbers:
+        sent = {}
+        for rank, ours in enumerate(learners):
+            ours.train(number)
+            sent[rank] = ours.release(number)
+        for rank, ours in enumerate(learners):
+            near = [int(other) for other in np.flatnonzero(matrix[rank]) if other != rank]
+            assert ours.mix_sound({other: sent[other] for other in near}, weigh(matrix, rank)) == {}
+
+
+def gossip(matrix: Matrix, lr: float, momentum: float) -> Matrix:
+    """The bodies of all peers after the pseudo-code's rounds, in float64, by rank."""
+    b, u = np.stack([begin()] * SIZE), np.zeros((SIZE, COUNT))
+    for number in range(ROUNDS):
+        g = b - matrix @ np.stack([sgd(b[rank], rank, number) for rank in range(SIZE)])
+        u = momentum * u + g
+        b = b - lr * (g + momentum * u)
+    return b
+
+
+def diloco(lr: float, momentum: float) -> Vector:
+    """Algorithm 1 of DiLoCo: one global model, and torch's own SGD with Nesterov's momentum outside."""
+    theta = torch.nn.Parameter(torch.from_numpy(begin()))
+    outer = torch.optim.SGD([theta], lr=lr, momentum=momentum, nesterov=momentum > 0)
+    for number in range(ROUNDS):
+        now = theta.detach().numpy().copy()
+        changes = [now - sgd(now, rank, number) for rank in range(SIZE)]
+        theta.grad = torch.from_numpy(np.mean(changes, axis=0))
+        outer.step()
+    return theta.detach().numpy()
+
+
+def stepped(lr: float = 0.7, momentum: float = 0.9, **more: Any) -> list[TorchLearner]:
+    return peers(EXAMPLE, options={"outer_lr": lr, "outer_momentum": momentum}, **more)
+
+
+@pytest.mark.parametrize(("lr", "momentum"), [(0.7, 0.9), (0.5, 0.0), (1.2, 0.4)])
+def test_peers_of_a_full_graph_are_dilocos_server(lr: float, momentum: float) -> None:
+    learners = stepped(lr, momentum)
+    play(learners, FULL)
+    for ours in models(learners):
+        np.testing.assert_allclose(ours, diloco(lr, momentum), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_bodies_follow_the_pseudo_code_on_a_ring(momentum: float) -> None:
+    learners = stepped(0.7, momentum)
+    play(learners)
+    np.testing.assert_allclose(models(learners), gossip(RING, 0.7, momentum), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("compress", ["float32", "int4"])
+def test_a_resumed_run_has_the_same_bits(compress: str, tmp_path: Path) -> None:
+    whole, first, second = (stepped(compress=compress) for _ in range(3))
+    play(whole)
+    play(first, numbers=range(3))
+    for rank, (before, after) in enumerate(zip(first, second, strict=True)):
+        (tmp_path / str(rank)).mkdir()
+        before.save(tmp_path / str(rank))
+        after.load(tmp_path / str(rank))
+    play(second, numbers=range(3, ROUNDS))
+    np.testing.assert_array_equal(models(second), models(whole))
+
+
+def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
+    learners = stepped()
+    play(learners, numbers=range(3))
+    sent = [ours.release(3) for ours in learners]
+    returner, mean = learners[0], np.mean([ours.body.double().numpy() for ours in learners[1:3]], axis=0)
+    assert returner.algorithm.state()["velocity"].any()
+    returner.sit_out(3)
+    returner.adopt(3, {1: sent[1], 2: sent[2]}, lambda ranks: dict.fromkeys(ranks, 0.5))
+    state = returner.algorithm.state()
+    for values in (returner.body, state["base"]):
+        np.testing.assert_allclose(values, mean, rtol=0, atol=1e-6)
+    assert not state["velocity"].any()
+
+
+def test_private_updates_count_from_what_the_outer_step_left(tmp_path: Path) -> None:
+    session = ClientSession(
+        Guarantee(1e-7, 0.01, 1e-5), Ledger(tmp_path / "0", {}, resume=False), None, Sparsifier.parse(None)
+    )
+    h = stepped()[0].trainer.hyperparameters
+    ours = build_learner(task(0, ()), EXAMPLE, h, rank=0, seed=0, session=session)
+    base, velocity = begin(), np.zeros(COUNT)
+    for number in range(3):
+        ours.train(number)
+        change = ours.body.double().numpy() - base
+        assert np.linalg.norm(change) > 0.01
+        payload = ours.release(number)
+        assert payload is not None
+        sent = np.frombuffer(payload[0], "<f4").astype(np.float64)
+        np.testing.assert_allclose(sent, base + change * 0.01 / np.linalg.norm(change), rtol=0, atol=1e-5)
+        ours.mix_sound({}, weigh(np.eye(SIZE), 0))
+        g = base - sent
+        velocity = 0.9 * velocity + g
+        np.testing.assert_allclose(ours.body, base - 0.7 * (g + 0.9 * velocity), rtol=0, atol=1e-5)
+        base = ours.body.double().numpy()
