@@ -129,6 +129,12 @@ class FaultyNetwork:
             return None
         return {one, other} in found
 
+    def connections(self, one: int, other: int) -> int:
+        """The number of connections between the present processes of two ranks."""
+        return sum(
+            not (found.dialler.process.dead or found.listener.process.dead) for found in self._between(one, other)
+        )
+
     # -- for transports ----------------------------------------------------------------------------------------
 
     def held(self, source: int, target: int) -> bool:

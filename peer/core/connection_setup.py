@@ -75,7 +75,6 @@ class ConnectionSetup:
         self._renewed = renewed
         self._log = log
         self._drop = drop
-        self._hellos = 0
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
@@ -105,12 +104,10 @@ class ConnectionSetup:
         if to is None:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
-        serial, self._hellos = self._hellos, self._hellos + 1
         holds = {} if to is None else {**self._reassembly.holds(to, self._going_on(link, to)), **self._inbox.holds(to)}
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
-            enters=entry.enters, incarnation=entry.incarnation, to=to, serial=serial, alone=self._alone(link, to),
-            holds=wire.holding(holds),
+            enters=entry.enters, incarnation=entry.incarnation, to=to, holds=wire.holding(holds),
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
@@ -118,28 +115,21 @@ class ConnectionSetup:
 
     def _going_on(self, link: Link, rank: int) -> list[Link]:
         """The links of which a body goes on on this one: itself, and an earlier one that has the same dialler."""
-        if rank not in self._members:
-            return [link]
-        links = self._members[rank].links
-        return [link, links.accepted if self.dialling.get(link) is None else links.dialled]
-
-    def _alone(self, link: Link, rank: int | None) -> bool:
-        """Whether this peer has no other link to a rank: one that has shaken hands, or that it has dialled."""
-        dialled = [one for one, of in self.dialling.all() if of.rank == rank and of.unanswered != math.inf]
-        here = self._members[rank].links.all if rank is not None and rank in self._members else []
-        return not {*dialled, *here} - {link}
+        earlier = self._members[rank].link if rank in self._members else None
+        return [link] if earlier is None or self._crosses(link, earlier) else [link, earlier]
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
 
         Without keys, if another process speaks for the rank, it has to be asked first whether it is there. With keys
-        the sender has proved to be `identity`, and its new connection takes the place of the old one at once.
+        the sender has proved to be `identity`, and its new connection takes the place of the old one at once. Of two
+        that the two ends have dialled the one that the lower rank has dialled stays, as long as it is heard.
         """
         rank = hello.rank
         if identity is not None and rank != identity:
             raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
         self.dialling.answered(link)
-        if identity is None and self._contends(link, hello, now):
+        if self._is_second(link, rank) or (identity is None and self._contends(link, hello, now)):
             return
         if rank in self._members:
             self._start.met.add(rank)
@@ -160,14 +150,12 @@ class ConnectionSetup:
             self._send_parting()
             return
         neighbor = self._members[rank]
-        if neighbor.status is Status.GONE and neighbor.links.is_of(hello.process):
-            return  # sent before its goodbye, and late on another link
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
         self._exchange.outbox.held[rank] = wire.held(hello.holds)
-        if not self._take_link(neighbor, link, hello):
-            return
+        self._take_link(neighbor, link)
+        neighbor.process = hello.process
         lost = hello.recalls - self._round_clock[self._config.rank]
         unmet = neighbor.status is Status.UNSEEN or (neighbor.away and neighbor.why_away == NOT_APPEARED)
         if unmet and lost >= (self._config.checkpoint_every if self._config.resume else 1):
@@ -176,7 +164,7 @@ class ConnectionSetup:
         self._note(neighbor, hello.next_round, hello.presence, now)
         if hello.running:
             self._start.shorten(now)
-        self._welcome(neighbor, hello.next_round, now)
+        self._welcome(neighbor, link, hello.next_round, now)
         neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
         self._renewed(neighbor, hello.incarnation)
         if self._handshake.apart and hello.reply:
@@ -189,35 +177,40 @@ class ConnectionSetup:
         neighbor.asked = number
         self._hello(neighbor.link, reply=False)
 
-    def _take_link(self, neighbor: Neighbor, link: Link, hello: wire.Hello) -> bool:
-        """Read a neighbor on the link of its hello, and write where both do; whether the hello is its latest one."""
-        links, before, known = neighbor.links, neighbor.link, neighbor.links.is_of(hello.process)
-        if before not in (None, link) and not known and neighbor.status is Status.ALIVE:
-            self._replaced(neighbor)
-        late, ended = links.take(
-            link, dialled=self.dialling.get(link) is not None, process=hello.process, serial=hello.serial,
-            alone=hello.alone,
-        )  # fmt: skip
-        if link in links.all:
-            self._members.reads(neighbor.rank, link)
-        chosen = links.chosen(lower=self._config.rank < neighbor.rank)
-        if chosen != before and chosen is not None:
-            if before is not None:
-                self._exchange.parted(neighbor.rank, self._send_queues[before].silence())
-            neighbor.link = chosen
-            self._send_queues[chosen].known = True
-        for one in ended:
-            self.part(one)
-            if known and self.dialling.get(one) is not None:  # the neighbor has lost it, and uses another one
-                self.effects += self._give_up(one)
-        if late and link == neighbor.link != before:  # what the neighbor lacks goes there
-            self._exchange.outbox.ask(neighbor.rank, hello.next_round)
-            self._exchange.deliver()
-        return not late
+    def _crosses(self, link: Link, other: Link) -> bool:
+        """Whether of two links of a pair each end has dialled one."""
+        return (self.dialling.get(link) is None) != (self.dialling.get(other) is None)
 
-    def _welcome(self, neighbor: Neighbor, number: int, now: float) -> None:
-        """Train with a neighbor, which works on round `number`."""
-        link, here = neighbor.link, self._members.current_round
+    def _is_second(self, link: Link, rank: int) -> bool:
+        """Whether a link crosses the one that stays, which the lower rank has dialled (as in BGP), and which is heard.
+
+        The higher rank gives it up as soon as it has a hello on the other one.
+        """
+        if rank not in self._members:
+            return False
+        neighbor = self._members[rank]
+        if neighbor.link is None or neighbor.status is not Status.ALIVE or not self._crosses(link, neighbor.link):
+            return False
+        return (self.dialling.get(neighbor.link) is not None) == (self._config.rank < rank)
+
+    def _take_link(self, neighbor: Neighbor, link: Link) -> None:
+        """Have the link of a neighbor's hello take the place of an earlier one."""
+        before, rank = neighbor.link, neighbor.rank
+        if before is not None and self._crosses(link, before):  # it is read until its dialler has given it up
+            self._exchange.parted(rank, self._send_queues[before].silence())
+        elif before not in (None, link):
+            if neighbor.status is Status.ALIVE:
+                self._replaced(neighbor)
+            self.part(before)
+        # A hello that is under way on this peer's own link may make that the one that stays.
+        asks = any(one.rank == rank and one.unanswered not in (None, math.inf) for _, one in self.dialling.all())
+        if self.dialling.get(link) is None and (self._config.rank > rank or not asks):
+            self.effects += self.give_up(rank)
+        self._send_queues[link].known = True
+
+    def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
+        """Train with a neighbor, which works on round `number` and speaks on this link."""
+        here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
             self._log_back(neighbor)
         self.dialling.welcome(neighbor.rank)
@@ -273,8 +266,8 @@ class ConnectionSetup:
             self._log_back(neighbor)
             # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
             # sides send again the bodies that the other lacks.
-            for link in [neighbor.link] if neighbor.link is not None else neighbor.links.all:
-                self._hello(link, reply=False)
+            if neighbor.link is not None:
+                self._hello(neighbor.link, reply=False)
 
     def _log_back(self, neighbor: Neighbor) -> None:
         rank, number = neighbor.rank, self._members.current_round
@@ -292,10 +285,8 @@ class ConnectionSetup:
         if hello.rank not in self._members:
             return False
         neighbor = self._members[hello.rank]
-        if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE:
+        if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE or self._crosses(link, neighbor.link):
             return False
-        if neighbor.links.is_of(hello.process):
-            return False  # both ends have dialled
         until = now + _PROBE
         earlier = self._contenders.get(hello.rank)
         if earlier is not None:
@@ -381,7 +372,7 @@ class ConnectionSetup:
     # -- links -------------------------------------------------------------------------------------------------
 
     def part(self, link: Link) -> int | None:
-        """Forget the state of a link that is broken; returns the rank that spoke on it and on no other."""
+        """Forget the state of a link that is broken; returns the rank that has no other one now."""
         self._reassembly.keep(link)
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
@@ -391,14 +382,7 @@ class ConnectionSetup:
         if neighbor is None:
             return None
         self._exchange.parted(neighbor.rank, unfinished)
-        if neighbor.link is None:
-            self._go_over(neighbor)
-        return None if neighbor.links.all else neighbor.rank
-
-    def _go_over(self, neighbor: Neighbor) -> None:
-        """Say hello on the link that is left: what was lost on the other one is sent again before anything else."""
-        for link in neighbor.links.all:
-            self._hello(link, reply=False)
+        return None if neighbor.link is not None else neighbor.rank
 
     def give_up(self, rank: int) -> list[Effect]:
         """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
@@ -419,10 +403,7 @@ class ConnectionSetup:
         effects: list[Effect] = []
         for link, one in self.dialling.all():
             neighbor = self._members[one.rank]
-            if link in neighbor.links.all and neighbor.link not in (None, link):
-                if neighbor.links.heard == neighbor.link:  # both write on the other one
-                    effects += self._give_up(link)
-            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
+            if not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
@@ -430,17 +411,14 @@ class ConnectionSetup:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
-        for neighbor in self._members.all():
-            if neighbor.link is None:
-                self._go_over(neighbor)
         lost = self._lost()
-        for rank in lost:  # the hello says that this peer has no other link, so the rank gives those up, too
-            for link in self._members[rank].links.all:
-                if self.dialling.get(link) is None:
-                    self.part(link)
+        for rank in lost:
+            silent = self._members[rank].link
+            if silent is not None and self.dialling.get(silent) is None:
+                self.part(silent)
         return effects + self.dialling.begin(lost)
 
     def _lost(self) -> list[int]:
         """The neighbors that are away and that this peer has to dial."""
-        away = [one for one in self._members.all() if not one.links.all or one.status is Status.DEAD]
+        away = [one for one in self._members.all() if one.link is None or one.status is Status.DEAD]
         return [one.rank for one in away if one.rank in self.to_dial and not self._members.is_done(one.rank)]

@@ -131,7 +131,7 @@ class Handshake:
 
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, enters: int = 0,
-        incarnation: int = 0, to: int | None = None, serial: int = 0, alone: bool = False, holds: bytes = b"",
+        incarnation: int = 0, to: int | None = None, holds: bytes = b"",
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         apart_from, apart_because = self.apart or (None, "")
@@ -153,8 +153,6 @@ class Handshake:
             remembers=0 if to is None else self._members.incarnations.get(to, 0),
             recalls=0 if to is None else self._round_clock.recall(to),
             process=self._config.process,
-            serial=serial,
-            alone=alone,
             holds=holds,
         )
 

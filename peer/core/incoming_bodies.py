@@ -68,7 +68,7 @@ class IncomingBodies:
     def take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
         self._connection_setup.heard(neighbor, message.round, now)
-        name = wire.body_name(neighbor.links.process, frames[0])
+        name = wire.body_name(neighbor.process, frames[0])
         if message.buffers is None:
             self._begin(link, neighbor, message, wire.size(frames), name, now)
             return

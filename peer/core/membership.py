@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dpeer.peer.config import LivenessConfig
-from dpeer.peer.core.links import Links
 from dpeer.peer.transport import Link
 
 
@@ -35,8 +34,9 @@ class Neighbor:
     """One neighbor as this peer sees it.
 
     Attributes:
-        link: Where to send to; None before the handshake, and where a hello has to be answered first.
-        links: Where its messages come: the link to send to, and another one where both ends have dialled.
+        link: Where to send to; None before the handshake, and where a hello has to be answered first. For a moment
+            messages may come on another one, too, where both ends have dialled.
+        process: The name of its process, by its last hello: bodies of one name are of one process.
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
         grace: Seconds from then for which rounds wait for it, if it was stopped.
@@ -84,7 +84,7 @@ class Neighbor:
     replaced: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    links: Links = field(default_factory=Links)
+    process: bytes = b""
 
     @property
     def away(self) -> bool:
@@ -145,10 +145,6 @@ class Membership:
         """The neighbor that completed a handshake on this link; None without one."""
         return self._links.get(link)
 
-    def reads(self, rank: int, link: Link) -> None:
-        """Note that the rank has shaken hands on a link: its messages are read there from now on."""
-        self._links[link] = self._neighbors[rank]
-
     def greet(self, rank: int, link: Link, number: int, now: float) -> bool:
         """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away.
 
@@ -164,8 +160,6 @@ class Membership:
             neighbor.left_behind = False  # rounds have waited for it, and it has lost none
         if self.is_done(rank):
             neighbor.current_round = number  # it had not run all rounds: another process spoke for it
-        if neighbor.link not in (None, link, *neighbor.links.all):
-            self._links.pop(neighbor.link, None)
         self._links[link] = neighbor
         neighbor.link = link
         neighbor.status = Status.ALIVE
@@ -181,10 +175,8 @@ class Membership:
     def parted(self, link: Link) -> Neighbor | None:
         """Note that a link is broken; return the neighbor that spoke on it, which may have another one."""
         neighbor = self._links.pop(link, None)
-        if neighbor is not None:
-            neighbor.links.lose(link)
-            if neighbor.link == link:
-                neighbor.link, neighbor.asked = None, -1
+        if neighbor is not None and neighbor.link == link:
+            neighbor.link, neighbor.asked = None, -1
         return neighbor
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:

@@ -316,9 +316,8 @@ class Core:
         )  # fmt: skip
         self.connection_setup.goodbye = goodbye
         for neighbor in self.members.all():
-            if neighbor.links.all and neighbor.status is not Status.GONE:
-                link = neighbor.links.all[0] if neighbor.link is None else neighbor.link
-                self.send_queues[link].goodbye = wire.encode(goodbye)
+            if neighbor.link is not None and neighbor.status is not Status.GONE:
+                self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
         # A neighbor may have taken this peer's hello, and its answer may be on its way.
         for link in self.connection_setup.unanswered():
             self.send_queues[link].goodbye = wire.encode(goodbye)
@@ -358,7 +357,7 @@ class Core:
     @property
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
-        links = [link for one in self.members.all() for link in one.links.all]
+        links = [one.link for one in self.members.all() if one.link is not None]
         send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
@@ -417,7 +416,6 @@ class Core:
         self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
         now: float,
     ) -> None:  # fmt: skip
-        neighbor.links.heard = link
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now)
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0

@@ -109,11 +109,7 @@ class Hello(Header):
     recalls: _Round = 0
     """The most rounds of the receiver that the sender, or an earlier process of it, has heard of."""
     process: Annotated[bytes, Field(max_length=16)] = b""
-    """The name of the sender's process: of two connections it shows whether one process or another has the rank."""
-    serial: _Round = 0
-    """How many hellos the process has sent before: of two that came on two connections the higher one is the later."""
-    alone: bool = False
-    """Whether the sender has no other connection to the receiver than this one."""
+    """The name of the sender's process, which is part of the names of its bodies."""
     holds: Annotated[bytes, Field(max_length=HELD_BODIES * HELD_ENTRY)] = b""
     """What the sender has of the receiver's bodies, whole or in part: these need not be sent again (`holding`)."""
 

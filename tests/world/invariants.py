@@ -218,11 +218,11 @@ def memory(world, life):
 
 
 _AGREE_WITHIN = 10.0
-"""Seconds after which two peers write on the same connection, at the most: hellos cross slow lines."""
+"""Seconds after which two peers have one connection, at the most: hellos cross slow lines."""
 
 
 def one_link(world, source, target):
-    """Two peers that hear each other write on one connection, but for the moments in which that changes."""
+    """Two peers that hear each other have one connection, but for the moments in which that changes."""
     pair, now = tuple(sorted((source, target))), world.loop.time()
     links, held = [], world.network.held(*pair) or world.network.held(*pair[::-1])
     for rank, other in (pair, pair[::-1]):
@@ -235,11 +235,12 @@ def one_link(world, source, target):
         or _vanished(world, pair, now)
         or len(links) < 2
         or None in links
-        or world.network.joined(*links) is not False
+        or (joined := world.network.joined(*links)) is None
+        or (joined and world.network.connections(*pair) == 1)
     ):
         world.apart.pop(pair, None)
     elif now > world.apart.setdefault(pair, now) + _AGREE_WITHIN:
-        world.fail(f"ranks {pair[0]} and {pair[1]} have written on two connections since {world.apart[pair]:.3f} s")
+        world.fail(f"ranks {pair[0]} and {pair[1]} have had two connections since {world.apart[pair]:.3f} s")
 
 
 def _vanished(world, pair, now):

@@ -2,11 +2,10 @@
 
 import pytest
 
-from dpeer.peer.core.links import Links
+from dpeer.peer.core.connection_setup import ConnectionSetup
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.crossings import CROSSINGS, generate_crossings
-from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.world import World
 
@@ -44,18 +43,23 @@ def test_without_faults_all_mix_with_all_from_the_first_round_on(topology):
 
 
 def each_writes_on_its_own_link(patch):
-    patch.setattr(Links, "chosen", lambda self, *, lower: self.dialled or self.accepted)
+    patch.setattr(ConnectionSetup, "_is_second", lambda self, link, rank: self.dialling.get(link) is None)
 
 
-def the_other_link_is_another_process(patch):
-    patch.setattr(Links, "is_of", lambda self, process: False)
+def the_other_link_is_not_given_up(patch):
+    take = ConnectionSetup._take_link
+
+    def keeps(self, neighbor, link):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self, "give_up", lambda rank: [])
+            take(self, neighbor, link)
+
+    patch.setattr(ConnectionSetup, "_take_link", keeps)
 
 
 MUTATIONS = {
     each_writes_on_its_own_link: Scenario(1, "ring", 4, 20, crossed=True),
-    the_other_link_is_another_process: Scenario(
-        1, "ring", 4, 20, crossed=True, faults=(Fault("cut", (0, 1), 5.0, 1.0),)
-    ),
+    the_other_link_is_not_given_up: Scenario(1, "ring", 4, 20, crossed=True),
 }
 """Broken rules, and a schedule that finds each."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from dpeer.peer.core.effects import Close, Dial, Write
-from dpeer.peer.core.links import Links
 from tests.peer.table import Table
 from tests.world.scenario import graphs
 
@@ -275,7 +274,7 @@ def drawn_orders(count, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [False, True])
 def test_whatever_comes_first_both_use_one_link_in_the_end(keys):
-    assert every_order(keys=keys) > 200
+    assert every_order(keys=keys) > 50
 
 
 @pytest.mark.slow
@@ -300,99 +299,81 @@ def test_nor_do_links_that_break_processes_that_begin_anew_and_links_that_are_gi
 # -- one end -----------------------------------------------------------------------------------------------------------
 
 
-def taken(links, *hellos):
-    """What the last of these hellos changes; each a link, whether this peer has dialled it, a number, alone or not."""
-    for link, dialled, serial, alone in hellos:
-        found = links.take(link, dialled=dialled, process=b"one", serial=serial, alone=alone)
-    return found
+def crossed(rank):
+    """One of two that have dialled each other, with the answer on its own link; and that link."""
+    other = 1 - rank
+    table = Table(rank=rank, dialled=[other])
+    table.established(other)
+    table.hear(table.links[other], table.hello(other, reply=True))
+    table.written(table.links[other])
+    return table, table.links[other]
 
 
-def test_of_two_links_that_one_end_has_dialled_the_later_one_lasts_whichever_hello_is_read_first():
-    first, second = ("first", False, 1, True), ("second", False, 2, True)
-    for hellos in ((first, second), (second, first)):
-        links = Links()
-        taken(links, *hellos)
-        assert links.all == ["second"]
-
-
-def test_a_new_link_is_taken_although_a_later_hello_came_on_the_other_one_before():
-    links = Links()
-    taken(links, ("old", False, 1, True), ("dialled", True, 3, False), ("new", False, 2, False))
-    assert links.all == ["dialled", "new"]
-    assert links.chosen(lower=True) == "dialled"
-    assert links.chosen(lower=False) == "new"
-
-
-def test_what_is_under_way_on_a_link_that_its_sender_has_lost_does_not_bring_it_back():
-    links = Links()
-    late, ended = taken(links, ("dialled", True, 1, False), ("accepted", False, 4, True))
-    assert (late, ended) == (False, ["dialled"])
-    late, ended = taken(links, ("dialled", True, 2, False))
-    assert (late, ended) == (True, [])
-    assert links.all == ["accepted"]
-
-
-def test_another_process_has_links_of_its_own():
-    links = Links()
-    taken(links, ("dialled", True, 8, False), ("accepted", False, 9, False))
-    late, ended = links.take("anew", dialled=False, process=b"another", serial=0, alone=True)
-    assert (late, ended) == (False, ["dialled", "accepted"])
-    assert links.all == ["anew"]
-    assert not links.is_of(b"one")
-
-
-def test_a_process_without_a_name_has_one_link_as_of_an_earlier_version():
-    links = Links()
-    for serial, link in enumerate(("first", "second")):
-        links.take(link, dialled=False, process=b"", serial=serial, alone=False)
-    assert links.all == ["second"]
-
-
-def crossed():
-    """Rank 0, which has dialled rank 1 and was dialled by it, and writes on its own link."""
-    table = Table(dialled=[1])
-    table.established(1)
-    own, name = table.links[1], {"process": b"one"}
-    table.hear("from 1", table.hello(1).model_copy(update={**name, "serial": 0}))
-    table.hear(own, table.hello(1, reply=True).model_copy(update={**name, "serial": 1}))
+def test_the_link_of_the_lower_rank_stays():
+    table, own = crossed(0)
+    table.hear("from 1", table.hello(1))
     assert table.core.members[1].link == own
-    assert "rank-taken" not in table.core.drops.counts
-    for link in (own, "from 1"):
-        table.written(link)
-    return table, own
+    assert table.kinds("from 1") == [], "the higher rank gives it up"
+    assert not table.core.drops.counts
 
 
-def test_both_links_are_read_and_one_is_written_on():
-    table, own = crossed()
+def test_the_higher_rank_gives_its_link_up_and_sends_again_on_the_other_one_what_went_there():
+    table, own = crossed(1)
     table.runs(0)
     assert "body" in table.kinds(own)
-    assert table.kinds("from 1") == []
+    table.hear("from 0", table.hello(0))
+    assert table.core.members[0].link == "from 0"
+    assert table.closed == [own]
+    assert [kind for kind in table.kinds("from 0") if kind != "chunk"] == ["hello", "body", "heartbeat"]
+
+
+def test_what_is_under_way_on_the_other_link_is_read():
+    """The answer on the lower rank's own link comes when the other one is in use."""
+    table = Table(rank=0, dialled=[1])
+    table.established(1)
+    table.hear("from 1", table.hello(1))
+    table.runs(0)
+    own = table.links[1]
+    table.hear(own, table.hello(1, reply=True))
+    assert table.core.members[1].link == own
     table.hear("from 1", table.body(1, 0))
     assert table.inbox.has(1, 0)
+    table.breaks("from 1")
+    assert table.core.members[1].link == own
 
 
-def test_the_link_that_the_neighbor_has_alone_is_used_at_once_and_what_was_sent_on_the_other_is_sent_again():
-    table, own = crossed()
-    table.runs(0)
-    assert "body" in table.kinds(own)
-    table.hear("from 1", table.hello(1).model_copy(update={"process": b"one", "serial": 2, "alone": True}))
-    assert table.core.members[1].link == "from 1"
+def test_a_link_that_is_not_established_yet_is_given_up_for_one_that_is():
+    table = Table(rank=0, dialled=[1])
+    own = table.links[1]
+    table.hear("from 1", table.hello(1))
     assert table.closed == [own]
-    assert [kind for kind in table.kinds("from 1") if kind != "chunk"] == ["hello", "body", "heartbeat"]
 
 
-def test_a_hello_that_comes_after_its_senders_goodbye_on_the_other_link_changes_nothing():
-    table, own = crossed()
-    table.hear(own, table.goodbye(1, "stopped"))
-    table.hear("from 1", table.hello(1).model_copy(update={"process": b"one", "serial": 2}))
-    assert table.status(1) == "gone"
+def test_a_link_that_is_not_heard_for_a_while_does_not_stay():
+    """The neighbor has lost it, and dials by itself."""
+    table, own = crossed(0)
+    table.wait(4)
+    table.hear("from 1", table.hello(1))
+    assert table.core.members[1].link == own
+    table.wait(1)
+    table.hear("from 1", table.hello(1))
+    assert table.core.members[1].link == "from 1"
 
 
 def test_a_rank_that_was_given_up_a_link_to_is_dialled_again_once_the_other_link_is_broken():
-    table, own = crossed()
-    table.hear("from 1", table.hello(1).model_copy(update={"process": b"one", "serial": 2, "alone": True}))
+    table, own = crossed(1)
+    table.hear("from 0", table.hello(0))
     table.wait(1)
-    assert table.links[1] == own, "one link is enough"
-    table.breaks("from 1")
+    assert table.links[0] == own, "one link is enough"
+    table.breaks("from 0")
     table.wait(1)
-    assert table.links[1] != own
+    assert table.links[0] != own
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_of_two_links_that_one_end_has_dialled_the_later_one_lasts_where_keys_show_whose_it_is(keys):
+    table = Table(authenticated=keys)
+    identity = 2 if keys else None
+    for link in ("from 2", "from 2 anew"):
+        table.hear(link, table.hello(2), identity=identity)
+    assert table.core.members[2].link == ("from 2 anew" if keys else "from 2")
