@@ -37,7 +37,7 @@ from collections.abc import Iterable
 _LONGEST = 400
 """Characters of a part of a message that others have made."""
 
-_LONGEST_LIST = 500
+_LONGEST_LIST = 300
 """Characters of the names that are valid."""
 
 

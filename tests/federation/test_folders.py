@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import SafetensorError
 
-from dpeer.exceptions import CheckpointError, OutputError, TaskError
+from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.folders import behind, check, naming
 from dpeer.federation.privacy import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.simulation.run import simulate
 from dpeer.topology import Isolated, build
+from tests.error_texts import refused
 
 
 def run_of(out: Path, rank: int, rounds: int = 1) -> Path:
@@ -143,6 +145,27 @@ def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> No
     with pytest.raises(type(error)) as found, naming(tmp_path):
         raise error
     assert found.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "fragment"),
+    [
+        (OSError(errno.EROFS, "no"), "its file system is read-only"),
+        (SafetensorError("I/O error: File too large (os error 27)"), "longer than the limit allows (ulimit -f)"),
+        (FileNotFoundError(errno.ENOENT, "no"), "the folder was deleted in mid-run"),
+        (RuntimeError("can't start new thread"), "the system gives no more threads"),
+        (OSError(errno.ENOMEM, "no"), "no memory is left"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "no memory is left"),
+    ],
+)
+def test_a_machine_that_gives_no_more_is_named(error: Exception, fragment: str, tmp_path: Path) -> None:
+    with refused(ConfigurationError, f"'{tmp_path}/run'", fragment), naming(tmp_path / "run"):
+        raise error
+
+
+def test_a_task_without_memory_keeps_its_own_words(tmp_path: Path) -> None:
+    with refused(ConfigurationError, "no memory is left", "; the task's train data)"), naming(tmp_path):
+        raise TaskError("the task's train data: cannot be read") from MemoryError()
 
 
 def test_a_run_whose_disk_fills_up_ends_with_one_line(

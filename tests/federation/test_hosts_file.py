@@ -1,4 +1,4 @@
-"""Hosts files of `dpeer init`; their refusals are in tests/messages/new_federation.py."""
+"""Hosts files of `dpeer init`."""
 
 from pathlib import Path
 

@@ -16,9 +16,11 @@ from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
 from dpeer.federation.privacy import account, check_ledger, planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
-from dpeer.privacy import Guarantee, PeerData
+from dpeer.peer import restored
+from dpeer.privacy import Guarantee, Ledger, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.topology.settings import build_graph
+from tests.error_texts import refused
 
 
 def promise(settings: Settings, graph: Any = None) -> Guarantee | None:
@@ -396,3 +398,11 @@ def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: i
     assert protect(asked, folder, resume=True).ledger.releases == 3
     ledger.write_bytes(whole[:-cut])
     assert protect(asked, folder, resume=False).epsilon(0) == math.inf
+
+
+def test_a_folder_that_was_put_back_counts_before_it_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "privacy").mkdir()
+    Ledger(tmp_path / "privacy", {"noise_multiplier": 1.0}, level="client", resume=False, data="d")
+    restored.write(tmp_path, restored.Restored(0.0, 1))
+    with refused(CheckpointError, f"'{tmp_path}' was put back from a backup"):
+        account(tmp_path / "privacy", resume=False, protects=True)

@@ -65,7 +65,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "log_to": (["tensorboard"], {}), "wait": (5.0, {}),
     "dead_after": (5.0, {}), "deadline": ("auto", {}), "rejoin_after": (3, {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),
-    "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}), "shares": (6, {}),
+    "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "round_seconds": (2.5, {}),

@@ -11,6 +11,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.rank_folder import RankFolder
+from tests.error_texts import refused
 
 OURS = {"size": 2, "rounds": 4, "body_lr": 0.1}
 
@@ -197,9 +198,23 @@ def test_a_run_goes_on_with_more_rounds_and_with_no_other_settings(before, accep
     if accepted:
         begun(tmp_path, resume=True, first=1)
     else:
-        with pytest.raises(CheckpointError):
+        with refused(CheckpointError, "round-00000000' is of another run: body_lr is 0.2 there and 0.1 here"):
             begun(tmp_path, resume=True, first=1)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_column_that_is_defined_otherwise_is_named(tmp_path):
+    run(begun(tmp_path, OURS | {"schema": {"h1": "x"}}), 0)
+    config = PeerConfig(0, 4, None, OURS | {"schema": {"h1": "y"}}, out=tmp_path, resume=True,
+                        names={"schema": {"h1": "age"}})  # fmt: skip
+    with refused(CheckpointError, "schema: 'age' is not defined alike here and at the checkpoint"):
+        RankFolder(config, Silent(), Outbox(), {}, {}).take_up()
+
+
+def test_completed_rounds_without_a_checkpoint_are_refused(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"round": 0}\n{"round": 1}\n')
+    with refused(CheckpointError, f"'{tmp_path}/metrics.jsonl' has completed rounds but no checkpoint exists"):
+        begun(tmp_path, resume=True)
 
 
 def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_path):

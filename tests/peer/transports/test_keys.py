@@ -9,6 +9,7 @@ import zmq
 from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring, connection_guard, curve
 from dpeer.peer.transports.curve import new_secret, public_of
+from tests.error_texts import refused
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of
 
@@ -24,6 +25,11 @@ def test_the_public_key_of_a_secret_is_always_the_same():
     assert public_of(secret) == public_of(secret) != secret
     assert Keyring(secret, {}).public == public_of(secret)
     assert repr(secret)[2:10] not in repr(Keyring(secret, {}))
+
+
+async def test_a_rank_without_a_listed_key_is_not_dialled(opened):
+    with refused(ValueError, "identity 5: with keys, only ranks whose key is listed"):
+        opened(keyrings(3)[0]).dial("tcp://127.0.0.1:7700", 5)
 
 
 async def test_both_ends_know_the_rank_at_the_other(opened):

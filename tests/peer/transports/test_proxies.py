@@ -8,6 +8,7 @@ from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Opened, Unreachable
 from dpeer.peer.transports.proxies import Proxy, proxies
+from tests.error_texts import refused
 from tests.peer.intermediaries import ProxyServer
 from tests.peer.transports.conftest import TCP, next_of
 
@@ -107,3 +108,8 @@ async def test_what_is_no_proxy_is_named(answer):
 def test_no_proxy_of_another_kind(given):
     with pytest.raises(AddressError, match="expected http://HOST:PORT or socks5://HOST:PORT"):
         proxies(given)
+
+
+def test_no_password_in_a_setting():
+    with refused(AddressError, "proxy = 'http://…@web.test:80': a password does not belong in settings"):
+        proxies("http://me:secret@web.test:80")

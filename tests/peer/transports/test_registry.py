@@ -7,6 +7,8 @@ from dpeer.federation.addresses import addresses
 from dpeer.federation.settings import Settings
 from dpeer.peer import InProcessTransport, Limits, Network, ZeroMQTransport
 from dpeer.peer.transports import TransportOptions, make_transport, register, schemes
+from dpeer.peer.transports.hosts import split
+from tests.error_texts import refused
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,16 @@ def test_other_code_may_register_a_scheme_for_the_addresses_of_a_federation():
     assert isinstance(make_transport("pigeon://loft", TransportOptions(Limits(buffers=7))), InProcessTransport)
     assert [options.limits.buffers for options in seen] == [7]
     assert "pigeon" in schemes()
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: make_transport("owl://loft", TransportOptions(Limits())), "address 'owl://loft'"),
+        (lambda: split("tcp://host"), "address 'tcp://host' cannot be dialled"),
+        (lambda: split("tcp://host:70000"), "address 'tcp://host:70000' cannot be dialled"),
+    ],
+)
+def test_an_address_of_no_transport_is_named(call, fragment):
+    with refused(AddressError, fragment):
+        call()
