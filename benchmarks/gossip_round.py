@@ -58,7 +58,6 @@ from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports import Keyring
 from dpeer.topology import build
@@ -277,7 +276,7 @@ def relayed(keys: Sequence[Keyring]) -> Iterator[str]:
 def _relay(keys: Mapping[int, tuple[bytes, ...]], port: Connection) -> None:
     async def serve() -> None:
         listed = {key: Listed("benchmark", f"rank {rank}") for rank, own in keys.items() for key in own}
-        relay = Relay(listed, RelayLimits(rate=1e12), lambda line: None)
+        relay = Relay(listed, lambda line: None, rate=1e12)
         port.send(relay.listen("127.0.0.1", 0)[1])
         await relay.run()
 

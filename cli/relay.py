@@ -17,7 +17,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import relay_listen_address
 from dpeer.federation.relay_keys import WatchedKeys
 from dpeer.federation.stop_signals import stop_signals
-from dpeer.peer.relay.limits import CONNECTIONS, LOOK, RelayLimits
+from dpeer.peer.relay.limits import CONNECTIONS, LOOK
 from dpeer.peer.relay.server import Relay
 from dpeer.results.units import read_rate, size
 
@@ -53,10 +53,10 @@ def relay(listen: str, files: Sequence[Path], rate: str, connections: int) -> No
         raise ConfigurationError(f"--rate {rate!r}: a relay needs 80 kbit/s or more for each key")
     keys = WatchedKeys(files)
     with Terminal() as terminal, ended_at_once():
-        asyncio.run(_serve(terminal, host, port, keys, RelayLimits(bits / 8, connections)))
+        asyncio.run(_serve(terminal, host, port, keys, bits / 8, connections))
 
 
-async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, most: RelayLimits) -> None:
+async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, rate: float, connections: int) -> None:
     asked = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -64,7 +64,7 @@ async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, mo
     def say(line: str) -> None:
         terminal.offer(f"{datetime.now():%H:%M:%S} {line}")
 
-    own = Relay(keys.listed, most, say)
+    own = Relay(keys.listed, say, rate, connections)
     bound, port = own.listen(host, port)
     _allow_descriptors()
     terminal.say(

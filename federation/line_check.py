@@ -26,8 +26,8 @@ from dpeer.peer.transport import (
     Unreachable,
 )
 from dpeer.peer.transports import TransportOptions, make_transport
-from dpeer.peer.transports.dial_out import DialOut
 from dpeer.peer.transports.hosts import split
+from dpeer.peer.transports.proxies import dial
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 from dpeer.results.units import duration
 
@@ -264,7 +264,7 @@ async def _judge(
 async def _tcp(starting: Starting, place: tuple[str, int]) -> str | None:
     """Why no TCP connection can be made, through the proxy if one is set; None if it can."""
     try:
-        (await DialOut(starting.through, starting.own.dead_after).connect(*place)).close()
+        (await dial(*place, starting.through, starting.own.dead_after)).close()
     except OSError as error:
         return str(error)
     return None

@@ -17,34 +17,29 @@ Pace = Callable[[int], Awaitable[None]]
 """Called with bytes that were read, before they are written: may wait."""
 
 
-async def at_once(nbytes: int) -> None:
-    """Copy as quickly as both sockets allow."""
-
-
 class Joint:
     """Two sockets that are joined, and closed together.
 
     Args:
         first, second: Non-blocking and connected.
-        paces: Limit the bytes from the first to the second, and back.
+        paces: Limit the bytes from the first to the second, and back; None for no limit.
 
     Attributes:
         copied: Bytes from the first to the second, and back.
-        moved: When a byte was last read or written, by the event loop's clock.
     """
 
-    def __init__(self, first: socket.socket, second: socket.socket, paces: tuple[Pace, Pace] = (at_once, at_once)):
+    def __init__(self, first: socket.socket, second: socket.socket, paces: tuple[Pace, Pace] | None = None) -> None:
         self.copied = [0, 0]
         self._sockets, self._paces = (first, second), paces
         self._loop = asyncio.get_running_loop()
-        self.moved = self._loop.time()
+        self._moved = self._loop.time()
         self._writing: list[float | None] = [None, None]
         self._ways: list[asyncio.Task[None]] = []
         self._ended = False
 
     def stalled(self, now: float) -> float:
         """Seconds for which nothing has come, or for which one end has taken nothing that was to be written."""
-        return max(now - since for since in (self.moved, *self._writing) if since is not None)
+        return max(now - since for since in (self._moved, *self._writing) if since is not None)
 
     async def run(self) -> None:
         """Copy until both ends are closed, or one is and `LAST` is over; then close both."""
@@ -71,8 +66,9 @@ class Joint:
         buffer, takes = memoryview(bytearray(PIECE)), True
         with contextlib.suppress(OSError):  # a reset ends the way as a close does
             while read := await self._loop.sock_recv_into(source, buffer):
-                self.moved = self._loop.time()
-                await self._paces[way](read)
+                self._moved = self._loop.time()
+                if self._paces is not None:
+                    await self._paces[way](read)
                 if takes:
                     takes = await self._write(way, target, buffer[:read])
                 # Else it is read on: unread bytes would make the system reset what the other way still carries.
@@ -90,5 +86,5 @@ class Joint:
             return False
         finally:
             self._writing[way] = None
-        self.moved = self._loop.time()
+        self._moved = self._loop.time()
         return True

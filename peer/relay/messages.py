@@ -17,9 +17,8 @@ from __future__ import annotations
 import hmac
 import secrets
 import struct
-from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -28,8 +27,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dpeer.exceptions import ProtocolError
 
 NAME = b"dpRelay1"
-KEY_BYTES = NONCE_BYTES = TICKET_BYTES = 32
-GREETING_BYTES = len(NAME) + KEY_BYTES + NONCE_BYTES
+KEY_BYTES = 32
+GREETING_BYTES = len(NAME) + 2 * KEY_BYTES
+NOBODY = bytes(KEY_BYTES)
 
 LISTEN, DIAL, ANSWER_CALL = b"L", b"D", b"A"
 """Purposes of a connection: be called, call the peer with a key, take a call with a ticket."""
@@ -54,6 +54,8 @@ REFUSALS = {
 }
 """Why a relay refuses or ends a connection, by its byte."""
 
+UNKNOWN_KEY, UNKNOWN_OTHER, ABSENT, NO_ANSWER, TOO_MANY, NO_CALLER, REPLACED = REFUSALS
+
 CALL_WITHIN = 10.0
 """Seconds that a called peer has to take a call."""
 
@@ -61,35 +63,12 @@ PING_EVERY = 15.0
 SILENT = 3 * PING_EVERY
 """Seconds between two pings, and of silence after which either end takes the other for dead."""
 
-UNKNOWN_KEY, UNKNOWN_OTHER, ABSENT, NO_ANSWER, TOO_MANY, NO_CALLER, REPLACED = REFUSALS
-
 _INFO = b"dpeer relay 1: proof of a key"
-
-
-class Greeting(NamedTuple):
-    """The first message of a connection: the relay's key and the nonce of the proof."""
-
-    key: bytes
-    nonce: bytes
-
-    def encode(self) -> bytes:
-        """The bytes on the wire."""
-        return NAME + self.key + self.nonce
-
-    @classmethod
-    def decode(cls, message: bytes) -> Greeting:
-        """A greeting that came.
-
-        Raises:
-            ProtocolError: what answers is no relay of this protocol.
-        """
-        if len(message) != GREETING_BYTES or not message.startswith(NAME):
-            raise ProtocolError("malformed", "what listens at this port is no dpeer relay")
-        return cls(message[len(NAME) : len(NAME) + KEY_BYTES], message[-NONCE_BYTES:])
+_NO_RELAY = ("malformed", "what listens at this port is no dpeer relay")
 
 
 class Claim(NamedTuple):
-    """A peer's purpose and key, not proved yet.
+    """A peer's purpose and key, which the relay has not checked yet.
 
     Attributes:
         purpose: LISTEN, DIAL or ANSWER_CALL.
@@ -101,14 +80,14 @@ class Claim(NamedTuple):
     purpose: bytes
     key: bytes
     other: bytes
-    proof: bytes
+    proof: bytes = NOBODY
 
     def encode(self) -> bytes:
         """The bytes on the wire."""
         return _CLAIM.pack(*self)
 
     @classmethod
-    def decode(cls, message: bytes) -> Claim:
+    def decode(cls, message: bytes) -> Self:
         """A claim that came, of `CLAIM_BYTES`.
 
         Raises:
@@ -120,34 +99,21 @@ class Claim(NamedTuple):
         return found
 
 
-@dataclass(frozen=True)
-class Prover:
-    """A peer's half of the proof.
+def prove(secret: bytes, greeting: bytes, purpose: bytes, other: bytes = NOBODY) -> Claim:
+    """The answer to a greeting, of the owner of this secret key.
 
-    Args:
-        secret: Its secret key, 32 bytes, as of CURVE.
+    Raises:
+        ProtocolError: what greets is no relay of this protocol, or its key is none (RFC 7748, section 6.1).
     """
-
-    secret: bytes = field(repr=False)
-
-    @property
-    def key(self) -> bytes:
-        """Its public key."""
-        return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
-
-    def claim(self, greeting: Greeting, purpose: bytes, other: bytes = bytes(KEY_BYTES)) -> Claim:
-        """The answer to a greeting.
-
-        Raises:
-            ProtocolError: the greeting's key is none that a relay makes (RFC 7748, section 6.1).
-        """
-        own = X25519PrivateKey.from_private_bytes(self.secret)
-        unproved = Claim(purpose, self.key, other, bytes(KEY_BYTES))
-        try:
-            shared = own.exchange(X25519PublicKey.from_public_bytes(greeting.key))
-        except ValueError as error:
-            raise ProtocolError("malformed", "what listens at this port is no dpeer relay") from error
-        return unproved._replace(proof=_proof(shared, greeting, unproved))
+    own = X25519PrivateKey.from_private_bytes(secret)
+    claim = Claim(purpose, own.public_key().public_bytes_raw(), other)
+    if len(greeting) != GREETING_BYTES or not greeting.startswith(NAME):
+        raise ProtocolError(*_NO_RELAY)
+    try:
+        shared = own.exchange(X25519PublicKey.from_public_bytes(greeting[len(NAME) : -KEY_BYTES]))
+    except ValueError as error:
+        raise ProtocolError(*_NO_RELAY) from error
+    return claim._replace(proof=_proof(shared, greeting, claim))
 
 
 class Verifier:
@@ -155,13 +121,12 @@ class Verifier:
 
     def __init__(self) -> None:
         self._own = X25519PrivateKey.generate()
-        self._key = self._own.public_key().public_bytes_raw()
 
-    def greeting(self) -> Greeting:
+    def greeting(self) -> bytes:
         """The greeting of one connection, used for no other."""
-        return Greeting(self._key, secrets.token_bytes(NONCE_BYTES))
+        return NAME + self._own.public_key().public_bytes_raw() + secrets.token_bytes(KEY_BYTES)
 
-    def holds(self, greeting: Greeting, claim: Claim) -> bool:
+    def holds(self, greeting: bytes, claim: Claim) -> bool:
         """Whether the claim answers this greeting with the secret of its key."""
         try:
             shared = self._own.exchange(X25519PublicKey.from_public_bytes(claim.key))
@@ -170,48 +135,37 @@ class Verifier:
         return hmac.compare_digest(_proof(shared, greeting, claim), claim.proof)
 
 
-def _proof(shared: bytes, greeting: Greeting, claim: Claim) -> bytes:
-    key = HKDF(SHA256(), KEY_BYTES, salt=greeting.nonce, info=_INFO + greeting.key + claim.key).derive(shared)
-    return hmac.digest(key, greeting.encode() + claim.purpose + claim.key + claim.other, sha256)
+def _proof(shared: bytes, greeting: bytes, claim: Claim) -> bytes:
+    nonce, relay = greeting[-KEY_BYTES:], greeting[len(NAME) : -KEY_BYTES]
+    key = HKDF(SHA256(), KEY_BYTES, salt=nonce, info=_INFO + relay + claim.key).derive(shared)
+    return hmac.digest(key, greeting + claim.purpose + claim.key + claim.other, sha256)
 
 
-# -- what goes over the connection of a peer that is called ------------------------------------------------------------
-
-
-class Call(NamedTuple):
-    """Another peer's call, as the relay announces it.
+class News(NamedTuple):
+    """What a relay sends to a peer that can be called.
 
     Attributes:
-        ticket: Stands in the claim of the connection that takes it.
-        caller: The key that the caller has proved.
+        kind: CALL; PING, which the peer answers with that byte; REPLACED, by another process with its key.
+        ticket: Of a call: stands in the claim of the connection that takes it.
+        caller: Of a call: the key that the caller has proved.
     """
 
-    ticket: bytes
-    caller: bytes
+    kind: bytes
+    ticket: bytes = NOBODY
+    caller: bytes = NOBODY
 
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        return _NEWS.pack(*self)
 
-def call(ticket: bytes, caller: bytes) -> bytes:
-    """The announcement of a call."""
-    return _NEWS.pack(CALL, ticket, caller)
+    @classmethod
+    def decode(cls, message: bytes) -> Self:
+        """News that came, of `NEWS_BYTES`.
 
-
-def ping() -> bytes:
-    """A sign of life, which the peer answers with the byte `PING`."""
-    return _NEWS.pack(PING, bytes(TICKET_BYTES), bytes(KEY_BYTES))
-
-
-def replaced() -> bytes:
-    """The last word to a peer in whose place another process is called from now on."""
-    return _NEWS.pack(REPLACED, bytes(TICKET_BYTES), bytes(KEY_BYTES))
-
-
-def news(message: bytes) -> Call | bytes:
-    """What came, in `NEWS_BYTES`: a call, PING or REPLACED.
-
-    Raises:
-        ProtocolError: it is none of these.
-    """
-    kind, ticket, caller = _NEWS.unpack(message)
-    if kind not in (CALL, PING, REPLACED):
-        raise ProtocolError("malformed", "the relay sends neither a call nor a ping")
-    return Call(ticket, caller) if kind == CALL else bytes(kind)
+        Raises:
+            ProtocolError: the kind is none.
+        """
+        found = cls(*_NEWS.unpack(message))
+        if found.kind not in (CALL, PING, REPLACED):
+            raise ProtocolError("malformed", "the relay sends neither a call nor a ping")
+        return found

@@ -11,16 +11,15 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.exceptions import ProtocolError, not_bound
+from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.relay import limits, messages
 from dpeer.peer.relay.joint import Joint
-from dpeer.peer.relay.limits import Bucket, Pace, RelayLimits
-from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, TAKEN, Claim, Verifier
-from dpeer.peer.transports.dial_out import set_up
-from dpeer.peer.transports.proxies import receive
+from dpeer.peer.relay.messages import ANSWER_CALL, CALL, DIAL, LISTEN, PING, REPLACED, TAKEN, Claim, News, Verifier
+from dpeer.peer.transports.hosts import receive, set_up
 from dpeer.results.units import size
 
 _AGAIN = 1.0
@@ -31,9 +30,6 @@ _ANSWER_WITHIN = 1.0
 
 _GIVE_UP = 30.0
 """Seconds after which a connection breaks whose other end confirms nothing."""
-
-Say = Callable[[str], None]
-"""Takes a line of the log."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +45,27 @@ class Listed:
     name: str
 
 
-@dataclass(eq=False)
-class _Line:
-    """The connection on which a peer is called."""
+class Pace:
+    """A token bucket of the bytes of one key, which makes their sender wait; it holds those of one second.
 
-    connection: socket.socket
-    unanswered: int = 0  # pings
+    Args:
+        rate: Bytes a second.
+        now: The time of its start, in seconds.
+    """
 
-    def tell(self, message: bytes) -> None:
-        """Send a few bytes; a peer that does not read is not called any more."""
-        try:
-            whole = self.connection.send(message) == len(message)
-        except OSError:  # BlockingIOError, too
-            whole = False
-        if not whole:
-            self.shut()
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate, self._left, self._since = rate, rate, now
 
-    def shut(self) -> None:
-        """End the connection."""
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+    def spend(self, nbytes: int, now: float) -> float:
+        """Take these bytes; returns the seconds that their sender has to wait."""
+        self._left = min(self._rate, self._left + (now - self._since) * self._rate) - nbytes
+        self._since = now
+        return max(0.0, -self._left / self._rate)
+
+    async def __call__(self, nbytes: int) -> None:
+        """Take these bytes, and wait as long."""
+        if delay := self.spend(nbytes, asyncio.get_running_loop().time()):
+            await asyncio.sleep(delay)
 
 
 @dataclass
@@ -78,11 +75,8 @@ class _Key:
     key: bytes
     listed: Listed
     pace: Pace
-    calls: Bucket
-    lines: Bucket
     left_out: int = 0  # lines since the last report
-    line: _Line | None = None
-    joints: int = 0
+    line: socket.socket | None = None  # the connection on which the peer is called
 
     def __str__(self) -> str:
         return f"{self.listed.name} ({self.key.hex()[:8]})"
@@ -90,9 +84,12 @@ class _Key:
 
 @dataclass
 class _Call:
+    """A call that waits to be taken, and then lasts until both ends are parted."""
+
     caller: _Key
     called: _Key
     taken: asyncio.Future[socket.socket]
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Relay:
@@ -100,16 +97,23 @@ class Relay:
 
     Args:
         listed: The keys.
-        most: What each may use.
         say: Takes the lines of the log.
+        rate: Bytes a second that one key may send.
+        connections: The most connections of one key.
 
     Attributes:
         joined, carried, refused: Connections that were joined; bytes that they carried; connections that were refused.
     """
 
-    def __init__(self, listed: Mapping[bytes, Listed], most: RelayLimits, say: Say) -> None:
+    def __init__(
+        self,
+        listed: Mapping[bytes, Listed],
+        say: Callable[[str], None],
+        rate: float = limits.RATE,
+        connections: int = limits.CONNECTIONS,
+    ) -> None:
         self.joined = self.carried = self.refused = 0
-        self._most, self._say = most, say
+        self._say, self._rate, self._connections = say, rate, connections
         self._loop = asyncio.get_running_loop()
         self._verifier, self._verifying = Verifier(), asyncio.Lock()
         self._keys: dict[bytes, _Key] = {}
@@ -157,21 +161,19 @@ class Relay:
 
     def relist(self, listed: Mapping[bytes, Listed]) -> None:
         """Take these keys in place of the listed ones; connections of others end."""
-        now = self._loop.time()
         for key in [*self._keys]:
             if listed.get(key) != self._keys[key].listed:
-                gone = self._keys.pop(key)
-                if gone.line is not None:
-                    gone.line.shut()
+                if (line := self._keys.pop(key).line) is not None:
+                    _shut(line)
                 for pair, joint in self._joints.items():
                     if key in pair:
                         joint.end()
-        calls = limits.CALLS_A_SECOND + len(listed) / 2  # all others may be away, and are called again and again
         for key, one in listed.items():
             if key not in self._keys:
-                lines = Bucket(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, now)
-                pace = Pace(self._most.rate, now)
-                self._keys[key] = _Key(key, one, pace, Bucket(calls, limits.CALLS_AT_ONCE, now), lines)
+                self._keys[key] = _Key(key, one, Pace(self._rate, self._loop.time()))
+        calls = limits.CALLS_A_SECOND + len(listed) / 2  # all others may be away, and are called again and again
+        self._may_call = RateLimiter(calls, limits.CALLS_AT_ONCE, len(listed) + 1)
+        self._may_say = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, len(listed) + 1)
 
     # -- connections that have proved no key -------------------------------------------------------------------
 
@@ -215,8 +217,9 @@ class Relay:
             self._unproved.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             call = self._calls.get(claim.other) if claim.purpose == ANSWER_CALL else None
             if call is not None and call.called is one and not call.taken.done():
-                await self._serve_called(connection, call)
-            elif not one.calls.take(self._loop.time()):
+                call.taken.set_result(connection)
+                await call.over.wait()
+            elif not self._may_call.spend(one.key, 1, self._loop.time()):
                 self._refuse("more calls than a key may make", host)
                 await _answer(connection, messages.TOO_MANY)
             elif claim.purpose == LISTEN:
@@ -235,7 +238,7 @@ class Relay:
     async def _prove(self, connection: socket.socket) -> tuple[Claim, _Key | None]:
         """The claim on a connection, and whose it is; None for a key that is not listed, or was not proved."""
         greeting = self._verifier.greeting()
-        await self._loop.sock_sendall(connection, greeting.encode())
+        await self._loop.sock_sendall(connection, greeting)
         claim = Claim.decode(await receive(connection, messages.CLAIM_BYTES))
         async with self._verifying:
             # For unlisted keys, too, so that the time tells no stranger which ones are listed; and one in each turn
@@ -244,105 +247,89 @@ class Relay:
             await asyncio.sleep(0)
         return claim, self._keys.get(claim.key) if proved else None
 
-    # -- peers that can be called ------------------------------------------------------------------------------
+    # -- peers that can be called, and calls --------------------------------------------------------------------
 
     async def _serve_callable(self, connection: socket.socket, one: _Key, host: str) -> None:
         await _answer(connection, TAKEN)
         if one.line is not None:
-            one.line.tell(messages.replaced())
-            one.line.shut()
+            _tell(one.line, News(REPLACED))
+            _shut(one.line)
         self._say_of(one, f"{one} {'is here again' if one.line else 'is here'}, from {host}")
-        line = one.line = _Line(connection)
-        pinging = self._begin(self._ping(line))
+        one.line = connection
         try:
-            while line.unanswered >= 0:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(messages.PING_EVERY):
+                        await receive(connection, 1)
+                        break  # it has nothing to say of its own
+                _tell(connection, News(PING))
                 async with asyncio.timeout(messages.SILENT):
                     if await receive(connection, 1) != PING:
                         break
-                line.unanswered -= 1
         except OSError:  # TimeoutError, too
             pass
         finally:
-            pinging.cancel()
-            if one.line is line:
+            if one.line is connection:
                 one.line = None
                 self._say_of(one, f"{one} is gone")
-
-    async def _ping(self, line: _Line) -> None:
-        while True:
-            await asyncio.sleep(messages.PING_EVERY)
-            line.unanswered += 1
-            line.tell(messages.ping())
-
-    # -- calls -------------------------------------------------------------------------------------------------
 
     async def _serve_caller(self, connection: socket.socket, caller: _Key, other: bytes) -> None:
         called = self._keys.get(other)
         if called is None or called is caller or called.listed.federation != caller.listed.federation:
             await _answer(connection, messages.UNKNOWN_OTHER)
-        elif called.line is None:
+            return
+        if called.line is None:
             await _answer(connection, messages.ABSENT)
-        elif self._full(caller, called):
+            return
+        if self._full(caller, called):
             await _answer(connection, messages.TOO_MANY)
-        else:
-            await self._call(connection, caller, called, called.line)
+            return
+        ticket = secrets.token_bytes(messages.KEY_BYTES)
+        call = self._calls[ticket] = _Call(caller, called, self._loop.create_future())
+        try:
+            _tell(called.line, News(CALL, ticket, caller.key))
+            try:
+                async with asyncio.timeout(messages.CALL_WITHIN):
+                    far = await call.taken
+            except TimeoutError:
+                await _answer(connection, messages.NO_ANSWER)
+                return
+            finally:
+                del self._calls[ticket]
+            await self._join(connection, far, caller, called)
+        finally:
+            call.over.set()
 
     def _full(self, caller: _Key, called: _Key) -> bool:
         """Whether one of two keys has all connections that it may have; a newer one of both replaces theirs."""
-        waiting = Counter(key for call in self._calls.values() for key in (call.caller.key, call.called.key))
-        again = (caller.key, called.key) in self._joints
-        return any(one.joints - again + waiting[one.key] + 1 >= self._most.connections for one in (caller, called))
-
-    async def _call(self, connection: socket.socket, caller: _Key, called: _Key, line: _Line) -> None:
-        ticket = secrets.token_bytes(messages.TICKET_BYTES)
-        call = self._calls[ticket] = _Call(caller, called, self._loop.create_future())
-        try:
-            line.tell(messages.call(ticket, caller.key))
-            async with asyncio.timeout(messages.CALL_WITHIN):
-                await call.taken
-        except TimeoutError:
-            await _answer(connection, messages.NO_ANSWER)
-            return
-        finally:
-            self._calls.pop(ticket, None)
-            far = call.taken.result() if call.taken.done() and not call.taken.cancelled() else None
-            if far is not None and asyncio.current_task().cancelling():  # type: ignore[union-attr]
-                far.close()
-        assert far is not None, "the call was taken"
-        await self._join(connection, far, caller, called)
-
-    async def _serve_called(self, connection: socket.socket, call: _Call) -> None:
-        call.taken.set_result(connection.dup())  # this one is closed here
+        pairs = [pair for pair in self._joints if pair != (caller.key, called.key)]
+        pairs += [(call.caller.key, call.called.key) for call in self._calls.values()]
+        used = Counter(key for pair in pairs for key in pair)
+        return any(used[one.key] + 1 >= self._connections for one in (caller, called))
 
     async def _join(self, near: socket.socket, far: socket.socket, caller: _Key, called: _Key) -> None:
         pair, began = (caller.key, called.key), self._loop.time()
-        with contextlib.closing(far):
-            if any(self._keys.get(one.key) is not one for one in (caller, called)):
-                return  # not listed any more
-            if _is_gone(near):  # it may have called anew meanwhile, and that joint stays
-                await _answer(far, messages.NO_CALLER)
-                return
-            for end in (far, near):
-                await _answer(end, TAKEN)
-            if pair in self._joints:
-                self._joints[pair].end()
-            joint = self._joints[pair] = Joint(near, far, (caller.pace, called.pace))
-            self.joined += 1
-            caller.joints += 1
-            called.joints += 1
-            self._say_of(caller, f"joined {caller} to {called}")
-            try:
-                await joint.run()
-            finally:
-                caller.joints -= 1
-                called.joints -= 1
-                if self._joints.get(pair) is joint:
-                    del self._joints[pair]
-                self.carried += sum(joint.copied)
-                there, back = (size(nbytes) for nbytes in joint.copied)
-                seconds = self._loop.time() - began
-                parted = f"parted {caller} from {called} after {seconds:.0f} s: {there} there, {back} back"
-                self._say_of(caller, parted)
+        if any(self._keys.get(one.key) is not one for one in (caller, called)):
+            return  # not listed any more
+        if _is_gone(near):  # it may have called anew meanwhile, and that joint stays
+            await _answer(far, messages.NO_CALLER)
+            return
+        for end in (far, near):
+            await _answer(end, TAKEN)
+        if pair in self._joints:
+            self._joints[pair].end()
+        joint = self._joints[pair] = Joint(near, far, (caller.pace, called.pace))
+        self.joined += 1
+        self._say_of(caller, f"joined {caller} to {called}")
+        try:
+            await joint.run()
+        finally:
+            if self._joints.get(pair) is joint:
+                del self._joints[pair]
+            self.carried += sum(joint.copied)
+            there, back = (size(nbytes) for nbytes in joint.copied)
+            seconds = self._loop.time() - began
+            self._say_of(caller, f"parted {caller} from {called} after {seconds:.0f} s: {there} there, {back} back")
 
     # -- by the clock ------------------------------------------------------------------------------------------
 
@@ -365,7 +352,7 @@ class Relay:
 
     def _say_of(self, one: _Key, line: str) -> None:
         """Log what a key does, unless it does it without end."""
-        if one.lines.take(self._loop.time()):
+        if self._may_say.spend(one.key, 1, self._loop.time()):
             self._say(line)
         else:
             one.left_out += 1
@@ -389,6 +376,19 @@ class Relay:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._say(f"a connection was ended by an error in dpeer: {type(error).__name__}: {error}")
+
+
+def _tell(line: socket.socket, news: News) -> None:
+    """Send a few bytes to a peer that can be called; one that does not read is not called any more."""
+    with contextlib.suppress(OSError):  # BlockingIOError, too
+        if line.send(news.encode()) == messages.NEWS_BYTES:
+            return
+    _shut(line)
+
+
+def _shut(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def _is_gone(connection: socket.socket) -> bool:

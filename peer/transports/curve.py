@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import zmq
+from zmq.auth.asyncio import AsyncioAuthenticator
 from zmq.utils import z85
 
 from dpeer.peer.core.limits import HANDSHAKE, UNREPORTED
 from dpeer.peer.transport import Identity, TurnedAway
-from dpeer.peer.transports.sockets import Parts, Sockets
+from dpeer.peer.transports.sockets import Sockets
 
 KEY_BYTES = 32
 
@@ -50,15 +51,13 @@ class Keyring:
         return {key: identity for identity, keys in self.listed.items() for key in keys}
 
 
-_DOMAIN = b"dpeer"
-_ZAP = "inproc://zeromq.zap.01"
-_VERSION = b"1.0"
+_DOMAIN = "dpeer"
 
 FAILED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 """The events of the socket's monitor that `failed` is for."""
 
 
-class CurveAuth:
+class CurveAuth(AsyncioAuthenticator):
     """CURVE authentication of a listening socket: lets in the peers of a keyring alone.
 
     libzmq asks by its authentication protocol (ZAP, rfc.zeromq.org/spec/27), through a socket of the transport's own
@@ -68,41 +67,44 @@ class CurveAuth:
         sockets: Of the transport; take the events, too.
         router: The listening socket, before it is bound.
         keyring: The keys.
+
+    Attributes:
+        proved: The identities that have proved a key so far, also without a message since.
     """
 
     def __init__(self, sockets: Sockets, router: zmq.Socket[bytes], keyring: Keyring) -> None:
-        self._sockets = sockets
-        self.owners = keyring.owners
-        """The owner of each public key that is let in."""
+        super().__init__(sockets.context)
         self.proved: set[Identity] = set()
-        """The identities that have proved a key so far, also without a message since."""
+        self._sockets, self._owners = sockets, keyring.owners
+        self._place = ""
         self._unreported: dict[str, tuple[str, int]] = {}
-        self._questions = sockets.open(zmq.REP, _ZAP)
-        self._questions.bind(_ZAP)
-        sockets.watch(self._questions, self._answer)
+        self.configure_curve_callback(_DOMAIN, self)
+        self.start()
         router.curve_server = True
         router.curve_secretkey = keyring.secret
-        router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
+        router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN.encode())
         router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
 
-    def close(self) -> None:
-        """Let no peer in any more."""
-        self._sockets.close(self._questions)
-
-    def _answer(self, parts: Parts) -> None:
-        question = [part.bytes for part in parts]
-        version, request, key = question[0], question[1], question[6] if len(question) == 7 else b""
-        owner = self.owners.get(key) if question[5] == b"CURVE" else None
-        if owner is None:
-            place = question[3].decode(errors="replace")
-            # Of a Unix socket libzmq gives localhost, the user, its group and the process.
-            self._turned_away("localhost" if place.startswith("localhost:") else place, "unlisted-key")
-            code, text, name = b"400", b"not listed", b""
-        else:
-            code, text, name = b"200", b"", str(owner).encode()
-            self.proved.add(owner)
+    async def handle_zap_message(self, msg: list[bytes]) -> None:
+        """Answer a question of libzmq's, and note the host that it is about."""
+        self._place = msg[3].decode(errors="replace")
         with contextlib.suppress(zmq.ZMQError):  # the asking connection is gone
-            self._questions.send_multipart([version or _VERSION, request, code, text, name, b""], zmq.NOBLOCK)
+            await super().handle_zap_message(msg)
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a key, as text of Z85, is listed."""
+        owner = self._owners.get(z85.decode(key))
+        if owner is None:
+            # Of a Unix socket libzmq gives localhost, the user, its group and the process.
+            local = self._place.startswith("localhost:")
+            self._turned_away("localhost" if local else self._place, "unlisted-key")
+            return False
+        self.proved.add(owner)
+        return True
+
+    def curve_user_id(self, client_public_key: bytes) -> str:
+        """The identity that messages of a connection with this key carry."""
+        return str(self._owners[client_public_key])
 
     def failed(self) -> None:
         """Report a connection on which no key was proved."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections import Counter
 
 import zmq
 
@@ -14,7 +11,7 @@ from dpeer.peer.transport import Arrival, Broken, Endless, Identity, Link, Opene
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.hosts import endpoint, is_literal, resolve, split
-from dpeer.peer.transports.sockets import Parts, Sockets
+from dpeer.peer.transports.sockets import Parts, Reader, Sockets
 from dpeer.peer.transports.tunnels import Tunnel, Tunnels
 
 _FLUSHED = 0.05
@@ -61,11 +58,10 @@ class DealerLink:
         keyring: The keys; None for connections without encryption.
         identity: Whose key the listener has to prove.
         tunnels: Of links through a relay or a proxy.
-        failures: Counts the attempts in vain to connect, by address.
 
     Attributes:
         up: Whether the connection is established.
-        socket: The present DEALER; None between two.
+        reader: Reads the present DEALER; None between two.
 
     Raises:
         AddressError: this is no address.
@@ -80,61 +76,51 @@ class DealerLink:
         keyring: Keyring | None,
         identity: Identity | None,
         tunnels: Tunnels,
-        failures: Counter[str],
     ) -> None:
         self.up = False
-        self.socket: zmq.Socket[bytes] | None = None
+        self.reader: Reader | None = None
         self._sockets, self._link, self._address, self._longest = sockets, link, address, longest
-        self._keyring, self._identity, self._failures = keyring, identity, failures
+        self._keyring, self._identity = keyring, identity
         self._tunnels, self._tunnelled = tunnels, tunnels.needed(address)
         self._tunnel: Tunnel | None = None
         self._keys = () if keyring is None or identity is None else keyring.listed[identity]
-        self._unproved = self._which = 0
+        self._unproved = self._which = self._next = 0
         self._place = split(address)
-        self._monitor: zmq.Socket[bytes] | None = None
+        self._monitor: Reader | None = None
         self._guard: ConnectionGuard | None = None
         self._loop = asyncio.get_running_loop()
-        self._resolving: asyncio.Task[None] | None = None
+        self._finding: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._pause = _AGAIN
         self._anew = self._tunnelled or (self._place is not None and not is_literal(self._place[0]))
 
     def connect(self) -> None:
-        """Begin to connect; a name is resolved first."""
-        if self._tunnelled:
-            self._resolving = asyncio.create_task(self._dig())
-        elif self._place is None:
-            self._open(self._address)
-        elif is_literal(self._place[0]):
-            self._open(endpoint(*self._place))
+        """Begin to connect; a name is resolved first, or a tunnel made."""
+        if self._anew:
+            self._finding = asyncio.create_task(self._find())
         else:
-            self._resolving = asyncio.create_task(self._resolve(*self._place))
+            self._open(self._address if self._place is None else endpoint(*self._place))
 
     def close(self, linger: float = 0) -> None:
         """Close the socket and try no more; flush for at most `linger` seconds."""
         if self._later is not None:
             self._later.cancel()
-        if self._resolving is not None:
-            self._resolving.cancel()
+        if self._finding is not None:
+            self._finding.cancel()
         self._close(linger)
 
-    async def _resolve(self, host: str, port: int) -> None:
+    async def _find(self) -> None:
+        assert self._place is not None, "see `_anew`"
         try:
-            found = await resolve(host, port)
-            self._failures[self._address] += 1  # until it has succeeded
-            self._open(endpoint(found[(self._failures[self._address] - 1) % len(found)], port))
-        except OSError as error:
-            self._fail(f"its name {host!r} cannot be resolved ({error.strerror or error})")
-        except AddressError as error:
-            self._fail(str(error))
-
-    async def _dig(self) -> None:
-        try:
-            self._failures[self._address] += 1
-            self._tunnel = await self._tunnels.open(self._address, self._key)
-            self._open(self._tunnel.address)
-        except OSError as error:
-            self._which += 1
+            if self._tunnelled:
+                self._tunnel = await self._tunnels.open(self._address, self._key)
+                self._open(self._tunnel.address)
+            else:
+                found = await resolve(*self._place)
+                self._next += 1  # until it has succeeded
+                self._open(endpoint(found[(self._next - 1) % len(found)], self._place[1]))
+        except (OSError, AddressError) as error:
+            self._which += self._tunnelled  # a relay knows the peer by one of its keys
             self._fail(str(error))
 
     @property
@@ -161,9 +147,9 @@ class DealerLink:
             dealer.curve_serverkey = self._key
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        self.socket, self._monitor = dealer, monitor
+        self._monitor = monitor
         self._guard = ConnectionGuard(self._longest, self._on_endless, keys=False)
-        self._sockets.read(self._link, dealer, self._came)
+        self.reader = self._sockets.read(self._link, dealer, self._came)
         try:
             dealer.connect(address)
         except zmq.ZMQError as error:
@@ -188,10 +174,10 @@ class DealerLink:
         if self._later is not None:
             return
         if event == zmq.EVENT_CONNECTED and self._tunnel is not None:
-            self._confirm(self._tunnel, value)
+            self._tunnel.confirm(value)
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up, self._unproved = True, 0
-            self._failures[self._address] -= 1
+            self._next -= 1
             self._sockets.push(self._link, Opened(self._link))
         elif event in _FAILED and self._keys:
             self._refused(event)
@@ -201,11 +187,6 @@ class DealerLink:
         elif event == zmq.EVENT_CONNECT_RETRIED and self._anew and not self.up:
             self._close(0)
             self._try_again(_NEXT)
-
-    def _confirm(self, tunnel: Tunnel, number: int) -> None:
-        """Show the tunnel which connection is libzmq's: a copy of its descriptor has the port."""
-        with contextlib.suppress(OSError), socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
-            tunnel.confirm(copy.getsockname()[1])
 
     def _refused(self, event: zmq.Event) -> None:
         """One side could not prove its key. While a peer changes its key, two are listed: try them in turn."""
@@ -219,8 +200,8 @@ class DealerLink:
 
     def _part(self) -> None:
         """The connection is broken: read its last messages, report the break, and connect anew."""
-        assert self.socket is not None, "closed only by `close`, which cancels this"
-        self._sockets.read_rest(self.socket)
+        assert self.reader is not None, "closed only by `close`, which cancels this"
+        self.reader.read_rest()
         self._close(0)
         self._sockets.push(self._link, Broken(self._link))
         self._try_again(_SELDOM)
@@ -244,9 +225,8 @@ class DealerLink:
         if self._guard is not None:
             self._guard.close()
             self._guard = None
-        if self.socket is None or self._monitor is None:
-            return
-        self.socket.disable_monitor()
-        self._sockets.close(self._monitor)
-        self._sockets.close(self.socket, linger)
-        self.socket = self._monitor = None
+        if self.reader is not None and self._monitor is not None:
+            self.reader.socket.disable_monitor()
+            self._monitor.close()
+            self.reader.close(linger)
+        self.reader = self._monitor = None

@@ -1,16 +1,20 @@
-"""Hosts and ports of addresses, and the resolution of names on a thread of its own."""
+"""Hosts and ports of addresses: resolved on a thread of its own, and connected to over TCP."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ipaddress
+import os
 import re
 import socket
 import threading
 
 from dpeer.exceptions import AddressError
 from dpeer.ipv4 import check_host
+from dpeer.peer.core.limits import KEEPALIVE_IDLE, PROVE_WITHIN
+
+LOOPBACK = "127.0.0.1"
 
 _PLACE = re.compile(r"(?:tcp|relay)://(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
 
@@ -64,9 +68,9 @@ async def resolve(host: str, port: int) -> list[str]:
             hosts = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
             outcome: list[str] | OSError = list(dict.fromkeys(hosts))
         except OSError as error:
-            outcome = error
+            outcome = OSError(f"its name {host!r} cannot be resolved ({error.strerror or error})")
         except UnicodeError as error:
-            outcome = OSError(f"not a host name: {error}")
+            outcome = OSError(f"its name {host!r} cannot be resolved (not a host name: {error})")
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, outcome)
 
@@ -80,3 +84,57 @@ async def resolve(host: str, port: int) -> list[str]:
 
     threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
     return await found
+
+
+def set_up(connection: socket.socket, give_up: float) -> None:
+    """Have the operating system notice within `give_up` seconds that nothing confirms what was sent."""
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A firewall on the way must not forget a connection that is idle during training (libzmq's has heartbeats).
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on macOS before Python 3.13
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_IDLE)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on macOS
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(give_up * 1000))
+
+
+async def connect(host: str, port: int, give_up: float) -> socket.socket:
+    """A connection; of a name that stands for several addresses, to the first one that takes it.
+
+    Raises:
+        OSError: its text states why none could be made.
+    """
+    found = [host] if is_literal(host) else await resolve(host, port)
+    last = OSError(f"its name {host!r} stands for no address")
+    for one in found:
+        connection = socket.socket(socket.AF_INET6 if ":" in one else socket.AF_INET)
+        try:
+            set_up(connection, give_up)
+            async with asyncio.timeout(PROVE_WITHIN / len(found)):
+                await asyncio.get_running_loop().sock_connect(connection, (one, port))
+        except OSError as error:  # TimeoutError, too
+            connection.close()
+            why = os.strerror(error.errno) if error.errno else str(error) or "nothing answers"
+            last = OSError(f"port {port} of {host} cannot be reached ({why})")
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise last
+
+
+async def receive(connection: socket.socket, length: int) -> bytes:
+    """Exactly so many bytes.
+
+    Raises:
+        OSError: the connection has ended before.
+    """
+    found = b""
+    while len(found) < length:
+        some = await asyncio.get_running_loop().sock_recv(connection, length - len(found))
+        if not some:
+            raise OSError("the other end closed the connection")
+        found += some
+    return found

@@ -1,9 +1,10 @@
-"""HTTP CONNECT and SOCKS5 proxies: which one a host is dialled through, and how a connection is asked of it."""
+"""HTTP CONNECT and SOCKS5 proxies: which one a host is dialled through, and connections through it."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import re
 import socket
 import urllib.request
@@ -15,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from dpeer.exceptions import AddressError
 from dpeer.ipv4 import check_host
-from dpeer.peer.transports.hosts import is_literal
+from dpeer.peer.core.limits import PROVE_WITHIN
+from dpeer.peer.transports.hosts import connect, is_literal, receive
 
 ENVIRONMENT = "environment"
 """The setting by which the usual environment variables name the proxy."""
@@ -126,16 +128,36 @@ def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-async def ask(connection: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """Ask the proxy at the other end of a connection for one to a host, whose name it resolves itself.
+async def dial(host: str, port: int, through: Proxies, give_up: float) -> socket.socket:
+    """A non-blocking connection to a host, directly or through its proxy, within `PROVE_WITHIN` seconds.
+
+    Args:
+        host: A proxy resolves its name itself.
+        port: The host's.
+        through: Which hosts are reached through a proxy.
+        give_up: Seconds after which the connection breaks if the other end confirms nothing.
 
     Raises:
-        OSError: it refuses, or is no such proxy.
+        OSError: its text states why it could not be made.
     """
-    if proxy.kind == "http":
-        await _connect(connection, proxy, host, port)
-    else:
-        await _socks(connection, proxy, host, port)
+    proxy = through.of(host)
+    where = f"port {port} of {host}" if proxy is None else f"proxy {proxy}"
+    connection = None
+    try:
+        async with asyncio.timeout(PROVE_WITHIN):
+            if proxy is None:
+                return await connect(host, port, give_up)
+            connection = await connect(proxy.host, proxy.port, give_up)
+            await (_connect if proxy.kind == "http" else _socks)(connection, proxy, host, port)
+            return connection
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, TimeoutError):
+            raise OSError(f"{where} does not answer") from error
+        if isinstance(error, OSError) and proxy is not None:
+            raise OSError(f"{where}: {os.strerror(error.errno) if error.errno else error}") from error
+        raise
 
 
 async def _connect(connection: socket.socket, proxy: Proxy, host: str, port: int) -> None:
@@ -144,21 +166,18 @@ async def _connect(connection: socket.socket, proxy: Proxy, host: str, port: int
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
     if proxy.user or proxy.password:
         lines.append(f"Proxy-Authorization: Basic {b64encode(f'{proxy.user}:{proxy.password}'.encode()).decode()}")
-    loop = asyncio.get_running_loop()
-    await loop.sock_sendall(connection, "".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+    await asyncio.get_running_loop().sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
     answer = b""
-    # Byte by byte: what follows the empty line is the other peer's.
     while not answer.endswith(b"\r\n\r\n"):
-        byte = await loop.sock_recv(connection, 1)
-        answer += byte
-        if not byte or len(answer) > _LONGEST_ANSWER:
-            raise OSError(f"proxy {proxy}: it ended the connection" if not byte else f"proxy {proxy}: no HTTP proxy")
+        answer += await receive(connection, 1)  # what follows the empty line is the other peer's
+        if len(answer) > _LONGEST_ANSWER:
+            raise OSError("what answers is no HTTP proxy")
     status = re.match(rb"HTTP/1\.[01] (\d{3})([^\r\n]*)", answer)
     if status is None:
-        raise OSError(f"proxy {proxy}: what answers is no HTTP proxy")
+        raise OSError("what answers is no HTTP proxy")
     if not status[1].startswith(b"2"):
         reason = "".join(char for char in status[2].decode("latin-1").strip()[:80] if char.isprintable())
-        raise OSError(f"proxy {proxy}: it refuses a connection to {place}: {status[1].decode()} {reason}".rstrip())
+        raise OSError(f"it refuses a connection to {place}: {status[1].decode()} {reason}".rstrip())
 
 
 async def _socks(connection: socket.socket, proxy: Proxy, host: str, port: int) -> None:
@@ -168,20 +187,20 @@ async def _socks(connection: socket.socket, proxy: Proxy, host: str, port: int) 
     await loop.sock_sendall(connection, bytes([5, len(methods)]) + methods)
     version, method = await receive(connection, 2)
     if version != 5:
-        raise OSError(f"proxy {proxy}: what answers is no SOCKS5 proxy")
+        raise OSError("what answers is no SOCKS5 proxy")
     if method == 2 and len(methods) == 2:
         user, password = proxy.user.encode()[:255], proxy.password.encode()[:255]
         await loop.sock_sendall(connection, b"\x01" + b"".join(bytes([len(one)]) + one for one in (user, password)))
         if (await receive(connection, 2))[1] != 0:
-            raise OSError(f"proxy {proxy}: it does not take the user and password")
+            raise OSError("it does not take the user and password")
     elif method != 0:
-        raise OSError(f'proxy {proxy}: it asks for a password: set it in all_proxy, and proxy = "environment"')
+        raise OSError('it asks for a password: set it in all_proxy, and proxy = "environment"')
     await loop.sock_sendall(connection, b"\x05\x01\x00" + _socks_host(host) + port.to_bytes(2, "big"))
     _, code, _, kind = await receive(connection, 4)
     if code != 0:
-        raise OSError(f"proxy {proxy}: it refuses a connection to {host}:{port}: {_SOCKS_REFUSALS.get(code, code)}")
-    length = {1: 4, 4: 16}.get(kind)
-    await receive(connection, (length if length is not None else (await receive(connection, 1))[0]) + 2)
+        raise OSError(f"it refuses a connection to {host}:{port}: {_SOCKS_REFUSALS.get(code, code)}")
+    length = {1: 4, 4: 16}.get(kind) or (await receive(connection, 1))[0]
+    await receive(connection, length + 2)
 
 
 def _socks_host(host: str) -> bytes:
@@ -190,18 +209,3 @@ def _socks_host(host: str) -> bytes:
         return (b"\x01" if found.version == 4 else b"\x04") + found.packed
     name = host.encode("idna")
     return b"\x03" + bytes([len(name)]) + name
-
-
-async def receive(connection: socket.socket, length: int) -> bytes:
-    """Exactly so many bytes.
-
-    Raises:
-        OSError: the connection has ended before.
-    """
-    found = b""
-    while len(found) < length:
-        some = await asyncio.get_running_loop().sock_recv(connection, length - len(found))
-        if not some:
-            raise OSError("the other end closed the connection")
-        found += some
-    return found

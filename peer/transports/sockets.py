@@ -40,6 +40,9 @@ class Reader:
         emptied: Called when the socket has no further message at present.
         signalled: Called when something happened to the socket, such as that it can be written to again.
         frames: The most that are kept of a message.
+
+    Attributes:
+        socket: The socket.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Reader:
         signalled: Callable[[], None] = lambda: None,
         frames: int = 2**12,
     ) -> None:
-        self._socket, self._handle, self._ready = socket, handle, ready
+        self.socket, self._handle, self._ready = socket, handle, ready
         self._emptied, self._signalled = emptied, signalled
         self._frames = frames
         self._more = False  # whether the rest of a message is to be skipped
@@ -75,12 +78,13 @@ class Reader:
         if self._due is None and self._waits():
             self._due = self._loop.call_soon(self._look)
 
-    def stop(self) -> None:
-        """Read no more; before the socket is closed. What handles a message may call this."""
+    def close(self, linger: float = 0) -> None:
+        """Read no more, and close the socket; flush for at most `linger` seconds. What handles a message may do so."""
         self._stopped = True
         self._loop.remove_reader(self._descriptor)
         if self._due is not None:
             self._due.cancel()
+        self.socket.close(linger=int(linger * 1000))
 
     def read_rest(self) -> None:
         """Read all messages, whether more may come or not."""
@@ -116,17 +120,17 @@ class Reader:
 
     def _waits(self) -> bool:
         """Whether a message waits; the question costs a third of an attempt in vain."""
-        return bool(int(self._socket.get(_EVENTS)) & _READABLE)
+        return bool(int(self.socket.get(_EVENTS)) & _READABLE)
 
     def _receive(self) -> Parts | None:
         if not self._waits():
             return None
         try:
-            message = [self._socket.recv(_NOW, copy=False)]
+            message = [self.socket.recv(_NOW, copy=False)]
         except zmq.Again:  # its connection has ended since
             return None
         while message[-1].more and len(message) < self._frames:
-            message.append(self._socket.recv(_NOW, copy=False))
+            message.append(self.socket.recv(_NOW, copy=False))
         self._more = message[-1].more
         return message
 
@@ -134,7 +138,7 @@ class Reader:
         for _ in range(self._frames):
             if not self._more:
                 return
-            self._more = self._socket.recv(_NOW, copy=False).more
+            self._more = self.socket.recv(_NOW, copy=False).more
 
 
 class Sockets:
@@ -146,20 +150,22 @@ class Sockets:
         frames: The most that are kept of a message.
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         signalled: Called when something happened to a socket, such as that it can be written to again.
+
+    Attributes:
+        context: What the sockets belong to.
     """
 
     def __init__(self, frame_bytes: int, frames: int, give_up: float, signalled: Callable[[], None]) -> None:
         self._frame_bytes, self._frames, self._give_up, self._signalled = frame_bytes, frames, give_up, signalled
-        self._context = zmq.Context()
-        self._readers: dict[zmq.Socket[bytes], Reader] = {}
-        self._by_key: dict[Link, zmq.Socket[bytes]] = {}
+        self.context = zmq.Context()
+        self._readers: dict[Link, Reader] = {}
         self._queues: dict[Link, deque[Event]] = {}
         self._turns: deque[Link] = deque()
         self._something = asyncio.Event()
 
     def open(self, kind: int, address: str) -> zmq.Socket[bytes]:
         """A socket that is set up for this address."""
-        socket: zmq.Socket[bytes] = self._context.socket(kind)
+        socket: zmq.Socket[bytes] = self.context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
         socket.setsockopt(zmq.MAXMSGSIZE, self._frame_bytes)
         socket.setsockopt(zmq.LINGER, 0)
@@ -172,26 +178,18 @@ class Sockets:
         socket.setsockopt(zmq.TCP_MAXRT, int(self._give_up * 1000))
         return socket
 
-    def monitor(
-        self, socket: zmq.Socket[bytes], events: int, handle: Callable[[zmq.Event, int], None]
-    ) -> zmq.Socket[bytes]:
+    def monitor(self, socket: zmq.Socket[bytes], events: int, handle: Callable[[zmq.Event, int], None]) -> Reader:
         """Have these events of a socket's connections handled, each with its value, often a descriptor.
 
         Raises:
             zmq.ZMQError: too many open files, for example.
         """
-        pair = monitored(socket, events)
 
         def handle_parts(parts: Parts) -> None:
             message = parse_monitor_message([part.bytes for part in parts])
             handle(zmq.Event(message["event"]), int(message["value"]))
 
-        self.watch(pair, handle_parts)
-        return pair
-
-    def watch(self, socket: zmq.Socket[bytes], handle: Callable[[Parts], None]) -> None:
-        """Read all messages of a socket at once."""
-        self._readers[socket] = Reader(socket, handle)
+        return Reader(monitored(socket, events), handle_parts)
 
     def read(
         self,
@@ -199,33 +197,11 @@ class Sockets:
         socket: zmq.Socket[bytes],
         handle: Callable[[Parts], None],
         emptied: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> Reader:
         """Read a socket as long as the queue of this key is short."""
         queue = self._queues.setdefault(key, deque())
-        self._by_key[key] = socket
-        self._readers[socket] = Reader(
-            socket, handle, lambda: len(queue) < UNREAD, emptied, self._signalled, self._frames
-        )
-
-    def look_soon(self, socket: zmq.Socket[bytes]) -> None:
-        """Look soon whether a message waits in the socket."""
-        if socket in self._readers:
-            self._readers[socket].look_soon()
-
-    def called(self, socket: zmq.Socket[bytes]) -> None:
-        """Note a call on the socket that was not its reader's."""
-        if socket in self._readers:
-            self._readers[socket].called()
-
-    def read_rest(self, socket: zmq.Socket[bytes]) -> None:
-        """Read all messages of a socket that is about to be closed."""
-        self._readers[socket].read_rest()
-
-    def close(self, socket: zmq.Socket[bytes], linger: float = 0) -> None:
-        """Read a socket no more, and close it; flush for at most `linger` seconds."""
-        if socket in self._readers:
-            self._readers.pop(socket).stop()
-        socket.close(linger=int(linger * 1000))
+        self._readers[key] = Reader(socket, handle, lambda: len(queue) < UNREAD, emptied, self._signalled, self._frames)
+        return self._readers[key]
 
     async def terminate(self) -> None:
         """Wait until the closed sockets are flushed."""
@@ -233,9 +209,9 @@ class Sockets:
         # that starts another one when it is shut down.
         thread = ThreadPoolExecutor(1, "closing")
         try:
-            await asyncio.get_running_loop().run_in_executor(thread, self._context.term)
+            await asyncio.get_running_loop().run_in_executor(thread, self.context.term)
         except RuntimeError:  # the system gives no thread
-            self._context.term()
+            self.context.term()
         finally:
             thread.shutdown(wait=False)
 
@@ -256,7 +232,7 @@ class Sockets:
     def forget(self, key: Link) -> None:
         """Drop a key's events."""
         self._queues.pop(key, None)
-        self._by_key.pop(key, None)
+        self._readers.pop(key, None)
 
     async def receive(self) -> Event:
         """The next event; links take turns."""
@@ -271,8 +247,8 @@ class Sockets:
         event = queue.popleft()
         if queue:
             self._turns.append(key)
-        if len(queue) == UNREAD - 1 and key in self._by_key:
-            self.look_soon(self._by_key[key])
+        if len(queue) == UNREAD - 1 and key in self._readers:
+            self._readers[key].look_soon()
         return event
 
 

@@ -15,33 +15,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import PROVE_WITHIN
 from dpeer.peer.relay.joint import Joint
-from dpeer.peer.relay.messages import CALL_WITHIN, DIAL, GREETING_BYTES, KEY_BYTES, REFUSALS, TAKEN, Greeting, Prover
+from dpeer.peer.relay.messages import CALL_WITHIN, DIAL, GREETING_BYTES, NOBODY, REFUSALS, TAKEN, prove
 from dpeer.peer.transport import RELAY
-from dpeer.peer.transports.dial_out import DialOut
-from dpeer.peer.transports.hosts import endpoint, split
-from dpeer.peer.transports.proxies import receive
-
-LOOPBACK = "127.0.0.1"
-
-_STRANGERS = 8
-"""Connections of other programs that a tunnel's port keeps while its own one is awaited."""
+from dpeer.peer.transports.hosts import LOOPBACK, endpoint, receive, split
+from dpeer.peer.transports.proxies import Proxies, dial
 
 
 class RelayRefusedError(OSError):
-    """A relay refuses a connection.
-
-    Attributes:
-        code: Why, as in `handshake.REFUSALS`.
-    """
-
-    def __init__(self, relay: str, code: bytes) -> None:
-        super().__init__(f"relay {relay}: {REFUSALS.get(code, 'it refuses the connection')}")
-        self.code = code
+    """A relay refuses a connection."""
 
 
 class Tunnel:
@@ -56,69 +42,59 @@ class Tunnel:
     """
 
     def __init__(self, remote: socket.socket, join: Callable[[socket.socket, socket.socket], object]) -> None:
-        self._remote: socket.socket | None = remote
-        self._join = join
+        self._remote, self._join = remote, join
         self._loop = asyncio.get_running_loop()
-        self._server = socket.create_server((LOOPBACK, 0), backlog=_STRANGERS)
+        self._server = socket.create_server((LOOPBACK, 0))
         self._server.setblocking(False)
         self.address = endpoint(LOOPBACK, self._server.getsockname()[1])
-        self._accepted: dict[int, socket.socket] = {}
         self._own: int | None = None
-        self._loop.add_reader(self._server, self._accept)
         self._limit = self._loop.call_later(PROVE_WITHIN, self.close)
 
-    def confirm(self, port: int) -> None:
-        """Use the connection that comes from this port of loopback: it is this process's own."""
-        self._own = port
-        self._look()
+    def confirm(self, descriptor: int) -> None:
+        """Use this connection of libzmq's: those of other programs of the host are closed."""
+        with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as copy:
+            self._own = copy.getsockname()[1]
+            self._loop.add_reader(self._server, self._accept)
+            self._accept()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, (_, port) = self._server.accept()
+                if port == self._own:
+                    break
+                connection.close()
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._join(connection, self._remote.dup())
+            self.close()
 
     def close(self) -> None:
         """Close everything that is not joined."""
         self._limit.cancel()
-        if self._server.fileno() < 0:
-            return
-        self._loop.remove_reader(self._server)
-        self._server.close()
-        for one in (*self._accepted.values(), *([self._remote] if self._remote else [])):
-            one.close()
-        self._accepted.clear()
-        self._remote = None
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            connection, (_, port) = self._server.accept()
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if len(self._accepted) == _STRANGERS:
-                oldest = next(iter(self._accepted))
-                self._accepted.pop(oldest).close()
-            self._accepted[port] = connection
-            self._look()
-
-    def _look(self) -> None:
-        if self._remote is not None and self._own in self._accepted:
-            self._join(self._accepted.pop(self._own), self._remote)
-            self._remote = None
-            self.close()
+        if self._server.fileno() >= 0:
+            self._loop.remove_reader(self._server)
+            self._server.close()
+            self._remote.close()
 
 
 class Tunnels:
     """The tunnels of one transport.
 
     Args:
-        dial_out: Makes the connections.
+        through: Which hosts are dialled through a proxy.
+        give_up: Seconds after which a connection breaks whose other end confirms nothing.
         secret: The peer's secret key, which relays ask for; None without keys.
     """
 
-    def __init__(self, dial_out: DialOut, secret: bytes | None) -> None:
-        self._dial_out = dial_out
-        self._prover = None if secret is None else Prover(secret)
+    def __init__(self, through: Proxies, give_up: float, secret: bytes | None) -> None:
+        self._through, self._give_up, self._secret = through, give_up, secret
         self._joints: dict[asyncio.Task[None], Joint] = {}
 
     def needed(self, address: str) -> bool:
         """Whether an address is dialled through a relay or a proxy."""
         place = split(address)
-        return place is not None and (address.startswith(RELAY) or self._dial_out.proxied(place[0]))
+        return place is not None and (address.startswith(RELAY) or self._through.of(place[0]) is not None)
 
     async def open(self, address: str, key: bytes | None) -> Tunnel:
         """A tunnel to the listener at an address; behind a relay, to the peer with this key.
@@ -126,51 +102,38 @@ class Tunnels:
         Raises:
             OSError: its text states why none can be made.
         """
-        if address.startswith(RELAY):
-            assert key is not None, "a relay is dialled for a listed rank"
-            remote = await self.claim(address, DIAL, key, PROVE_WITHIN + CALL_WITHIN)
-        else:
-            place = split(address)
-            assert place is not None, "see `needed`"
-            remote = await self._dial_out.connect(*place)
-        return Tunnel(remote, self.join)
+        if not address.startswith(RELAY):
+            return Tunnel(await self._dial(address), self.join)
+        assert key is not None, "a relay is dialled for a listed rank"
+        return Tunnel(await self.claim(address, DIAL, key, PROVE_WITHIN + CALL_WITHIN), self.join)
+
+    async def _dial(self, address: str) -> socket.socket:
+        place = split(address)
+        assert place is not None, "see `needed`"
+        return await dial(*place, self._through, self._give_up)
 
     async def claim(
-        self, address: str, purpose: bytes, other: bytes = bytes(KEY_BYTES), within: float = PROVE_WITHIN
+        self, address: str, purpose: bytes, other: bytes = NOBODY, within: float = PROVE_WITHIN
     ) -> socket.socket:
         """A connection to a relay that has taken this peer's key and purpose.
 
         Raises:
             OSError: its text states why not.
         """
-        place = split(address)
-        assert place is not None, "a relay has a host and a port"
-        assert self._prover is not None, "addresses are checked: relays need keys"
-        name = address.removeprefix(RELAY)
-        try:
-            connection = await self._dial_out.connect(*place)
-        except OSError as error:
-            raise OSError(f"relay {name}: {error}") from error
-        try:
-            async with asyncio.timeout(within):
-                greeting = Greeting.decode(await receive(connection, GREETING_BYTES))
-                claim = self._prover.claim(greeting, purpose, other)
-                await asyncio.get_running_loop().sock_sendall(connection, claim.encode())
-                answer = await receive(connection, 1)
-            if answer != TAKEN:
-                raise RelayRefusedError(name, answer)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, RelayRefusedError):
+        assert self._secret is not None, "addresses are checked: relays need keys"
+        with of_relay(address):
+            connection = await self._dial(address)
+            try:
+                async with asyncio.timeout(within):
+                    claim = prove(self._secret, await receive(connection, GREETING_BYTES), purpose, other)
+                    await asyncio.get_running_loop().sock_sendall(connection, claim.encode())
+                    answer = await receive(connection, 1)
+                if answer != TAKEN:
+                    raise RelayRefusedError(REFUSALS.get(answer, "it refuses the connection"))
+            except BaseException:
+                connection.close()
                 raise
-            if isinstance(error, TimeoutError):
-                raise OSError(f"relay {name}: it does not answer") from error
-            if isinstance(error, ProtocolError):
-                raise OSError(f"relay {name}: {error.args[0].partition(': ')[2]}") from error
-            if isinstance(error, OSError):
-                raise OSError(f"relay {name}: {error.strerror or error}") from error
-            raise
-        return connection
+            return connection
 
     def join(self, local: socket.socket, remote: socket.socket) -> asyncio.Future[None]:
         """Copy between a connection of libzmq's and one that was dialled, until both are closed.
@@ -191,3 +154,17 @@ class Tunnels:
         for joint in self._joints.values():
             joint.end()
         await asyncio.gather(*self._joints, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def of_relay(address: str) -> Iterator[None]:
+    """Have errors name the relay at this address, each an OSError whose text states what is wrong with it."""
+    name = address.removeprefix(RELAY)
+    try:
+        yield
+    except TimeoutError as error:
+        raise OSError(f"relay {name}: it does not answer") from error
+    except ProtocolError as error:
+        raise OSError(f"relay {name}: {error.args[0].partition(': ')[2]}") from error
+    except OSError as error:
+        raise type(error)(f"relay {name}: {error.strerror or error}") from error

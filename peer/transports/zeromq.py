@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections import Counter
 
 import zmq
 
@@ -21,12 +20,11 @@ from dpeer.peer.transport import RELAY, Arrival, Broken, Endless, Event, Identit
 from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
 from dpeer.peer.transports.dealer_link import DealerLink
-from dpeer.peer.transports.dial_out import DialOut
-from dpeer.peer.transports.hosts import endpoint, split
+from dpeer.peer.transports.hosts import LOOPBACK, endpoint, split
 from dpeer.peer.transports.proxies import NO_PROXIES, Proxies
 from dpeer.peer.transports.relayed_listener import RelayedListener
-from dpeer.peer.transports.sockets import Parts, Sockets, send
-from dpeer.peer.transports.tunnels import LOOPBACK, Tunnels
+from dpeer.peer.transports.sockets import Parts, Reader, Sockets, send
+from dpeer.peer.transports.tunnels import Tunnels
 
 _ADVICE = {
     zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",
@@ -43,6 +41,9 @@ _LATE = 1.0
 _MORE = 3
 """Frames that a message may have beside its buffers: the name of its connection, its header, and one beyond the
 most that are allowed."""
+
+_ACCEPTED = "accepted"
+"""The queue of what comes on links that were not dialled."""
 
 _RETRY = 0.001
 _SELDOM = 0.02
@@ -62,7 +63,6 @@ class ZeroMQTransport:
         proxies: Through which hosts are dialled.
 
     Attributes:
-        failures: How often it was tried in vain to connect to an address, on any link.
         guard: Bounds the cost of the listener's connections; None without a listener.
     """
 
@@ -77,17 +77,16 @@ class ZeroMQTransport:
     ) -> None:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
-        self.failures: Counter[str] = Counter()
         self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
-        self._tunnels = Tunnels(DialOut(proxies, give_up), None if keyring is None else keyring.secret)
+        self._tunnels = Tunnels(proxies, give_up, None if keyring is None else keyring.secret)
         self._relayed: RelayedListener | None = None
         self._auth: CurveAuth | None = None
         self.guard: ConnectionGuard | None = None
-        self._router: zmq.Socket[bytes] | None = None
-        self._monitor: zmq.Socket[bytes] | None = None
+        self._router: Reader | None = None
+        self._monitor: Reader | None = None
         self._dealers: dict[Link, DealerLink] = {}
         self._dialled = 0
         self._full: dict[Link, None] = {}
@@ -107,24 +106,24 @@ class ZeroMQTransport:
         assert bound is not None, "a port of loopback"
         most = 2 * len(self.keyring.owners) + MOST_UNPROVED
         self._relayed = RelayedListener(
-            self._tunnels, address, bound[1], most, lambda why: self.push(self, Relayed(why))
+            self._tunnels, address, bound[1], most, lambda why: self._sockets.push(self, Relayed(why))
         )
         return address
 
     def _bind(self, address: str) -> str:
-        router = self._router = self._sockets.open(zmq.ROUTER, address)
+        router = self._sockets.open(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.guard = ConnectionGuard(self._longest_message, self._on_endless, keys=self.keyring is not None)
         if self.keyring is not None:
             self._auth = CurveAuth(self._sockets, router, self.keyring)
         self._monitor = self._sockets.monitor(router, EVENTS | (FAILED if self._auth else 0), self._happened)
+        self._router = self._sockets.read(_ACCEPTED, router, self._came, self._emptied)
         try:
             router.bind(address)
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise not_bound(f"address {address!r} {advice}", error) from error
-        self._sockets.read(router, router, self._came, self._emptied)
         bound: str = router.getsockopt_string(zmq.LAST_ENDPOINT)
         return bound
 
@@ -135,15 +134,14 @@ class ZeroMQTransport:
             self._auth.failed()
 
     def _came(self, parts: Parts) -> None:
-        assert self._router is not None
-        assert self.guard is not None
+        assert self.guard is not None, "it is there before the first message"
         link, frames = parts[0].bytes, [part.buffer for part in parts[1:]]
         identity = None if self._auth is None else int(parts[0]["User-Id"])
         self.guard.came(parts[-1], link, identity)
-        self.push(self._router, Arrival(link, frames, identity))
+        self._sockets.push(_ACCEPTED, Arrival(link, frames, identity))
 
     def _on_endless(self, link: Link | None, place: str) -> None:
-        self.push(self._router, Endless(link, place))
+        self._sockets.push(_ACCEPTED, Endless(link, place))
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect a DEALER."""
@@ -152,7 +150,7 @@ class ZeroMQTransport:
         link: Link = self._dialled
         self._dialled += 1
         self._dealers[link] = DealerLink(
-            self._sockets, link, address, self._longest_message, self.keyring, identity, self._tunnels, self.failures
+            self._sockets, link, address, self._longest_message, self.keyring, identity, self._tunnels
         )
         self._dealers[link].connect()
         return link
@@ -170,33 +168,33 @@ class ZeroMQTransport:
     def send(self, link: Link, frames: Frames) -> Sent:
         """Queue a message on the link's socket; libzmq's I/O thread sends it, large frames without a copy."""
         if isinstance(link, bytes):
-            socket, parts = self._router, (link, *frames)
+            reader, parts = self._router, (link, *frames)
         else:
             dealer = self._dealers.get(link)
             if dealer is None:
                 return Sent.GONE
             if not dealer.up:
                 return Sent.FULL  # arrived messages are read first, then the core learns of the break
-            socket, parts = dealer.socket, tuple(frames)
-        if socket is None or socket.closed:
+            reader, parts = dealer.reader, tuple(frames)
+        if reader is None or reader.socket.closed:
             return Sent.GONE
         if link in self._lost:
             return Sent.FULL
         try:
-            send(socket, parts)
+            send(reader.socket, parts)
         except zmq.Again:
             self._full[link] = None
             self._retry_later()
-            self._sockets.look_soon(socket)
+            reader.look_soon()
             return Sent.FULL
         except zmq.ZMQError:
-            self._sockets.look_soon(socket)
-            if socket is not self._router:
+            reader.look_soon()
+            if reader is not self._router:
                 return Sent.GONE
             self._lost[link] = None  # messages from it may still be unread
             asyncio.get_running_loop().call_later(_LATE, self._emptied)
             return Sent.FULL
-        self._sockets.called(socket)
+        reader.called()
         self._pause = _RETRY
         return Sent.TAKEN
 
@@ -208,10 +206,6 @@ class ZeroMQTransport:
     async def receive(self) -> Event:
         """The next event; the sockets take turns."""
         return await self._sockets.receive()
-
-    def push(self, queue: Link, event: Event) -> None:
-        """Add an event to a queue."""
-        self._sockets.push(queue, event)
 
     async def close(self, linger: float) -> None:
         """Stop receiving, flush for at most `linger` seconds, close every socket; again does nothing."""
@@ -226,13 +220,12 @@ class ZeroMQTransport:
             dealer.close(linger)
         if self.guard is not None:
             self.guard.close()
-        if self._router is not None:
-            self._router.disable_monitor()
-            if self._monitor is not None:
-                self._sockets.close(self._monitor)
-            if self._auth is not None:
-                self._auth.close()
-            self._sockets.close(self._router, linger)
+        if self._auth is not None:
+            self._auth.stop()
+        if self._router is not None and self._monitor is not None:
+            self._router.socket.disable_monitor()
+            self._monitor.close()
+            self._router.close(linger)
         await self._sockets.terminate()
         await self._tunnels.close(linger)
 
@@ -241,7 +234,7 @@ class ZeroMQTransport:
     def _emptied(self) -> None:
         """Nothing waits in the ROUTER, or has not for long: links that are gone have no messages left."""
         for link in self._lost:
-            self.push(self._router, Broken(link))
+            self._sockets.push(_ACCEPTED, Broken(link))
         self._lost.clear()
 
     def _retry_later(self) -> None:
@@ -255,4 +248,4 @@ class ZeroMQTransport:
             self._retry = None
         full, self._full = list(self._full), {}
         for link in full:
-            self.push(self._router if isinstance(link, bytes) else link, Writable(link))
+            self._sockets.push(_ACCEPTED if isinstance(link, bytes) else link, Writable(link))

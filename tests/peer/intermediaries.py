@@ -5,7 +5,6 @@ import base64
 import contextlib
 import ipaddress
 
-from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.server import Listed, Relay
 
 
@@ -36,9 +35,9 @@ class Running:
         log: Its lines.
     """
 
-    def __init__(self, keys, most=RelayLimits(), port=0):  # noqa: B008 - frozen
+    def __init__(self, keys, port=0, **limits):
         self.log = Log()
-        self.relay = Relay(keys, most, self.log.append)
+        self.relay = Relay(keys, self.log.append, **limits)
         host, self.port = self.relay.listen("127.0.0.1", port)
         self.place = f"{host}:{self.port}"
 

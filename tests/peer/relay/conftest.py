@@ -5,7 +5,6 @@ import contextlib
 
 import pytest
 
-from dpeer.peer.relay.limits import RelayLimits
 from dpeer.peer.relay.messages import (
     ANSWER_CALL,
     DIAL,
@@ -13,9 +12,8 @@ from dpeer.peer.relay.messages import (
     LISTEN,
     NEWS_BYTES,
     PING,
-    Greeting,
-    Prover,
-    news,
+    News,
+    prove,
 )
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import Running, listed
@@ -35,7 +33,7 @@ class Client:
         self.greeting = None
 
     async def greet(self):
-        self.greeting = Greeting.decode(await self.reader.readexactly(GREETING_BYTES))
+        self.greeting = await self.reader.readexactly(GREETING_BYTES)
         return self.greeting
 
     async def send(self, data):
@@ -48,12 +46,12 @@ class Client:
 
     async def claim(self, secret, purpose, other=bytes(32)):
         greeting = self.greeting or await self.greet()
-        await self.send(Prover(secret).claim(greeting, purpose, other).encode())
+        await self.send(prove(secret, greeting, purpose, other).encode())
         return await self.answer()
 
     async def news(self):
         """The next call; pings are answered."""
-        while (found := news(await self.reader.readexactly(NEWS_BYTES))) == PING:
+        while (found := News.decode(await self.reader.readexactly(NEWS_BYTES))).kind == PING:
             await self.send(PING)
         return found
 
@@ -96,7 +94,7 @@ class World:
         """A connection that calls another rank, before the answer has come."""
         client = await self.connect()
         await client.greet()
-        await client.send(Prover(self.secrets[rank]).claim(client.greeting, DIAL, self.keys[other]).encode())
+        await client.send(prove(self.secrets[rank], client.greeting, DIAL, self.keys[other]).encode())
         return client
 
     async def join(self, rank, other, line):
@@ -119,10 +117,10 @@ async def world():
     """Make a relay for so many ranks."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def make(size=3, most=RelayLimits()):  # noqa: B008 - frozen
+        async def make(size=3, **limits):
             secrets = [new_secret() for _ in range(size)]
             keys = listed({rank: (public_of(secret),) for rank, secret in enumerate(secrets)})
-            made = World(await stack.enter_async_context(Running(keys, most)), secrets)
+            made = World(await stack.enter_async_context(Running(keys, **limits)), secrets)
             stack.callback(made.close)
             return made
 

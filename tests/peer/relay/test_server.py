@@ -10,9 +10,8 @@ import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay import limits, messages
-from dpeer.peer.relay.limits import Pace, RelayLimits
-from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, Prover
-from dpeer.peer.relay.server import Listed, Relay
+from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, News, prove
+from dpeer.peer.relay.server import Listed, Pace, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
 
@@ -53,7 +52,7 @@ async def test_an_unlisted_key_and_a_proof_that_does_not_hold_get_the_same_answe
     assert await stranger.claim(new_secret(), LISTEN) == b"k"
     assert await stranger.ended() == b""
     forger = await one.connect()
-    claim = Prover(new_secret()).claim(await forger.greet(), LISTEN)._replace(key=one.keys[0])
+    claim = prove(new_secret(), await forger.greet(), LISTEN)._replace(key=one.keys[0])
     await forger.send(claim.encode())
     assert await forger.answer() == b"k"
     assert await forger.ended() == b""
@@ -63,7 +62,7 @@ async def test_an_unlisted_key_and_a_proof_that_does_not_hold_get_the_same_answe
 async def test_a_recorded_claim_is_of_no_use_on_another_connection(world):
     one = await world()
     honest = await one.connect()
-    recorded = Prover(one.secrets[0]).claim(await honest.greet(), LISTEN).encode()
+    recorded = prove(one.secrets[0], await honest.greet(), LISTEN).encode()
     await honest.send(recorded)
     assert await honest.answer() == b"+"
     thief = await one.connect()
@@ -78,7 +77,7 @@ async def test_of_a_challenge_passed_on_by_a_false_relay_only_the_same_purpose_i
     """The false relay gets what an operator has: a connection. It cannot make it another one."""
     one = await world()
     false = await one.connect()
-    claim = Prover(one.secrets[0]).claim(await false.greet(), LISTEN)
+    claim = prove(one.secrets[0], await false.greet(), LISTEN)
     await false.send(claim._replace(purpose=DIAL, other=one.keys[1]).encode())
     assert await false.answer() == b"k"
 
@@ -98,7 +97,7 @@ async def test_connections_that_prove_nothing_do_not_last(world, monkeypatch):
     monkeypatch.setattr(limits, "PROVE_WITHIN", 0.3)
     one = await world()
     slow = await one.connect()
-    claim = Prover(one.secrets[0]).claim(await slow.greet(), LISTEN).encode()
+    claim = prove(one.secrets[0], await slow.greet(), LISTEN).encode()
     with contextlib.suppress(ConnectionError):
         for byte in claim[:-1]:
             await slow.send(bytes([byte]))
@@ -192,7 +191,7 @@ async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_i
     one = await world()
     before = await one.listen(0)
     line = await one.listen(0)
-    assert await before.news() == REPLACED
+    assert await before.news() == News(REPLACED)
     await before.ended()
     await echo(*await one.join(1, 0, line))
     assert not one.log.has("is gone")
@@ -230,7 +229,7 @@ async def test_a_key_that_is_not_listed_any_more_is_parted(world):
 
 
 async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_the_same_pair(world):
-    one = await world(4, RelayLimits(connections=3))
+    one = await world(4, connections=3)
     lines = {rank: await one.listen(rank) for rank in (1, 2, 3)}
     first, _ = await one.join(0, 1, lines[1])
     second = await one.join(0, 2, lines[2])
@@ -251,7 +250,7 @@ async def test_calls_without_end_are_refused_after_some(world):
 
 
 async def test_of_what_one_end_does_not_read_the_relay_holds_one_small_piece(world):
-    one = await world(2, RelayLimits(rate=1e12))
+    one = await world(2, rate=1e12)
     line = await one.listen(0)
     near, far = await one.join(1, 0, line)
     far.writer.transport.pause_reading()  # as a peer that stands still
@@ -267,7 +266,7 @@ async def test_of_what_one_end_does_not_read_the_relay_holds_one_small_piece(wor
 
 
 async def test_a_key_sends_no_faster_than_its_rate_and_others_do_not_wait_for_it(world):
-    one = await world(4, RelayLimits(rate=400_000))
+    one = await world(4, rate=400_000)
     lines = [await one.listen(rank) for rank in (0, 2)]
     near, far = await one.join(1, 0, lines[0])
     quick = await one.join(3, 2, lines[1])
@@ -317,7 +316,7 @@ async def test_a_peer_that_answers_no_ping_cannot_be_called_any_more(world, monk
 async def test_a_port_in_use_is_refused(world):
     one = await world()
     with pytest.raises(AddressError, match=f"--listen: port {one.running.port} of 127.0.0.1 cannot be used"):
-        Relay({}, RelayLimits(), print).listen("127.0.0.1", one.running.port)
+        Relay({}, print).listen("127.0.0.1", one.running.port)
 
 
 async def test_a_key_that_comes_and_goes_without_end_fills_no_log(world, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transport import Opened, Unreachable
+from dpeer.peer.transports import proxies as dialling
 from dpeer.peer.transports.proxies import Proxy, proxies
 from tests.error_texts import refused
 from tests.peer.intermediaries import ProxyServer
@@ -85,6 +86,34 @@ async def test_a_refusal_of_the_proxy_is_the_reason_until_it_allows_the_connecti
         proxy.known["far.test"] = port
         assert await next_of(dialler, Opened) == Opened(link)
         assert set(proxy.asked) == {"far.test:7700"}
+        await dialler.close(0)
+
+
+DOWN = {
+    "http": (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "502 Bad Gateway"),
+    "socks5": (b"\x05\x00" + b"\x05\x05\x00\x01" + bytes(6), "connection refused"),
+}
+
+
+@pytest.mark.parametrize("kind", [*DOWN])
+async def test_a_proxy_that_hangs_or_says_that_the_other_end_is_down_is_asked_again(opened, monkeypatch, kind):
+    """libzmq's own SOCKS option aborts the process when the proxy says so."""
+    monkeypatch.setattr(dialling, "PROVE_WITHIN", 0.2)
+    (down, words), asked = DOWN[kind], []
+
+    async def serve(reader, writer):
+        asked.append(reader)
+        if len(asked) > 1:
+            writer.write(down)
+        await reader.read()  # until the dialler gives up
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"{kind}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        dialler = ZeroMQTransport(Limits(), proxies=proxies(url))
+        dialler.dial("tcp://far.test:7700")
+        assert (await next_of(dialler, Unreachable)).reason == f"proxy {url} does not answer"
+        assert words in (await next_of(dialler, Unreachable)).reason
         await dialler.close(0)
 
 

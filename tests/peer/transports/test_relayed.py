@@ -8,7 +8,7 @@ import pytest
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
-from dpeer.peer.transports import Keyring, relayed_listener
+from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, carry, listed
@@ -68,24 +68,6 @@ async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_
         assert await next_of(dialler, Broken) == Broken(link)
 
 
-async def test_a_peer_whose_host_has_slept_connects_to_its_relay_anew_and_is_met(opened, monkeypatch):
-    """The relay has given its connection up in the night, and the peer's end has not heard of it."""
-    rings, asleep = keyrings(2), [0.0]
-    monkeypatch.setattr(relayed_listener, "slept", lambda: asleep[0])
-    monkeypatch.setattr(relayed_listener, "LOOK", 0.01)
-    listener, dialler = (opened(ring) for ring in rings)
-    async with Running(listed(rings[0].listed)) as relay:
-        address = await listener.listen(f"relay://{relay.place}")
-        await relay.log.until("rank 0", "is here")
-        asleep[0] = 8 * 3600.0
-        await relay.log.until("rank 0", "is gone")
-        assert "relay" in (await next_of(listener, Relayed)).trouble
-        assert (await next_of(listener, Relayed)).trouble is None
-        dialler.dial(address, 0)
-        await next_of(dialler, Opened)
-        assert sum("is here" in line for line in relay.log) == 2, "once"
-
-
 async def test_an_unlisted_key_is_turned_away_by_the_relay_and_both_ends_of_the_fault_are_named(opened):
     rings = keyrings(2)
     stranger = Keyring(new_secret(), rings[0].listed)
@@ -104,7 +86,7 @@ async def test_an_operator_that_joins_a_caller_to_another_peer_gets_no_message_t
     ways = set()
 
     async def join(reader, writer):
-        writer.write(Verifier().greeting().encode())
+        writer.write(Verifier().greeting())
         await reader.readexactly(CLAIM_BYTES)
         writer.write(TAKEN)
         far = await asyncio.open_connection("127.0.0.1", port)

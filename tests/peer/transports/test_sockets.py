@@ -52,7 +52,7 @@ async def test_while_there_is_no_room_the_event_loop_does_not_turn_for_what_wait
         there.send(b"third")
         await until(lambda: len(found) == 3)
         assert found == [b"first", b"second", b"third"]
-        reader.stop()
+        reader.close()
 
 
 async def test_a_message_whose_signal_another_call_on_the_socket_has_used_up_is_read(until):
@@ -71,7 +71,7 @@ async def test_a_message_whose_signal_another_call_on_the_socket_has_used_up_is_
         assert not signals
         reader.called()
         assert reader._due is None
-        reader.stop()
+        reader.close()
 
 
 async def test_links_take_turns_however_much_one_of_them_sends():
