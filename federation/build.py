@@ -35,7 +35,7 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import RESTORED, rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
-from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
+from dpeer.topology import Graphs, Isolated, ServerSampling, Topology, spectral_gap, take_part
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -153,6 +153,7 @@ def build(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
+        steady=not graph.changing and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
     )  # fmt: skip
@@ -292,7 +293,7 @@ def content_of(task: Task, *, private: bool) -> str | None:
 
 
 @cache
-def _spectral_gap(graph: Topology | TimeVaryingTopology) -> float:
+def _spectral_gap(graph: Topology) -> float:
     """The graph's gap, computed once for all peers of a process."""
     return spectral_gap(graph)
 

@@ -14,7 +14,7 @@ from dpeer.plugins import check_source
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
-from dpeer.topology import Graphs, Row, TimeVaryingTopology, Topology, take_part
+from dpeer.topology import Graphs, Row, Topology, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm, Task
 from dpeer.training.algorithms.base import facts_of
@@ -35,7 +35,7 @@ class Checked(NamedTuple):
         guarantee: What it promises; None without privacy.
     """
 
-    graph: Topology | TimeVaryingTopology
+    graph: Topology
     meeting: Graphs
     privacy: PrivacyConfig
     guarantee: Any
@@ -63,7 +63,7 @@ def check_settings(config: RunConfig) -> Checked:
     return Checked(graph, meeting, protected, guarantee)
 
 
-def check_exchange(config: RunConfig, graph: Topology | TimeVaryingTopology) -> None:
+def check_exchange(config: RunConfig, graph: Topology) -> None:
     """Refuse ways to send and mix bodies that contradict each other, the graph or the promise of privacy.
 
     Raises:
@@ -95,7 +95,7 @@ def check_quorum(quorum: str | int, size: int) -> None:
         )
 
 
-def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:
+def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology) -> None:
     """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
 
     Raises:
@@ -119,12 +119,12 @@ def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topol
 
 
 @lru_cache(maxsize=4)  # all peers of a process ask
-def _unsuited(graph: Topology | TimeVaryingTopology, robust: Robust) -> str | None:
+def _unsuited(graph: Topology, robust: Robust) -> str | None:
     """Why some peer would be at the mercy of a single neighbor, or would never hear one; None if none is.
 
     Of a graph that changes the first rounds are looked at.
     """
-    numbers = range(1 if isinstance(graph, Topology) else graph.period)
+    numbers = range(graph.period)
     rows = (graph.at(number, rank).row for number in numbers for rank in range(graph.size))
     return next((reason for row in rows if (reason := _lacks(row, robust)) is not None), None)
 

@@ -10,7 +10,7 @@ from typing import Any
 from dpeer.federation.settings import default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
-from dpeer.topology import AnyTopology
+from dpeer.topology import Topology
 from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import flagged_options
@@ -32,7 +32,7 @@ _OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "h
 def fingerprint(
     values: Mapping[str, Any],
     algorithm: type[Algorithm],
-    graph: AnyTopology,
+    graph: Topology,
     options: Any,
     guarantee: Guarantee | None = None,
 ) -> dict[str, Any]:

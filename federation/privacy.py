@@ -14,17 +14,17 @@ from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, unc
 from dpeer.privacy.ledger_file import read_or_none
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
-from dpeer.topology import Participation, TimeVaryingTopology, Topology
+from dpeer.topology import Participation, Topology
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.file_names import REST
 
 
-def privacy_config(config: RunConfig, graph: Topology | TimeVaryingTopology) -> PrivacyConfig:
+def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
     """The part of a run's configuration on which its privacy depends."""
     asked, how = config.privacy, config.training
     averages = None
-    if asked.dp_adversary == "aggregate" and isinstance(graph, Topology) and how.participation == 1:
+    if asked.dp_adversary == "aggregate" and not graph.changing and how.participation == 1:
         averages = graph.weights.tolist()
     return PrivacyConfig(
         asked,
@@ -41,7 +41,7 @@ def privacy_config(config: RunConfig, graph: Topology | TimeVaryingTopology) -> 
     )
 
 
-def planned_rounds(training: TrainingPart, graph: Topology | TimeVaryingTopology, first: int = 0) -> int:
+def planned_rounds(training: TrainingPart, graph: Topology, first: int = 0) -> int:
     """The most rounds in which one peer takes part, from round `first` on."""
     if training.participation == 1:
         return max(0, training.rounds - first)

@@ -22,7 +22,7 @@ from dpeer.report.facets import Report
 from dpeer.report.style import Panel, new_figure, wrap
 from dpeer.results.groups import Group, Measure
 from dpeer.sections import names
-from dpeer.topology import AnyTopology, TimeVaryingTopology, Topology
+from dpeer.topology import Topology
 from dpeer.topology.settings import GraphSettings, build_graph
 
 Points = NDArray[np.float64]
@@ -53,7 +53,7 @@ _DIRECTIONS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
 _FOUR_DIRECTIONS = ((1.0, 0.0), (0.0, 1.0), (0.43, -0.21), (-0.21, 0.43))
 
 
-def draw_tile(axes: Axes, graph: AnyTopology, color: str) -> None:
+def draw_tile(axes: Axes, graph: Topology, color: str) -> None:
     """Draw a graph, its peers in `color`."""
     points = place(graph)
     axes.set_aspect("equal")
@@ -62,7 +62,7 @@ def draw_tile(axes: Axes, graph: AnyTopology, color: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    if isinstance(graph, TimeVaryingTopology):
+    if graph.changing:
         note = _draw_rounds(axes, graph, points)
     else:
         edges = graph.edges
@@ -81,9 +81,9 @@ def named(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
-def _draw_rounds(axes: Axes, graph: TimeVaryingTopology, points: Points) -> str:
+def _draw_rounds(axes: Axes, graph: Topology, points: Points) -> str:
     """Draw the edges of the first rounds, a color for each; returns a note on which they are."""
-    repeats = graph.graphs.period is not None
+    repeats = graph.repeats is not None
     shown = min(graph.period, _PERIOD) if repeats else max(2, min(graph.period, _ROUNDS))
     colors = colormaps["viridis"](np.linspace(0.0, 0.9, shown))
     handles = []
@@ -101,9 +101,7 @@ def _draw_rounds(axes: Axes, graph: TimeVaryingTopology, points: Points) -> str:
     return f"{rounds}, drawn anew in every round"
 
 
-def _draw_edges(
-    axes: Axes, graph: AnyTopology, edges: list[list[int]], points: Points, color: Any, width: float
-) -> None:
+def _draw_edges(axes: Axes, graph: Topology, edges: list[list[int]], points: Points, color: Any, width: float) -> None:
     # The more lines, the thinner and paler, so that many do not run together; those of a grid do not cross.
     lines = len(edges) / 8 if "grid_shape" in graph.parameters else len(edges)
     width *= max(0.3, 1.2 / max(1.0, lines / 40) ** 0.35)
@@ -130,7 +128,7 @@ def _draw_peers(axes: Axes, points: Points, color: str) -> None:
         axes.annotate(str(rank), (x, y), ha="center", va="center_baseline", fontsize=7.5, zorder=4)
 
 
-def _details(graph: AnyTopology) -> str:
+def _details(graph: Topology) -> str:
     """The graph's options, and remarks that the drawing needs."""
     found = []
     for key, value in graph.parameters.items():
@@ -145,7 +143,7 @@ def _details(graph: AnyTopology) -> str:
     return ", ".join(found)
 
 
-def place(graph: AnyTopology) -> Points:
+def place(graph: Topology) -> Points:
     """Every peer's place, (size, 2), centred and with coordinates from -1 to 1; the same at every call."""
     if shape := _lattice(graph):
         points = _rows_and_columns(*shape)
@@ -153,7 +151,7 @@ def place(graph: AnyTopology) -> Points:
         points = np.concatenate([np.zeros((1, 2)), _circle(graph.size - 1)])
     elif graph.name == "hypercube":
         points = _shadow_of_cube(graph.size)
-    elif isinstance(graph, Topology) and graph.name.startswith("file:"):
+    elif graph.name.startswith("file:"):
         points = _by_distance(graph)
     else:
         points = _circle(graph.size)
@@ -161,7 +159,7 @@ def place(graph: AnyTopology) -> Points:
     return np.asarray(points / np.abs(points).max())
 
 
-def segments(graph: AnyTopology, edges: list[list[int]], points: Points) -> tuple[Points, Points]:
+def segments(graph: Topology, edges: list[list[int]], points: Points) -> tuple[Points, Points]:
     """The lines to draw for edges: straight ones, and the ends of those that go around a torus's border.
 
     Returns:
@@ -184,7 +182,7 @@ def segments(graph: AnyTopology, edges: list[list[int]], points: Points) -> tupl
     return inside, np.concatenate([first, last])
 
 
-def _lattice(graph: AnyTopology) -> tuple[int, int] | None:
+def _lattice(graph: Topology) -> tuple[int, int] | None:
     """The rows and columns of a grid or torus; None for other graphs, and for a torus of one row, which is a ring."""
     rows, columns = graph.parameters.get("grid_shape", (0, 0))
     if rows * columns == 0 or (graph.name == "torus" and 1 in (rows, columns)):  # a torus of one row is a ring
@@ -258,7 +256,7 @@ def tiles(report: Report) -> Panel:
             ScalarMappable(scale, _COLORMAP), ax=list(grid), location="bottom", shrink=0.7, aspect=35, pad=0.03
         )
         bar.set_label(f"{measure.axis} at the end")
-    changing = any(isinstance(graph, TimeVaryingTopology) for _, graph in shown)
+    changing = any(graph.changing for _, graph in shown)
     caption = (
         "Peers, with their ranks where they are few, and the edges along which bodies travel; a peer's color is its "
         f"{measure.name} at the end{' (mean over seeds)' if any(len(g.runs) > 1 for g, _ in shown) else ''}. "
@@ -274,7 +272,7 @@ def tiles(report: Report) -> Panel:
     return Panel(title, caption, alt, figure)
 
 
-def _draw(axes: Axes, graph: AnyTopology, found: dict[int, float], scale: Normalize) -> None:
+def _draw(axes: Axes, graph: Topology, found: dict[int, float], scale: Normalize) -> None:
     draw_tile(axes, graph, "#555555")
     # The text below a tile is small beside seven others; here it has room.
     axes.xaxis.label.set_fontsize(9.5)
@@ -303,7 +301,7 @@ def _draw(axes: Axes, graph: AnyTopology, found: dict[int, float], scale: Normal
         axes.annotate(str(rank), (x, y), ha="center", va="center_baseline", fontsize=9.5, color=ink, zorder=6)
 
 
-def _graph(group: Group) -> AnyTopology | None:
+def _graph(group: Group) -> Topology | None:
     """The graph of a run's settings; None if they name none, or it cannot be built or drawn."""
     if group.size > SIZE_LIMIT:
         return None

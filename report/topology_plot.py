@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpeer.report.graphs import draw_tile, named
 from dpeer.report.style import COLORS, tidy
-from dpeer.topology import Analysis, AnyTopology, analyse, disagreement, spectrum
+from dpeer.topology import Analysis, Topology, analyse, disagreement, spectrum
 
 _SETTINGS = {
     "font.size": 10.0,
@@ -32,7 +32,7 @@ BOTTOM = 1e-4
 _FEWEST = 5
 
 
-def picture(graph: AnyTopology, suffix: str) -> bytes:
+def picture(graph: Topology, suffix: str) -> bytes:
     """The picture as a file's content.
 
     Args:
@@ -48,7 +48,7 @@ def picture(graph: AnyTopology, suffix: str) -> bytes:
         return file.getvalue()
 
 
-def _figure(graph: AnyTopology) -> Figure:
+def _figure(graph: Topology) -> Figure:
     analysis = analyse(graph)
     figure = Figure(figsize=(14.0, 5.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     figure.suptitle(f"{graph.size} peers, {graph.weights_rule} weights\n{_described(analysis)}", fontsize=12)

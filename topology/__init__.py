@@ -8,19 +8,12 @@
 32
 """
 
-from dpeer.topology.connectivity import parts, temporal_diameter
+from dpeer.topology.connectivity import temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
-from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
+from dpeer.topology.spectrum import Analysis, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
-from dpeer.topology.topologies import (
-    TOPOLOGIES,
-    WEIGHTS,
-    AnyTopology,
-    TimeVaryingTopology,
-    Topology,
-    build,
-)
+from dpeer.topology.topologies import TOPOLOGIES, WEIGHTS, Topology, build
 from dpeer.topology.user_graphs import function_source, is_function, size_of
 
 __all__ = [
@@ -28,15 +21,12 @@ __all__ = [
     "TOPOLOGIES",
     "WEIGHTS",
     "Analysis",
-    "AnyTopology",
     "Graphs",
     "Isolated",
     "Neighborhood",
-    "PaperFormula",
     "Participation",
     "Row",
     "ServerSampling",
-    "TimeVaryingTopology",
     "Topology",
     "analyse",
     "build",
@@ -44,7 +34,6 @@ __all__ = [
     "function_source",
     "is_function",
     "paper_formula",
-    "parts",
     "size_of",
     "spectral_gap",
     "spectrum",

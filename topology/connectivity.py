@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 
 import networkx as nx
@@ -29,7 +28,7 @@ def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     Returns:
         A number of rounds, at least 1 and at most `rounds`; `rounds` where a message does not reach every peer.
     """
-    fixed = isinstance(graphs, Topology)
+    fixed = _is_fixed(graphs)
 
     @cache
     def senders(number: int) -> list[tuple[int, ...]]:
@@ -53,14 +52,6 @@ def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     return max(1, *(steps(start) for start in starts))
 
 
-def parts(ranks: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """The groups of ranks that edges join, each sorted, that of the lowest rank first; one if all are connected."""
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(ranks)
-    graph.add_edges_from(edges)
-    return sorted(sorted(group) for group in nx.connected_components(graph))
-
-
 def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
     """The number of peers, whichever they are, that may be lost so that the others stay connected.
 
@@ -80,9 +71,13 @@ def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
     together.add_nodes_from(range(graphs.size))
     together.add_edges_from(
         (sender, rank)
-        for number in range(1 if isinstance(graphs, Topology) else rounds)
+        for number in range(1 if _is_fixed(graphs) else rounds)
         for rank in range(graphs.size)
         for sender in graphs.at(number, rank).in_neighbors
     )
     mutual = all(together.has_edge(receiver, sender) for sender, receiver in together.edges)
     return int(nx.node_connectivity(together.to_undirected() if mutual else together)) - 1
+
+
+def _is_fixed(graphs: Graphs) -> bool:
+    return isinstance(graphs, Topology) and not graphs.changing

@@ -1,63 +1,121 @@
-"""Fixed graphs by name.
+"""A graph as a list of edges, and the fixed graphs that need no chance.
 
-A new graph is one function from a `GraphOptions` to a `Graph` and one line in `GRAPHS`.
+A graph is a function from the number of peers, and from those options of `build` that its arguments name. It stands
+under its name in `GRAPHS` of topologies.py. Nodes are the ranks 0..size-1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import MOST_EDGES, Graph, GraphOptions
-from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
+
+Ranks = NDArray[np.int64]
+
+MOST_EDGES = 5_000_000
+"""The most edges of a graph that is built."""
 
 
-def ring(options: GraphOptions) -> Graph:
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph as a list of its edges.
+
+    Attributes:
+        size: The number of peers.
+        sender: One end of each edge; the sending one if the graph is directed, (edges,).
+        receiver: The other end, (edges,).
+        directed: Whether an edge carries bodies one way only. Otherwise each is listed once.
+        parameters: They define the graph together with its name and size; canonical JSON.
+        weights: The weight of each edge in the mixing matrix, (edges,); None for those of a weights rule.
+        circulant: Whether each peer sends to the ranks that are the same steps (modulo size) after its own.
+    """
+
+    size: int
+    sender: Ranks
+    receiver: Ranks
+    directed: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict)
+    weights: NDArray[np.float64] | None = None
+    circulant: bool = False
+
+    @classmethod
+    def of(cls, graph: nx.Graph[int], parameters: dict[str, Any] | None = None) -> Graph:
+        """The edges of an undirected networkx graph whose nodes are the ranks."""
+        ends = np.array(list(graph.edges), dtype=np.int64).reshape(-1, 2)
+        return cls(len(graph), ends[:, 0], ends[:, 1], parameters=parameters or {})
+
+    @classmethod
+    def of_steps(cls, size: int, steps: Any, *, directed: bool = False) -> Graph:
+        """The circulant graph in which each peer sends to the ranks that are these steps after its own."""
+        steps = np.unique(np.asarray(steps, dtype=np.int64) % size)
+        sender = np.repeat(np.arange(size), len(steps))
+        receiver = (sender + np.tile(steps, size)) % size
+        once = slice(None) if directed else sender < receiver
+        return cls(size, sender[once], receiver[once], directed, circulant=True)
+
+    def messages(self) -> tuple[Ranks, Ranks]:
+        """Sender and receiver of every message of a round: an undirected edge carries two."""
+        if self.directed:
+            return self.sender, self.receiver
+        return np.concatenate([self.sender, self.receiver]), np.concatenate([self.receiver, self.sender])
+
+    def is_connected(self) -> bool:
+        """Whether an undirected graph joins everyone."""
+        shape = (self.size, self.size)
+        edges = coo_array((np.ones(len(self.sender)), (self.sender, self.receiver)), shape=shape)
+        return int(connected_components(edges.tocsr(), directed=False)[0]) == 1
+
+
+def ring(size: int) -> Graph:
     """Each peer is joined to the one before and the one after it."""
-    return Graph.circulant(options.size, [1, -1])
+    return Graph.of_steps(size, [1, -1])
 
 
-def grid(options: GraphOptions) -> Graph:
+def grid(size: int, grid_shape: tuple[int, int] | None) -> Graph:
     """Rows and columns, rank = row * columns + column; open at the borders."""
-    return _lattice("grid", options)
+    return _lattice("grid", size, grid_shape)
 
 
-def torus(options: GraphOptions) -> Graph:
+def torus(size: int, grid_shape: tuple[int, int] | None) -> Graph:
     """A grid whose borders are joined; in a dimension of 2 that would double an edge, so nothing is added."""
-    return _lattice("torus", options)
+    return _lattice("torus", size, grid_shape)
 
 
-def exponential(options: GraphOptions) -> Graph:
+def exponential(size: int) -> Graph:
     """Rank i is joined to i + 2^k and i - 2^k for every 2^k < size (the papers' Definition 1: symmetric)."""
-    powers = powers_of_two(options.size)
-    return Graph.circulant(options.size, [*powers, *(-step for step in powers)])
+    powers = powers_of_two(size)
+    return Graph.of_steps(size, [*powers, *(-step for step in powers)])
 
 
-def exponential_directed(options: GraphOptions) -> Graph:
+def exponential_directed(size: int) -> Graph:
     """Rank i sends to i + 2^k for every 2^k < size: ceil(log2 size) messages a round."""
-    return Graph.circulant(options.size, powers_of_two(options.size), directed=True)
+    return Graph.of_steps(size, powers_of_two(size), directed=True)
 
 
-def full(options: GraphOptions) -> Graph:
+def full(size: int) -> Graph:
     """Everyone is joined to everyone."""
-    if (edges := options.size * (options.size - 1) // 2) > MOST_EDGES:
+    if (edges := size * (size - 1) // 2) > MOST_EDGES:
         raise TopologyError(
-            f"full: size {options.size} makes {edges:,} edges, and at most {MOST_EDGES:,} are built: choose less"
+            f"full: size {size} makes {edges:,} edges, and at most {MOST_EDGES:,} are built: choose less"
         )
-    return Graph.circulant(options.size, np.arange(1, options.size))
+    return Graph.of_steps(size, np.arange(1, size))
 
 
-def star(options: GraphOptions) -> Graph:
+def star(size: int) -> Graph:
     """Everyone is joined to rank 0."""
-    others = np.arange(1, options.size)
-    return Graph(options.size, np.zeros_like(others), others)
+    others = np.arange(1, size)
+    return Graph(size, np.zeros_like(others), others)
 
 
-def hypercube(options: GraphOptions) -> Graph:
+def hypercube(size: int) -> Graph:
     """Ranks that differ in one binary digit are joined: log2 size neighbors each."""
-    size = options.size
     if size & (size - 1):
         below = 1 << (size.bit_length() - 1)
         raise TopologyError(f"hypercube: size {size} is not a power of two: choose {below} or {2 * below}")
@@ -66,48 +124,29 @@ def hypercube(options: GraphOptions) -> Graph:
     return Graph(size, one[one < other], other[one < other])
 
 
-GRAPHS: dict[str, Callable[[GraphOptions], Graph]] = {
-    "ring": ring,
-    "grid": grid,
-    "torus": torus,
-    "exponential": exponential,
-    "exponential-directed": exponential_directed,
-    "hypercube": hypercube,
-    "full": full,
-    "star": star,
-    "random-regular": random_regular,
-    "small-world": small_world,
-    "erdos-renyi": erdos_renyi,
-}
-
-
 def powers_of_two(size: int) -> list[int]:
     """The powers of two below `size`, from 1: ceil(log2 size) of them."""
     return [1 << k for k in range((size - 1).bit_length())]
 
 
-def _lattice(name: str, options: GraphOptions) -> Graph:
-    rows, columns = _shape(name, options)
-    ranks = np.arange(options.size).reshape(rows, columns)
+def _lattice(name: str, size: int, shape: tuple[int, int] | None) -> Graph:
+    rows, columns = shape or _nearly_square(name, size)
+    if rows < 1 or columns < 1 or rows * columns != size:
+        raise TopologyError(
+            f"{name}: grid shape {rows}x{columns} does not hold {size} peers: rows times columns must be {size}"
+        )
+    ranks = np.arange(size).reshape(rows, columns)
     joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
     if name == "torus" and rows > 2:
         joined.append((ranks[-1], ranks[0]))
     if name == "torus" and columns > 2:
         joined.append((ranks[:, -1], ranks[:, 0]))
     one, other = (np.concatenate([side.ravel() for side in sides]) for sides in zip(*joined, strict=True))
-    return Graph(options.size, one, other, parameters={"grid_shape": [rows, columns]})
+    return Graph(size, one, other, parameters={"grid_shape": [rows, columns]})
 
 
-def _shape(name: str, options: GraphOptions) -> tuple[int, int]:
-    """The given shape, or the most nearly square one with no more rows than columns."""
-    size = options.size
-    if options.grid_shape is not None:
-        rows, columns = options.grid_shape
-        if rows < 1 or columns < 1 or rows * columns != size:
-            raise TopologyError(
-                f"{name}: grid shape {rows}x{columns} does not hold {size} peers: rows times columns must be {size}"
-            )
-        return rows, columns
+def _nearly_square(name: str, size: int) -> tuple[int, int]:
+    """The most nearly square shape with no more rows than columns."""
     rows = next(rows for rows in range(int(size**0.5), 0, -1) if size % rows == 0)
     if rows == 1 and size > 3:
         line = "ring" if name == "torus" else "line"

@@ -10,25 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeAlias
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.eigen import smallest
-from dpeer.topology.graph_types import Graph, Ranks
+from dpeer.topology.eigen import Sparse, smallest
+from dpeer.topology.graphs import Graph, Ranks
 from dpeer.topology.neighborhood import Neighborhood, Row
 
 TOLERANCE = 1e-12
 """How far from one a row or column of a mixing matrix may sum."""
-
-# (In quotes: scipy before 1.15 cannot be subscripted while it runs.)
-Sparse: TypeAlias = "csr_array[np.float64]"
-
-_SHORT = 32
 
 
 class MixingMatrix:
@@ -40,19 +35,17 @@ class MixingMatrix:
     """
 
     def __init__(self, sparse: Sparse, *, circulant: bool = False) -> None:
-        self.sparse = _read_only(sparse)
+        self.sparse = sparse
+        self.sparse.sort_indices()
+        for array in (sparse.data, sparse.indices, sparse.indptr):
+            array.setflags(write=False)
         self.circulant = circulant
         self._seen: dict[int, Neighborhood] = {}
 
-    @property
-    def size(self) -> int:
-        """The number of peers."""
-        return int(self.sparse.shape[0])
-
     @cached_property
     def transposed(self) -> Sparse:
-        """W^T, (size, size), read-only."""
-        return _read_only(csr_array(self.sparse.T))
+        """W^T, (size, size)."""
+        return csr_array(self.sparse.T)
 
     def neighborhood(self, rank: int) -> Neighborhood:
         """The round as `rank` sees it."""
@@ -60,10 +53,9 @@ class MixingMatrix:
             receiving = slice(*self.sparse.indptr[rank : rank + 2])
             sending = slice(*self.transposed.indptr[rank : rank + 2])
             senders = self.sparse.indices[receiving].tolist()
-            weights = self.sparse.data[receiving].tolist()
             self._seen[rank] = Neighborhood(
                 rank=rank,
-                row=Row(rank, dict(zip(senders, weights, strict=True))),
+                row=Row(rank, dict(zip(senders, self.sparse.data[receiving].tolist(), strict=True))),
                 in_neighbors=tuple(other for other in senders if other != rank),
                 out_neighbors=tuple(other for other in self.transposed.indices[sending].tolist() if other != rank),
             )
@@ -71,17 +63,14 @@ class MixingMatrix:
 
     def edges(self, *, directed: bool) -> list[list[int]]:
         """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
-        receiver, sender = self.sparse.nonzero()
+        sender, receiver = self.transposed.nonzero()
         kept = sender != receiver if directed else sender < receiver
-        edges = np.stack([sender[kept], receiver[kept]], axis=1)
-        found: list[list[int]] = edges[np.lexsort((edges[:, 1], edges[:, 0]))].tolist()
+        found: list[list[int]] = np.stack([sender[kept], receiver[kept]], axis=1).tolist()
         return found
 
-    def messages(self) -> tuple[Ranks, Ranks]:
-        """The numbers of messages that each peer sends, and receives, in a round, (size,) each."""
-        receiver, sender = self.sparse.nonzero()
-        others = receiver != sender
-        return np.bincount(sender[others], minlength=self.size), np.bincount(receiver[others], minlength=self.size)
+    def messages(self) -> NDArray[np.int64]:
+        """The number of messages that each peer sends in a round, (size,)."""
+        return np.asarray(np.diff(self.transposed.indptr) - (self.sparse.diagonal() != 0.0))
 
 
 def metropolis(graph: Graph) -> NDArray[np.float64]:
@@ -125,19 +114,21 @@ def best_constant(graph: Graph) -> NDArray[np.float64]:
     number of neighbors, beyond which a peer's own weight would be negative.
     """
     degrees = _degrees(graph)
-    if graph.offsets is not None:
+    most = float(degrees.max())
+    if graph.circulant:
+        sender, receiver = graph.messages()
         indicator = np.zeros(graph.size)
-        indicator[graph.offsets] = 1.0
-        spectrum = len(graph.offsets) - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
+        indicator[receiver[sender == 0]] = 1.0
+        spectrum = most - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
         largest, second = float(spectrum.max()), float(spectrum.min())
     else:
         laplacian = csr_array(diags_array(degrees.astype(float)) - _off_diagonal(graph, np.ones(len(graph.sender))))
         # The largest, at most 2 d, is the distance of the smallest of (bound I - L) from the bound. The 1 keeps that
         # away from zero where the largest is 2 d (two camps that only hear each other): nothing is exact there.
-        bound = 2.0 * float(degrees.max()) + 1.0
-        largest = bound - smallest(csr_array(diags_array(np.full(graph.size, bound)) - laplacian))
+        bound = 2.0 * most + 1.0
+        largest = bound - smallest(csr_array(bound * eye_array(graph.size) - laplacian))
         second = smallest(laplacian, laplacian=True)
-    return np.full(len(graph.sender), min(2.0 / (largest + second), 1.0 / int(degrees.max())))
+    return np.full(len(graph.sender), min(2.0 / (largest + second), 1.0 / most))
 
 
 WEIGHT_RULES: dict[str, Callable[[Graph], NDArray[np.float64]]] = {
@@ -152,16 +143,17 @@ CONNECTED = ("best-constant",)
 """Rules that do not suit the graph of a single round, which need not connect everyone."""
 
 
-def mixing_matrix(graph: Graph, rule: str, name: str) -> MixingMatrix:
+def mixing_matrix(graph: Graph, rule: str, name: str, *, columns: bool = True) -> MixingMatrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
         graph: A graph that is undirected, or in which all peers have equally many in-neighbors.
         rule: One of `WEIGHT_RULES`; a graph that brings its own weights keeps them.
         name: The graph's name in errors.
+        columns: Whether the columns, too, sum to one.
 
     Raises:
-        TopologyError: If the rule does not suit the graph.
+        TopologyError: The rule does not suit the graph, or the matrix would not average.
     """
     if graph.weights is not None:
         weights = graph.weights
@@ -172,26 +164,13 @@ def mixing_matrix(graph: Graph, rule: str, name: str) -> MixingMatrix:
             weights = WEIGHT_RULES[rule](graph)
         except TopologyError as error:
             raise TopologyError(f"{name}: {error}") from error
-    return MixingMatrix(_with_diagonal(graph, weights), circulant=graph.offsets is not None)
-
-
-def check_mixing(matrix: Sparse, *, symmetric: bool) -> None:
-    """Refuse a matrix that would not average: the last gate of every fixed matrix built.
-
-    Args:
-        matrix: The mixing matrix, (size, size).
-        symmetric: Whether W = W^T is promised (it is where the graph is undirected).
-
-    Raises:
-        TopologyError: If an entry is negative, a row or column does not sum to one within 1e-12, a promised
-            symmetry is broken, or some peer's information cannot reach some other.
-    """
-    check_stochastic(matrix)
-    if symmetric and (difference := abs(matrix - matrix.T).max()) > TOLERANCE:
-        raise TopologyError(f"mixing matrix: not symmetric by {difference:g}, though the graph is undirected")
-    parts = component_count(matrix)
-    if parts > 1:
-        raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
+    others = _off_diagonal(graph, weights)
+    rest = 1.0 - row_sums(others)
+    rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
+    matrix = csr_array(others + diags_array(rest))
+    matrix.eliminate_zeros()  # no body need travel over an edge of weight 0
+    check_stochastic(matrix, columns=columns)
+    return MixingMatrix(matrix, circulant=graph.circulant)
 
 
 def check_stochastic(matrix: Sparse, *, columns: bool = True) -> None:
@@ -212,39 +191,13 @@ def check_stochastic(matrix: Sparse, *, columns: bool = True) -> None:
 
 def component_count(matrix: Sparse) -> int:
     """The number of groups of peers that reach each other through a matrix: 1 if it connects everyone."""
-    parts, _ = connected_components(matrix, directed=True, connection="strong")
-    return int(parts)
+    return int(connected_components(matrix, directed=True, connection="strong")[0])
 
 
 def row_sums(matrix: Sparse) -> NDArray[np.float64]:
     """The sum of every row, (size,), as if added up exactly: the rows of a star have as many entries as peers."""
-    starts = matrix.indptr
-    lengths = np.diff(starts)
-    total, lost = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0])
-    for place in range(min(_SHORT, int(lengths.max(initial=0)))):
-        rows = np.flatnonzero(lengths > place)
-        before, value = total[rows], matrix.data[starts[rows] + place]
-        after = before + value
-        kept = after - before
-        lost[rows] += (before - (after - kept)) + (value - kept)  # the rounding error (Knuth's TwoSum)
-        total[rows] = after
-    total += lost
-    for row in np.flatnonzero(lengths > _SHORT):
-        total[row] = math.fsum(matrix.data[starts[row] : starts[row + 1]].tolist())
-    return total
-
-
-def _with_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
-    """The matrix with these weights on the edges and the rest of each row on the diagonal.
-
-    Edges of weight 0 are left out: no body need travel over them.
-    """
-    others = _off_diagonal(graph, weight)
-    rest = 1.0 - row_sums(others)
-    rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
-    matrix = csr_array(others + diags_array(rest))
-    matrix.eliminate_zeros()
-    return matrix
+    values, starts = matrix.data.tolist(), matrix.indptr.tolist()
+    return np.array([math.fsum(values[first:end]) for first, end in pairwise(starts)])
 
 
 def _degrees(graph: Graph) -> Ranks:
@@ -255,10 +208,3 @@ def _off_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
     sender, receiver = graph.messages()
     values = weight if graph.directed else np.tile(weight, 2)
     return coo_array((values, (receiver, sender)), shape=(graph.size, graph.size)).tocsr()
-
-
-def _read_only(matrix: Sparse) -> Sparse:
-    matrix.sort_indices()
-    for array in (matrix.data, matrix.indices, matrix.indptr):
-        array.setflags(write=False)
-    return matrix

@@ -1,22 +1,20 @@
 """Partial participation: each round a random sample of the peers takes part, drawn from a public seed.
 
 McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-Efficient Learning of Deep Networks from
-Decentralized Data", AISTATS 2017, Algorithm 1, where a fraction C of the clients takes part in each round. There the
-server averages over the participants, and divides by their number (or by that of their samples).
+Decentralized Data", AISTATS 2017, Algorithm 1, where a fraction C of the clients takes part in each round, and the
+server averages over the participants.
 
 `Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays, and
-absent peers keep their bodies. So little is mixed in a round of few; among 10 of 100 peers of a full graph
-each keeps 0.91 of its own. Rows always sum to one. Where the graph's matrix is symmetric the round's is symmetric too,
-so its columns also sum to one and the average over the peers is kept. Where it is not, as in `exponential-directed` and
-`one-peer-exponential`, a column sums to one only on average over the draws.
+absent peers keep their bodies. Little is mixed in a round of few: among 10 of 100 peers of a full graph each keeps 0.91
+of its own. Where the graph's matrix is symmetric the round's is, too, and the average over the peers is kept.
 
-`ServerSampling` is the paper's server without the server. With S the sample of a round, row i of its matrix is
+`ServerSampling` is the paper's server without the server. With S the sample of a round, all rows of its matrix are
 
     W_ij = 1 / |S|  for j in S,   W_ij = 0  for all others, i itself among them
 
-so all rows are equal, and all peers have one body after the round. A peer outside of S hears others and sends nothing.
-The mean over all peers becomes the mean over the sample. The weight of a body that does not come goes to the receiver's
-own (`Row.restricted_to`): the body that it sent, or, if it sent none, the result of its last mixing.
+so all peers have one body after the round. A peer outside of S hears others and sends nothing. The weight of a body
+that does not come goes to the receiver's own (`Row.restricted_to`): the body that it sent, or, if it sent none, the
+result of its last mixing.
 """
 
 from __future__ import annotations
@@ -36,10 +34,7 @@ from dpeer.topology.topologies import Topology
 
 @dataclass(frozen=True)
 class Participation:
-    """Any graphs, of which only some peers take part in each round.
-
-    The others have no neighbors in that round, so no peer waits for them. On a sparse graph a participant may have no
-    participating neighbor; it then trains and exchanges with none.
+    """Any graphs, of which only some peers take part in each round; the others have no neighbors in it.
 
     Attributes:
         graphs: The graphs as they are when everyone takes part.
@@ -74,10 +69,7 @@ class Participation:
 
     @property
     def pair_rate(self) -> float:
-        """The share of all rounds in which a given pair is expected to take part together: how often an edge is used.
-
-        With m of n peers that is m (m - 1) / (n (n - 1)), about the fraction squared.
-        """
+        """The share of all rounds in which a given pair is expected to take part together."""
         size, count = self.size, self.count
         return 1.0 if count == size else count * (count - 1) / (size * (size - 1))
 
@@ -104,8 +96,7 @@ class Participation:
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`; those of the graphs themselves, whichever peers take part.
 
-        Too many do no harm: on a fixed graph a run resumed with more rounds has the links that it needs. The cost is an
-        idle link to each neighbor never met.
+        So a run resumed with more rounds has the links that it needs; a neighbor never met costs an idle link.
         """
         return self.graphs.connections(rank, rounds)
 
@@ -121,9 +112,7 @@ def _drawn(seed: int, number: int, size: int, count: int) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class ServerSampling(Participation):
-    """The full graph, of which only some peers train and send in each round, and all hear those.
-
-    The sample of a round is that of `Participation`.
+    """The full graph, of which only the sample of a `Participation` trains and sends, and all hear it.
 
     Raises:
         TopologyError: Not everyone hears everyone with the same weight, or the fraction or seed is out of range.
@@ -156,13 +145,7 @@ class ServerSampling(Participation):
 
 
 def take_part(graph: Graphs, share: float, mode: str, seed: int) -> Graphs:
-    """The graphs of a run, with only some peers in each round.
-
-    Args:
-        graph: The graph of all peers.
-        share: The share of peers that takes part in a round.
-        mode: "peers": each peer mixes with its neighbors that take part; "server": see `ServerSampling`.
-        seed: The seed of the draw.
+    """The graphs of a run in which a share of the peers takes part in each round; `mode` is "peers" or "server".
 
     Raises:
         TopologyError: The graph does not suit the mode.

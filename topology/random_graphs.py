@@ -14,34 +14,30 @@ from itertools import pairwise
 
 import networkx as nx
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import MOST_EDGES, Graph, GraphOptions, Ranks
+from dpeer.topology.graphs import MOST_EDGES, Graph, Ranks
 
 
-def random_regular(options: GraphOptions) -> Graph:
+def random_regular(size: int, degree: int, graph_seed: int) -> Graph:
     """A random connected graph in which everyone has `degree` neighbors."""
-    size, degree, seed = options.size, options.degree, options.graph_seed
     check_regular("random-regular", "degree", degree, size)
     if degree == 1 and size > 2:
         raise TopologyError(f"random-regular: degree 1 with size {size} is not connected: choose 2 or more")
     graph = _connected(
         lambda generator: draw_regular(size, degree, generator),
         size,
-        random_stream(seed, "random-regular"),
-        f"random-regular: degree {degree} with size {size}, graph seed {seed}",
+        random_stream(graph_seed, "random-regular"),
+        f"random-regular: degree {degree} with size {size}, graph seed {graph_seed}",
     )
-    return Graph.of(graph, {"degree": degree, "graph_seed": seed})
+    return Graph.of(graph, {"degree": degree, "graph_seed": graph_seed})
 
 
-def small_world(options: GraphOptions) -> Graph:
+def small_world(size: int, degree: int, rewire: float, graph_seed: int) -> Graph:
     """A ring in which everyone is joined to the `degree` nearest, each edge then moved with probability `rewire`.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998.
     """
-    size, degree, rewire, seed = options.size, options.degree, options.rewire, options.graph_seed
     if degree % 2 or not 2 <= degree < size:
         most = (size - 1) // 2 * 2
         choices = {0: "at least 3 peers", 2: "degree 2"}.get(most, f"an even degree from 2 to {most}")
@@ -51,20 +47,19 @@ def small_world(options: GraphOptions) -> Graph:
     graph = _connected(
         lambda generator: nx.watts_strogatz_graph(size, degree, rewire, seed=generator),
         size,
-        random_stream(seed, "small-world"),
-        f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {seed}",
+        random_stream(graph_seed, "small-world"),
+        f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {graph_seed}",
     )
-    return Graph.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": seed})
+    return Graph.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": graph_seed})
 
 
-def erdos_renyi(options: GraphOptions) -> Graph:
+def erdos_renyi(size: int, edge_probability: float | None, graph_seed: int) -> Graph:
     """Every pair is joined with probability `edge_probability`, by default twice the threshold of connectedness.
 
     Erdos and Renyi, "On random graphs I", 1959 (in Gilbert's form, each edge on its own).
     """
-    size, seed = options.size, options.graph_seed
     default = min(1.0, 2.0 * math.log(size) / size)
-    probability = default if options.edge_probability is None else options.edge_probability
+    probability = default if edge_probability is None else edge_probability
     if not 0.0 < probability <= 1.0:
         raise TopologyError(f"erdos-renyi: edge probability {probability:g}: choose more than 0 and at most 1")
     edges = probability * size * (size - 1) / 2.0
@@ -76,11 +71,11 @@ def erdos_renyi(options: GraphOptions) -> Graph:
     graph = _connected(
         lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
         size,
-        random_stream(seed, "erdos-renyi"),
-        f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {seed}",
+        random_stream(graph_seed, "erdos-renyi"),
+        f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {graph_seed}",
         advice=f": choose a larger one (the default here is {default:.4g})",
     )
-    return Graph.of(graph, {"edge_probability": probability, "graph_seed": seed})
+    return Graph.of(graph, {"edge_probability": probability, "graph_seed": graph_seed})
 
 
 def random_stream(seed: int, name: str, *more: int) -> random.Random:
@@ -175,13 +170,6 @@ def draw_others(size: int, count: int, generator: random.Random) -> Ranks:
         known = (found[:, :column] == drawn[:, None]).any(axis=1)
         found[:, column] = np.where(known, last, drawn)
     return found + (found >= np.arange(size)[:, None])  # no peer draws itself
-
-
-def is_connected(graph: Graph) -> bool:
-    """Whether an undirected graph joins everyone."""
-    edges = coo_array((np.ones(len(graph.sender)), (graph.sender, graph.receiver)), shape=(graph.size, graph.size))
-    parts, _ = connected_components(edges.tocsr(), directed=False)
-    return bool(parts == 1)
 
 
 def _wrong(ends: Ranks, size: int) -> Ranks:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from dpeer.exceptions import ConfigurationError
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
-from dpeer.topology.topologies import WEIGHTS, AnyTopology, build
+from dpeer.topology.topologies import WEIGHTS, Topology, build
 
 _GROUP = "Graph"
 
@@ -72,7 +72,7 @@ class GraphSettings(Section):
         return int(rows), int(columns)
 
 
-def build_graph(graph: GraphSettings) -> AnyTopology:
+def build_graph(graph: GraphSettings) -> Topology:
     """The graph with its mixing matrix; all peers of a process share one.
 
     Raises:

@@ -1,6 +1,6 @@
 """Time-varying graphs by name: each round's is drawn from its number and a public seed.
 
-A new graph is one function from a `GraphOptions` to a `TimeVaryingGraph` and one line in `TIME_VARYING`.
+A new graph is a function as those of graphs.py that makes a `TimeVaryingGraph`, and one line in `TIME_VARYING`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.graph_types import Graph, GraphOptions
-from dpeer.topology.graphs import powers_of_two
+from dpeer.topology.graphs import Graph, powers_of_two
 from dpeer.topology.random_graphs import (
     check_regular,
     draw_others,
     draw_regular,
-    is_connected,
     pairing_model,
     random_cycle,
     random_stream,
@@ -34,86 +32,82 @@ class TimeVaryingGraph:
     """How to draw the graph of any round.
 
     Attributes:
-        draw: Round number -> its graph; the same on every peer.
+        draw: Round number -> its graph; the same on every peer. The draw of round 0 refuses a wrong seed.
         period: After how many rounds the graphs repeat; None if they never do.
         doubly_stochastic: Whether the matrices are doubly stochastic.
         parameters: The graphs' parameters; they define them together with name and size.
     """
 
     draw: Callable[[int], Graph]
-    period: int | None
+    period: int | None = None
     doubly_stochastic: bool = True
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def one_peer_exponential(options: GraphOptions) -> TimeVaryingGraph:
+def one_peer_exponential(size: int) -> TimeVaryingGraph:
     """In round t rank i sends to i + 2^(t mod log2 size) only: one message, half of it mixed in.
 
     At powers of two everyone holds the exact average after log2 size rounds (Ying, Yuan, Chen, Hu, Pan and Yin,
     "Exponential graph is provably efficient for decentralized deep training", 2021, Lemma 1).
     """
-    powers = powers_of_two(options.size)
+    powers = powers_of_two(size)
     return TimeVaryingGraph(
-        lambda number: Graph.circulant(options.size, [powers[number % len(powers)]], directed=True),
-        period=len(powers),
+        lambda number: Graph.of_steps(size, [powers[number % len(powers)]], directed=True), period=len(powers)
     )
 
 
-def random_matching(options: GraphOptions) -> TimeVaryingGraph:
+def random_matching(size: int, graph_seed: int) -> TimeVaryingGraph:
     """In every round peers are paired at random and each pair averages; of an odd number one sits out.
 
     Boyd, Ghosh, Prabhakar and Shah, "Randomized gossip algorithms", 2006, with all pairs of a round at once.
     """
 
     def draw(number: int) -> Graph:
-        ranks = shuffled(options.size, random_stream(options.graph_seed, "random-matching", number))
-        pairs = np.sort(ranks[: options.size // 2 * 2].reshape(-1, 2), axis=1)
-        return Graph(options.size, pairs[:, 0], pairs[:, 1])
+        ranks = shuffled(size, random_stream(graph_seed, "random-matching", number))
+        pairs = np.sort(ranks[: size // 2 * 2].reshape(-1, 2), axis=1)
+        return Graph(size, pairs[:, 0], pairs[:, 1])
 
-    random_stream(options.graph_seed, "random-matching")  # refuses a wrong seed at once
-    return TimeVaryingGraph(draw, None, parameters={"graph_seed": options.graph_seed})
+    return TimeVaryingGraph(draw, parameters={"graph_seed": graph_seed})
 
 
-def fresh_neighbors(options: GraphOptions) -> TimeVaryingGraph:
+def fresh_neighbors(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVaryingGraph:
     """Each round has a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
-    size, degree, seed = options.size, options.fresh_neighbors, options.graph_seed
+    degree = fresh_neighbors
     check_regular("fresh-neighbors", "K", degree, size)
 
     def draw(number: int) -> Graph:
-        generator = random_stream(seed, "fresh-neighbors", number)
+        generator = random_stream(graph_seed, "fresh-neighbors", number)
         for _ in range(1000):
             graph = _draw_fresh(size, degree, generator)
-            if degree == 1 or is_connected(graph):
+            if degree == 1 or graph.is_connected():
                 return graph
         raise TopologyError(f"fresh-neighbors: {degree} of {size} peers, round {number}: no draw is connected")
 
-    random_stream(seed, "fresh-neighbors")
-    return TimeVaryingGraph(draw, None, parameters={"fresh_neighbors": degree, "graph_seed": seed})
+    return TimeVaryingGraph(draw, parameters={"fresh_neighbors": degree, "graph_seed": graph_seed})
 
 
-def fresh_directed(options: GraphOptions) -> TimeVaryingGraph:
+def fresh_directed(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVaryingGraph:
     """In every round everyone draws `fresh_neighbors` peers to hear; others may hear the same ones.
 
     Rows of the matrix sum to one, columns do not: the average over the peers is not kept. It is how published
     simulations draw neighbors (Dai et al., "DisPFL", 2022, and those that build on its code).
     """
-    size, degree, seed = options.size, options.fresh_neighbors, options.graph_seed
+    degree = fresh_neighbors
     if not 1 <= degree < size:
         raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
     def draw(number: int) -> Graph:
-        generator = random_stream(seed, "fresh-directed", number)
+        generator = random_stream(graph_seed, "fresh-directed", number)
         return Graph(
             size, draw_others(size, degree, generator).ravel(), np.repeat(np.arange(size), degree), directed=True
         )
 
-    random_stream(seed, "fresh-directed")
     return TimeVaryingGraph(
-        draw, None, doubly_stochastic=False, parameters={"fresh_neighbors": degree, "graph_seed": seed}
+        draw, doubly_stochastic=False, parameters={"fresh_neighbors": degree, "graph_seed": graph_seed}
     )
 
 
-TIME_VARYING: dict[str, Callable[[GraphOptions], TimeVaryingGraph]] = {
+TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
     "one-peer-exponential": one_peer_exponential,
     "random-matching": random_matching,
     "fresh-neighbors": fresh_neighbors,

@@ -1,33 +1,52 @@
-"""`build` and the topologies it makes: a graph, its weights rule and a mixing matrix for each round."""
+"""`build` and what it makes: the graph and the mixing matrix of every round."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.graph_types import Graph, GraphOptions
-from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.mixing_matrix import (
-    CONNECTED,
-    WEIGHT_RULES,
-    MixingMatrix,
-    check_mixing,
-    check_stochastic,
-    component_count,
-    mixing_matrix,
+from dpeer.topology.graphs import (
+    Graph,
+    Ranks,
+    exponential,
+    exponential_directed,
+    full,
+    grid,
+    hypercube,
+    ring,
+    star,
+    torus,
 )
+from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
 from dpeer.topology.neighborhood import Neighborhood, check_rank
+from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
 from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
+
+GRAPHS: dict[str, Callable[..., Graph]] = {
+    "ring": ring,
+    "grid": grid,
+    "torus": torus,
+    "exponential": exponential,
+    "exponential-directed": exponential_directed,
+    "hypercube": hypercube,
+    "full": full,
+    "star": star,
+    "random-regular": random_regular,
+    "small-world": small_world,
+    "erdos-renyi": erdos_renyi,
+}
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
 """The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
@@ -49,7 +68,7 @@ _AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Topology:
-    """A graph with its mixing matrix; make one with `build`. Equal when defined alike.
+    """A graph and a mixing matrix for every round; make one with `build`. Equal when defined alike.
 
     Attributes:
         name: The graph's name, one of `TOPOLOGIES`, `file:NAME`, or `FILE.py:FUNCTION`.
@@ -58,7 +77,7 @@ class Topology:
         parameters: The graph's other parameters, JSON-able and canonical: `{"grid_shape": [2, 4]}`,
             `{"degree": 4, "graph_seed": 0}`, or empty.
         directed: Whether peers may send to peers they do not receive from.
-        mixing: The mixing matrix.
+        drawn: How each round's graph is drawn; None for a graph that is the same in every round.
     """
 
     name: str
@@ -66,66 +85,24 @@ class Topology:
     weights_rule: str
     parameters: dict[str, Any] = field(hash=False)
     directed: bool
-    mixing: MixingMatrix = field(compare=False, repr=False)
-
-    period = 1
-    """After how many rounds the graph repeats."""
-
-    doubly_stochastic = True
-    """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
+    drawn: TimeVaryingGraph | None = field(compare=False, repr=False)
+    _matrices: dict[int, MixingMatrix] = field(compare=False, repr=False)
+    _met: dict[int, Ranks] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def weights(self) -> NDArray[np.float64]:
-        """W as a new dense array, (size, size): W[i, j] multiplies the body of j in receiver i's sum."""
-        return self.mixing.sparse.toarray()
+    def changing(self) -> bool:
+        """Whether rounds have different graphs."""
+        return self.drawn is not None
 
     @property
-    def edges(self) -> list[list[int]]:
-        """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
-        return self.mixing.edges(directed=self.directed)
+    def doubly_stochastic(self) -> bool:
+        """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
+        return self.drawn is None or self.drawn.doubly_stochastic
 
-    @cached_property
-    def digest(self) -> str:
-        """A short hash of the edges, and of weights that the user brings; it must be equal on all peers."""
-        own = self.mixing.sparse.data.tobytes() if self.weights_rule == _OWN else b""
-        return hashlib.sha256(json.dumps(self.edges).encode() + own).hexdigest()[:16]
-
-    def mixing_at(self, number: int) -> MixingMatrix:
-        """The mixing matrix of round `number`; here the same in every round."""
-        return self.mixing
-
-    def at(self, number: int, rank: int) -> Neighborhood:
-        """See `Graphs.at`; the same in every round."""
-        check_rank(rank, self.size)
-        return self.mixing.neighborhood(rank)
-
-    def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """See `Graphs.connections`; the same however many the rounds."""
-        return self.at(0, rank).others
-
-
-@dataclass(frozen=True)
-class TimeVaryingTopology:
-    """A graph and a mixing matrix for every round; make one with `build`. Equal when defined alike.
-
-    Attributes:
-        name: The graph's name, one of `TOPOLOGIES`.
-        size: The number of peers.
-        weights_rule: One of `WEIGHTS`.
-        parameters: The graphs' other parameters, JSON-able and canonical.
-        graphs: How a round's graph is drawn.
-    """
-
-    name: str
-    size: int
-    weights_rule: str
-    parameters: dict[str, Any] = field(hash=False)
-    graphs: TimeVaryingGraph = field(compare=False, repr=False)
-    _mixings: dict[int, MixingMatrix] = field(default_factory=dict, compare=False, repr=False)
-    _unions: dict[int, MixingMatrix] = field(default_factory=dict, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.period  # noqa: B018 - refuses wrong weights or graphs now
+    @property
+    def repeats(self) -> int | None:
+        """After how many rounds the graphs repeat; None if they never do."""
+        return 1 if self.drawn is None else self.drawn.period
 
     @cached_property
     def period(self) -> int:
@@ -137,45 +114,46 @@ class TimeVaryingTopology:
         Raises:
             TopologyError: If a thousand rounds do not connect everyone.
         """
-        if self.graphs.period is not None:
-            return self.graphs.period
+        if self.repeats is not None:
+            return self.repeats
         together = csr_array((self.size, self.size), dtype=np.float64)
         sent = 0.0
         for number in range(_PATIENCE):
             mixing = self.mixing_at(number)
             together = together + mixing.sparse
-            sent += float(mixing.messages()[0].mean())
+            sent += float(mixing.messages().mean())
             if sent >= math.log2(self.size) and component_count(together) == 1:
                 return number + 1
         raise TopologyError(f"{self.name}: {self.size} peers are not connected by {_PATIENCE} rounds together")
 
     @property
-    def doubly_stochastic(self) -> bool:
-        """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
-        return self.graphs.doubly_stochastic
+    def weights(self) -> NDArray[np.float64]:
+        """W as a new dense array, (size, size): W[i, j] multiplies the body of j in receiver i's sum; of round 0."""
+        return self.weights_at(0)
 
-    @cached_property
-    def directed(self) -> bool:
-        """Whether peers may send to peers they do not receive from."""
-        return self.graphs.draw(0).directed
+    @property
+    def edges(self) -> list[list[int]]:
+        """The edges of round 0; see `edges_at`."""
+        return self.edges_at(0)
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the edges of a period; it must be equal on all peers."""
+        """A short hash of the edges, and of weights that the user brings; it must be equal on all peers."""
         edges = [self.edges_at(number) for number in range(self.period)]
-        return hashlib.sha256(json.dumps(edges).encode()).hexdigest()[:16]
+        own = self.mixing_at(0).sparse.data.tobytes() if self.weights_rule == _OWN else b""
+        return hashlib.sha256(json.dumps(edges if self.changing else edges[0]).encode() + own).hexdigest()[:16]
 
     def mixing_at(self, number: int) -> MixingMatrix:
         """The mixing matrix of round `number`."""
-        if self.graphs.period is not None:
-            number %= self.graphs.period
-        if number not in self._mixings:
-            mixing = mixing_matrix(self.graphs.draw(number), self.weights_rule, self.name)
-            check_stochastic(mixing.sparse, columns=self.doubly_stochastic)
-            if len(self._mixings) >= KEPT_ROUNDS:
-                del self._mixings[next(iter(self._mixings))]  # the one kept longest
-            self._mixings[number] = mixing
-        return self._mixings[number]
+        if self.repeats is not None:
+            number %= self.repeats
+        if number not in self._matrices:
+            assert self.drawn is not None, "the matrix of a fixed graph is always there"
+            if len(self._matrices) >= KEPT_ROUNDS:
+                del self._matrices[next(iter(self._matrices))]  # the one kept longest
+            graph = self.drawn.draw(number)
+            self._matrices[number] = mixing_matrix(graph, self.weights_rule, self.name, columns=self.doubly_stochastic)
+        return self._matrices[number]
 
     def edges_at(self, number: int) -> list[list[int]]:
         """The edges of round `number`: sorted [i, j] with i < j, or [sender, receiver] when directed."""
@@ -192,27 +170,27 @@ class TimeVaryingTopology:
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`."""
+        if self.drawn is None:
+            return self.at(0, rank).others
         check_rank(rank, self.size)
-        if rounds not in self._unions:
-            self._unions[rounds] = self._union(rounds)
-        return self._unions[rounds].neighborhood(rank).others
+        if rounds not in self._met:
+            self._met[rounds] = self._pairs(self.drawn, rounds if self.repeats is None else min(rounds, self.repeats))
+        pairs = self._met[rounds]
+        first, end = np.searchsorted(pairs, [rank * self.size, (rank + 1) * self.size])
+        return tuple((pairs[first:end] % self.size).tolist())
 
-    def _union(self, rounds: int) -> MixingMatrix:
-        """A matrix with an entry for each edge of the rounds."""
-        distinct = rounds if self.graphs.period is None else min(rounds, self.graphs.period)
-        together = csr_array((self.size, self.size), dtype=np.float64)
-        for first in range(0, distinct, _AT_ONCE):
-            graphs = [self.graphs.draw(number) for number in range(first, min(first + _AT_ONCE, distinct))]
-            senders, receivers = zip(*(graph.messages() for graph in graphs), strict=True)
-            ends = np.concatenate(receivers), np.concatenate(senders)
-            more = coo_array((np.ones(len(ends[0])), ends), shape=(self.size, self.size))
-            together = csr_array(together + more.tocsr())
-            if together.nnz == self.size * (self.size - 1):
+    def _pairs(self, drawn: TimeVaryingGraph, rounds: int) -> Ranks:
+        """Every rank * size + other, of ranks that meet in the rounds; sorted."""
+        found = np.zeros(0, dtype=np.int64)
+        for first in range(0, rounds, _AT_ONCE):
+            met = [found]
+            for number in range(first, min(first + _AT_ONCE, rounds)):
+                graph = drawn.draw(number)
+                met += [graph.sender * self.size + graph.receiver, graph.receiver * self.size + graph.sender]
+            found = np.unique(np.concatenate(met))
+            if len(found) == self.size * (self.size - 1):
                 break  # everyone has met everyone
-        return MixingMatrix(together)
-
-
-AnyTopology = Topology | TimeVaryingTopology
+        return found
 
 
 def build(
@@ -226,7 +204,7 @@ def build(
     rewire: float = 0.1,
     edge_probability: float | None = None,
     fresh_neighbors: int = 4,
-) -> AnyTopology:
+) -> Topology:
     """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
 
     Args:
@@ -248,6 +226,15 @@ def build(
         UnknownName: If `name` or `weights` is not a valid name.
         TopologyError: If no such graph of this size exists, or the weights do not suit it.
     """
+    options = {
+        "size": size,
+        "grid_shape": grid_shape,
+        "degree": degree,
+        "graph_seed": graph_seed,
+        "rewire": rewire,
+        "edge_probability": edge_probability,
+        "fresh_neighbors": fresh_neighbors,
+    }
     users = name.startswith(PREFIX) or is_function(name)
     if name not in TOPOLOGIES and not users:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
@@ -257,30 +244,28 @@ def build(
         raise TopologyError(f"size {size}: a topology joins at least 2 peers")
     if size > LARGEST_SIZE:
         raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
-    options = GraphOptions(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
-    if name in TIME_VARYING:
-        return _time_varying(name, options, weights)
-    if name in GRAPHS:
-        graph = GRAPHS[name](options)
-    elif name.startswith(PREFIX):
-        graph = file_graph(name, size)
-    else:
-        graph = plugin_graph(name, size, graph_seed)
-    return _fixed(shown(name) if users else name, graph, weights)
+    if users:
+        graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)
+        return _fixed(shown(name), graph, weights)
+    function = GRAPHS.get(name) or TIME_VARYING[name]
+    made = function(**{option: options[option] for option in inspect.signature(function).parameters})
+    return _fixed(name, made, weights) if isinstance(made, Graph) else _changing(name, size, made, weights)
 
 
 def _fixed(label: str, graph: Graph, weights: str) -> Topology:
     mixing = mixing_matrix(graph, weights, label)
-    check_mixing(mixing.sparse, symmetric=not graph.directed)
+    if (parts := component_count(mixing.sparse)) > 1:
+        raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
     rule = "uniform" if graph.directed else weights if graph.weights is None else _OWN
-    return Topology(label, graph.size, rule, graph.parameters, graph.directed, mixing)
+    return Topology(label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing})
 
 
-def _time_varying(name: str, options: GraphOptions, weights: str) -> TimeVaryingTopology:
-    plan = TIME_VARYING[name](options)
-    directed = plan.draw(0).directed
+def _changing(name: str, size: int, drawn: TimeVaryingGraph, weights: str) -> Topology:
+    directed = drawn.draw(0).directed
     if not directed and weights in CONNECTED:
         raise TopologyError(
             f"weights {weights}: {name} has another graph every round, and these weights suit one: use metropolis"
         )
-    return TimeVaryingTopology(name, options.size, "uniform" if directed else weights, plan.parameters, plan)
+    made = Topology(name, size, "uniform" if directed else weights, drawn.parameters, directed, drawn, {})
+    made.period  # noqa: B018 - refuses wrong weights or graphs now
+    return made

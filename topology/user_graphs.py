@@ -14,7 +14,7 @@ import numpy as np
 
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
-from dpeer.topology.graph_types import Graph
+from dpeer.topology.graphs import Graph
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)

@@ -11,7 +11,7 @@ import click
 from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.sections import names as names_of
-from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of
+from dpeer.topology import TOPOLOGIES, Topology, build, size_of
 from dpeer.topology.settings import GraphSettings, fresh_topology
 
 DEFAULT_SIZE = 8
@@ -72,7 +72,7 @@ def graph_options(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping[str, Any]) -> list[AnyTopology]:
+def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping[str, Any]) -> list[Topology]:
     """Every topology of these names in every size; `--fresh-neighbors` adds one.
 
     Everything is built before anything is analysed: a wrong name or size is an error at once.
@@ -98,7 +98,7 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping
     return [_build(name, one, details) for name in wanted or [first] for one in every]
 
 
-def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) -> AnyTopology:
+def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) -> Topology:
     """The topology of a name, a size and a graph's details; arguments as `build_all`.
 
     Raises:
@@ -119,7 +119,7 @@ def _of_file(path: Path) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
+def _build(name: str, size: int | None, options: dict[str, Any]) -> Topology:
     if size is None:
         size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
     return build(name, size, **options)

@@ -17,7 +17,7 @@ from dpeer.cli.tables import json_option, print_table
 from dpeer.cli.topology.options import build_one, graph_options, size_option, topology_option
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.optional_libraries import check_libraries
-from dpeer.topology import AnyTopology, TimeVaryingTopology
+from dpeer.topology import Topology
 
 MATRIX_LIMIT = 12
 """The largest size whose matrix is printed: it must fit 80 columns."""
@@ -58,7 +58,7 @@ def show(name: str | None, size: int | None, picture: Path | None, as_json: bool
         _print_graph(shown)
         return
     document: dict[str, Any] = {"topology": shown.name, "size": shown.size, "weights_rule": shown.weights_rule}
-    if isinstance(shown, TimeVaryingTopology):
+    if shown.changing:
         rounds = range(shown.period)
         document["edges"] = sorted({tuple(edge) for number in rounds for edge in shown.edges_at(number)})
         document["weights"] = _together(shown).tolist()
@@ -81,7 +81,7 @@ def _check_path(path: Path) -> None:
     check_libraries("dpeer topology show --plot", "plot", matplotlib="matplotlib")
 
 
-def _draw(shown: AnyTopology, path: Path) -> None:
+def _draw(shown: Topology, path: Path) -> None:
     from dpeer.report.topology_plot import picture  # needs matplotlib, an optional library
 
     image = picture(shown, path.suffix.lower().removeprefix("."))
@@ -92,7 +92,7 @@ def _draw(shown: AnyTopology, path: Path) -> None:
     click.echo(f"{path}: {shown.name} of {shown.size} peers, its spectrum and its rounds of gossip")
 
 
-def _together(shown: TimeVaryingTopology) -> NDArray[np.float64]:
+def _together(shown: Topology) -> NDArray[np.float64]:
     """The effect of a period: the product of its matrices, the first round's to the right."""
     product = np.eye(shown.size)
     for number in range(shown.period):
@@ -100,12 +100,12 @@ def _together(shown: TimeVaryingTopology) -> NDArray[np.float64]:
     return product
 
 
-def _print_graph(shown: AnyTopology) -> None:
+def _print_graph(shown: Topology) -> None:
     console = Console(highlight=False)
     parameters = "".join(f", {key} {value}" for key, value in shown.parameters.items())
     console.print(f"{shown.name}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
-    if isinstance(shown, TimeVaryingTopology):
-        again = "and so on" if shown.graphs.period is None else "then again from the first"
+    if shown.changing:
+        again = "and so on" if shown.repeats is None else "then again from the first"
         which = "is round 0" if shown.period == 1 else f"are rounds 0 to {shown.period - 1}"
         console.print(f"A new graph every round; shown {which}, {again}.")
         for number in range(shown.period):

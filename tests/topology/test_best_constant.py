@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from dpeer.topology import Topology, build, spectral_gap
-from dpeer.topology.graphs import GRAPHS
+from dpeer.topology.topologies import GRAPHS
 
 UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})
 Dense = NDArray[np.float64]
@@ -20,9 +20,7 @@ def laplacian_of(graph: Topology) -> Dense:
 
 
 def fixed(name: str, size: int, weights: str, **options: Any) -> Topology:
-    graph = build(name, size, weights=weights, **options)
-    assert isinstance(graph, Topology)
-    return graph
+    return build(name, size, weights=weights, **options)
 
 
 @pytest.mark.parametrize("name", UNDIRECTED)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpeer.topology import TIME_VARYING, Participation, TimeVaryingTopology, build
+from dpeer.topology import TIME_VARYING, Participation, Topology, build
 from dpeer.topology.random_graphs import draw_others, pairing_model, shuffled
 
 
-def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> TimeVaryingTopology:
+def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> Topology:
     graph = build(name, size, fresh_neighbors=fresh_neighbors, graph_seed=graph_seed)
-    assert isinstance(graph, TimeVaryingTopology)
+    assert graph.changing
     return graph
 
 

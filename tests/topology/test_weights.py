@@ -42,7 +42,7 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
     graph.weights[0, 0] = 7.0  # a copy
     assert graph.weights[0, 0] != 7.0
     with pytest.raises(ValueError):  # noqa: PT011 - numpy's
-        graph.mixing.sparse.data[0] = 7.0
+        graph.mixing_at(0).sparse.data[0] = 7.0
     assert hash(graph) == hash(build("ring", 4))
 
 

@@ -252,3 +252,62 @@ def test_a_task_of_har_knows_the_persons_and_parts_no_stretch(partition: str, si
     if partition == "subject":
         check_apart(tasks)
         assert sorted(person for task in tasks for person in {*task.groups.tolist()}) == [1, 2, 3, 4]
+
+
+def test_the_real_har(shared: Path) -> None:
+    """30 peers of one person each; what is apart is checked on the windows' contents."""
+    path = shared / "uci_har_f16.npz"
+    tasks = [load_task("har", rank, 30, 0, {"data": str(path)}, Choices(validation=0.2)) for rank in range(30)]
+    check_apart(tasks)
+    indices = [np.concatenate([*task.indices.values()]) for task in tasks]
+    assert len(np.unique(np.concatenate(indices))) == 10_299
+    for rank, task in enumerate(tasks):
+        assert {*task.groups.tolist()} == {rank + 1}
+        assert {*task.train.tensors[1].tolist()} == set(range(6))
+    shares = [len(task.test) / len(rows) for task, rows in zip(tasks, indices, strict=True)]
+    assert abs(np.mean(shares) - 0.2) < 0.02
+    data = READERS["har"](str(path))
+    assert data.test is not None
+    assert (len(data.train), len(data.test)) == (7352, 2947)
+    assert sorted({*np.asarray(data.test.groups).tolist()}) == [2, 4, 9, 10, 12, 13, 18, 20, 24]
+
+
+def test_the_real_mnist_and_its_writers(shared: Path) -> None:
+    """Peers of whole writers, each class of each writer spread over training and test."""
+    options = {"data": str(shared / "mnist.npz")}
+    data = READERS["mnist"](options["data"])
+    assert data.test is not None
+    train, test = ({*np.asarray(pool.groups).tolist()} for pool in (data.train, data.test))
+    assert (len(data.train), len(data.test), len(train), len(test), len(train & test)) == (60_000, 10_000, 539, 297, 0)
+    assert np.bincount(data.train.labels()).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    writers, seen = np.asarray(data.groups), set[int]()
+    for rank in (0, 39):
+        task = load_task("mnist", rank, 40, 0, options, Choices(partition="writer", validation=0.1))
+        rows = np.concatenate([*task.indices.values()])
+        mine = {*writers[rows].tolist()}
+        assert not seen & mine
+        seen |= mine
+        assert len(np.unique(rows)) == np.isin(writers, [*mine]).sum()
+        assert abs(len(task.test) / len(rows) - 0.2) < 0.01
+        assert abs(len(task.validation or ()) / (len(rows) - len(task.test)) - 0.1) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_real_cifar(tmp_path: Path, shared: Path, run_program: Any) -> None:
+    """Whole, and shortened, so that its later batches are empty."""
+    pytest.importorskip("PIL", reason="cifar10.py needs Pillow")
+    run_program(shared / "cifar10.py", tmp_path / "a")
+    data = READERS["cifar10"](str(tmp_path / "a"))
+    assert data.test is not None
+    labels = np.load(shared / "cifar10" / "labels.npz")
+    assert np.array_equal(data.train.targets.numpy(), labels["y_train"])
+    assert np.array_equal(data.test.targets.numpy(), labels["y_test"])
+    from PIL import Image
+
+    mosaic = np.asarray(Image.open(shared / "cifar10" / "data_batch_2.webp").convert("RGB"))
+    image = mosaic[32:64, 5 * 32 : 6 * 32]  # number 105 of the batch
+    assert np.array_equal(data.train.inputs[10_105].numpy().transpose(1, 2, 0), image)
+    run_program(shared / "cifar10.py", tmp_path / "b", "--train", "2000", "--test", "500")
+    short = READERS["cifar10"](str(tmp_path / "b"))
+    assert (len(short.train), len(short.test or ())) == (2000, 500)
