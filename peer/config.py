@@ -68,9 +68,9 @@ class PeerConfig:
     linger: float = 1.0
     """Seconds to deliver the goodbye when the peer leaves; bodies that neighbors need have arrived before."""
 
-    farewell: float = 2.5
-    """Seconds for which a peer that cannot train with a neighbor stays for those that it has not met yet, so that they
-    learn it, too; longer than it takes them to dial again."""
+    refused_after: float = 2.5
+    """Seconds after which a peer that cannot train with a neighbor ends with the reason, unless another neighbor has
+    accepted it by then; longer than it takes to dial again."""
 
     deadline: float | Literal["auto"] | None = None
     """Seconds that a round waits for a neighbor that is there but sends no body; "auto" to find it (`RoundDeadline`);

@@ -106,7 +106,7 @@ class ConnectionSetup:
         clock, entry = self._round_clock, self._exchange.entry
         holds = {} if to is None else {**self._reassembly.holds(to, self._going_on(link, to)), **self._inbox.holds(to)}
         hello = self._handshake.hello(
-            self._members.current_round, reply=reply, presence=clock.table, there=len(clock.there),
+            self._members.current_round, reply=reply, presence=clock.table,
             enters=entry.enters, incarnation=entry.incarnation, to=to, holds=wire.holding(holds),
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
@@ -131,8 +131,6 @@ class ConnectionSetup:
         self.dialling.answered(link)
         if self._is_second(link, rank) or (identity is None and self._contends(link, hello, now)):
             return
-        if rank in self._members:
-            self._start.met.add(rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._hello(link, reply=True, to=rank)
@@ -141,18 +139,10 @@ class ConnectionSetup:
         try:
             self._handshake.judge(hello, self._members.current_round, expected)
         except Refused as refusal:
-            if self._start.outlasts(hello, expected):
-                self._await_correction(rank if expected is None else expected, str(refusal))
-                raise ProtocolError("mismatch", str(refusal)) from refusal
-            if not self._start.refuse(refusal, now):
-                raise ProtocolError("mismatch", str(refusal)) from refusal
-            self._handshake.part(hello, self._members.current_round, expected)
-            self._send_parting()
-            return
+            self._start.refuse(refusal, now)
+            self._await_correction(rank if expected is None else expected, str(refusal))
+            raise ProtocolError("mismatch", str(refusal)) from refusal
         neighbor = self._members[rank]
-        if hello.apart_from is not None:
-            self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
-            return
         self._exchange.outbox.held[rank] = wire.held(hello.holds)
         self._take_link(neighbor, link)
         neighbor.process = hello.process
@@ -167,9 +157,6 @@ class ConnectionSetup:
         self._welcome(neighbor, link, hello.next_round, now)
         neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
         self._renewed(neighbor, hello.incarnation)
-        if self._handshake.apart and hello.reply:
-            # It took part before this peer met one that it cannot train with: it is informed, and hears the goodbye.
-            self._hello(link, reply=True)
 
     def ask(self, rank: int, number: int) -> None:
         """Ask a neighbor by a hello for round `number`'s body, which it has and does not know to be of use."""
@@ -213,6 +200,7 @@ class ConnectionSetup:
         here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
             self._log_back(neighbor)
+        self._start.accepted = True
         self.dialling.welcome(neighbor.rank)
         self._refused.pop(neighbor.rank, None)
         neighbor.trouble_dialling = ""
@@ -234,31 +222,16 @@ class ConnectionSetup:
                 neighbor=neighbor.rank,
             )  # fmt: skip
 
-    def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
-        if neighbor.trouble != trouble:
-            self._log(
-                "warning", "neighbor-trouble",
-                f"rank {neighbor.rank} says that {trouble}; start these two again with settings that agree",
-                neighbor=neighbor.rank, reason=trouble,
-            )  # fmt: skip
-        neighbor.trouble = trouble
-
     def _await_correction(self, rank: int, problem: str) -> None:
-        """Wait on for a rank that cannot take part as it is: it ends by itself, and may come back corrected."""
+        """Wait for a rank that does not fit until one of the two is corrected, if none of them ends by that."""
         if rank not in self._members or self._members[rank].trouble == problem:
             return
         self._members[rank].trouble = problem
         self._log(
             "warning", "other-settings",
-            f"rank {rank} cannot take part: {problem}; the start waits for it to come back corrected",
+            f"rank {rank} and this peer cannot train together: {problem}; the start waits until one is corrected",
             neighbor=rank, reason=problem,
         )  # fmt: skip
-
-    def _send_parting(self) -> None:
-        """Tell the neighbors that are there that this peer is about to leave."""
-        for neighbor in self._members.all():
-            if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self._hello(neighbor.link, reply=True)
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> None:
         """Note that the neighbor lives, and mentioned this round."""

@@ -69,18 +69,6 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     return None
 
 
-def in_short(ours: Hello, theirs: Hello) -> str:
-    """Difference of two peers that do not fit, for other neighbors: names that this peer has itself, no values."""
-    if ours.protocol != theirs.protocol:
-        return "protocol differs"
-    field = first_difference(ours.fingerprint, theirs.fingerprint)
-    if field is not None:
-        return f"{field} differs" if field in ours.fingerprint else "a setting differs that is not known here"
-    if ours.manifest != theirs.manifest:
-        return "the parameters of the body differ"
-    return "the initial body differs" if ours.digest != theirs.digest else "it has run more rounds than this run has"
-
-
 def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:
     here, there = _entries(ours), _entries(theirs)
     name = first_difference(here, there)
@@ -115,26 +103,21 @@ class Handshake:
         round_clock: Knows how many ranks and rounds the federation has.
 
     Attributes:
-        apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
         start: The first round of this process; None before it is known.
-        waited: For how many seconds this process has waited for the start.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
-        self.apart: tuple[int, str] | None = None
         self.start: int | None = None
-        self.waited = 0
         self._config = config
         self._learner = learner
         self._members = members
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", there: int = 0, enters: int = 0,
+        self, current_round: int, *, reply: bool, presence: bytes = b"", enters: int = 0,
         incarnation: int = 0, to: int | None = None, holds: bytes = b"",
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
-        apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
             next_round=current_round,
@@ -143,10 +126,6 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
-            apart_from=apart_from,
-            apart_because=apart_because,
-            there=there,
-            waited=self.waited,
             running=self.start is not None and current_round >= self.start + 2,
             enters=enters,
             incarnation=incarnation,
@@ -180,13 +159,6 @@ class Handshake:
             raise ProtocolError("mismatch", problem)
         if hello.rank not in self._members:
             raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
-
-    def part(self, hello: Hello, current_round: int, dialled: int | None) -> None:
-        """Note that this peer cannot train with one that `judge` has refused; arguments as there."""
-        if dialled is not None and hello.rank != dialled:
-            self.apart = dialled, "another rank answers at its address"
-        else:
-            self.apart = hello.rank, in_short(self.hello(current_round, reply=False), hello)[:300]
 
     def _concerns_us(self, rank: int, dialled: int | None) -> bool:
         """Whether a mismatch with this rank ends our own run.

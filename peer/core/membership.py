@@ -44,7 +44,7 @@ class Neighbor:
         mentioned: The highest round it mentioned since its last handshake; at first the round before the one that it
             named then. A body of an earlier round can no longer arrive, because links keep order.
         why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
-        trouble: Why it is about to leave, if it cannot train with another peer; else empty.
+        trouble: Why it cannot take part as it is, such as a setting that differs; else empty.
         trouble_dialling: Why it cannot be dialled at present; else empty.
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
@@ -126,7 +126,7 @@ class Membership:
         return self._all
 
     def missing(self) -> list[int]:
-        """Ranks that have not completed a handshake, or have left before the end of their run, or are about to."""
+        """Ranks that have not completed a handshake, cannot take part, or have left before the end of their run."""
         return [
             neighbor.rank
             for neighbor in self.all()

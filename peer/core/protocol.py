@@ -118,9 +118,7 @@ class Core:
         self._hearing: float | None = None
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
-        self.waiting = Waiting(
-            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
-        )
+        self.waiting = Waiting(config, self.members, self.exchange, self.round_clock, slack, self._transfers, self._log)
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
             self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,

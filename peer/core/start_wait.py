@@ -1,4 +1,4 @@
-"""StartWait: the wait before the first round: who is missing, when it ends, and when other settings end it; no I/O."""
+"""StartWait: the wait before the first round: who is missing, when it ends, and when a refusal ends it; no I/O."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.effects import Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wait import Wait
-from dpeer.peer.core.wire import Hello
 from dpeer.results.units import duration
 
 LONG_WAIT = 3600.0
-"""Seconds: a longer wait for the start is one for sites that come over days. A neighbor with other settings does not
-end it, and no two of its lines in the log are further apart."""
+"""Seconds between two lines of the log about a wait of days, at most."""
 
 _MET_WITHIN = 60.0
 """Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
@@ -33,11 +30,10 @@ class StartWait:
     """Waits until enough ranks have been there and all neighbors have shaken hands.
 
     Args:
-        handshake: Tells others how long this peer has waited, and names the one that it cannot train with.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
-        met: The neighbors whose hello came, whatever the answer.
+        accepted: Whether a neighbor has shaken hands.
         began: Whether this wait is over, so that rounds have begun.
     """
 
@@ -46,20 +42,18 @@ class StartWait:
         config: PeerConfig,
         members: Membership,
         exchange: Exchange,
-        handshake: Handshake,
         round_clock: RoundClock,
         log: Callable[..., None],
     ) -> None:
-        self.met: set[int] = set()
+        self.accepted = False
         self.began = False
         self._config = config
         self._members = members
         self._exchange = exchange
-        self._handshake = handshake
         self._round_clock = round_clock
         self._log = log
         self._refusal: Refused | None = None
-        self._leave_at = 0.0
+        self._leave_at = math.inf
         self._give_up_at = math.inf
         self._running = False
 
@@ -78,45 +72,21 @@ class StartWait:
             self._running = True
             self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
 
-    def outlasts(self, hello: Hello, expected: int | None) -> bool:
-        """Whether this peer goes on waiting for the start although another one has other settings.
-
-        In a wait of days one mistaken site must not end the start of all. The peer that knows fewer ranks with its own
-        settings is the mistaken one, or else the one that came later: its operator has just started it.
-
-        Args:
-            hello: The other side's.
-            expected: Which rank we dialled on this link; None if we were dialled.
-        """
-        if self.began or self._config.wait <= LONG_WAIT:
-            return False
-        if expected is not None and hello.rank != expected:
-            return True  # an address leads to another rank: not a mistake of all that dial it
-        ours = len(self._round_clock.there), self._handshake.waited
-        return ours > (hello.there, hello.waited)
-
-    def refuse(self, refusal: Refused, now: float) -> bool:
-        """Do not begin, for this reason; returns whether that is still possible and was not decided before."""
-        if self.began or self._refusal is not None:
-            return False
-        self._refusal = refusal
-        self._leave_at = now + self._config.farewell
-        return True
+    def refuse(self, refusal: Refused, now: float) -> None:
+        """Note that a neighbor and this peer cannot train together: it ends for this reason if none accepts it soon."""
+        if self._refusal is None:
+            self._refusal, self._leave_at = refusal, now + self._config.refused_after
 
     def next_look(self, wait: Wait, now: float) -> float:
         """The clock time at which `look` may give something although nothing has happened."""
-        if self._refusal is not None:
-            return self._leave_at
-        times = [self._give_up_at] if now < self._give_up_at else []
+        times = [at for at in (self._give_up_at, self._leave_at) if now < at]
         return min(*times, wait.log_at, wait.since + self._config.wait)
 
     def look(self, wait: Wait, now: float) -> list[Effect]:
         """The effect that ends the wait, if it is over."""
-        self._handshake.waited = int(now - wait.since)
         every = {neighbor.rank for neighbor in self._members.all()}
-        if self._refusal is not None:
-            if self._handshake.apart and not self.met >= every and now < self._leave_at:
-                return []
+        none_is_left = all(one.trouble for one in self._members.all())
+        if self._refusal is not None and not self.accepted and (none_is_left or now >= self._leave_at):
             return [Fail(self._refusal)]
         if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
             for rank in self._members.missing():

@@ -11,7 +11,6 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
@@ -53,13 +52,12 @@ class Waiting:
         config: PeerConfig,
         members: Membership,
         exchange: Exchange,
-        handshake: Handshake,
         round_clock: RoundClock,
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
     ) -> None:
-        self.start = StartWait(config, members, exchange, handshake, round_clock, log)
+        self.start = StartWait(config, members, exchange, round_clock, log)
         self._ledger_guard = LedgerGuard(config, members, exchange, round_clock, log)
         self.left_behind = 0
         self._config = config

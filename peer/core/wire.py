@@ -88,15 +88,7 @@ class Hello(Header):
     fingerprint: dict[str, Any]
     manifest: dict[str, Any]
     digest: str
-    apart_from: _Rank | None = None
-    """A neighbor that the sender cannot train with, so that it is about to leave."""
-    apart_because: _Words = ""
     presence: _Presence = b""
-    there: _Rank = 0
-    """How many ranks with the sender's settings have been there, as far as it knows: of two peers that differ before
-    the first round, the one that knows more is not the one to be corrected."""
-    waited: _Round = 0
-    """For how many seconds the sender has waited for the start."""
     running: bool = False
     """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
     that joins it need not wait for neighbors that the others do without."""

@@ -188,7 +188,7 @@ class Federation:
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))
 
     def add(
-        self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
+        self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None,
         checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None, unrecorded=False,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
@@ -214,7 +214,6 @@ class Federation:
             wait=wait,
             remind_every=0.05,
             linger=1.0,
-            farewell=farewell,
             liveness=self.liveness,
             out=folder,
             resume=resume,

@@ -14,7 +14,7 @@ FEDERATION = b"federation-id-16"
 HELLO = wire.Hello(
     rank=1, next_round=3, reply=True, fingerprint={"size": 3, "body_lr": 0.05}, digest="same",
     manifest={"parameters": [{"name": "w", "shape": [2], "offset": 0}]}, presence=b"\x01\0\0\0" * 3, enters=6,
-    apart_from=2, apart_because="body_lr differs", running=True,
+    running=True,
 )  # fmt: skip
 BODY = wire.body(FEDERATION, 1, 4, [b"12345678", b"abc"], b"\x01\0\0\0" * 3)
 

@@ -25,7 +25,7 @@ def message(table, seed):
         lambda: wire.encode(wire.Unknown(rank=rank)),
         lambda: wire.encode(table.hello(seed.randint(0, 9), number, fingerprint=seed.choice(FINGERPRINTS))),
         lambda: wire.encode(hello.model_copy(update={"manifest": seed.choice(MANIFESTS)})),
-        lambda: wire.encode(hello.model_copy(update={"apart_from": seed.choice([None, 0, 7]), "apart_because": "y"})),
+        lambda: wire.encode(hello.model_copy(update={"running": seed.choice([False, True])})),
         lambda: [wire.PROBE + seed.randbytes(9), *[b"filler"] * seed.randint(0, 2)],
     ]
     several = [seed.choice(makers)()]

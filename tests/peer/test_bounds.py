@@ -182,8 +182,6 @@ def test_no_word_of_others_reaches_the_log_with_control_characters():
         table.hear(f"stranger {number}", message)
         table.hear("from 2", message)
     table.hear(table.links[1], wire.encode(wire.Refusal(rank=1, reason=NASTY)))
-    apart = table.hello(2).model_copy(update={"apart_from": 1, "apart_because": NASTY})
-    table.hear("from 2", apart)
     assert any("?" in said.message for said in table.said)
     for said in table.said:
         assert said.message.isprintable(), said.message
@@ -202,7 +200,7 @@ def test_what_ends_a_peer_is_printable_too():
 
 def test_the_clock_is_not_asked_for_in_vain_while_a_peer_is_about_to_leave():
     """The next look is never due already, or the driver would turn without end."""
-    table = Table(dialled=[1], wait=5.0, remind_every=2.0, farewell=100.0)
+    table = Table(dialled=[1], wait=5.0, remind_every=2.0, refused_after=100.0)
     table.established(1)
     table.do(table.core.meet(table.now))
     table.hear(table.links[1], table.hello(1, fingerprint={"size": 4}))

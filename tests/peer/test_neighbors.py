@@ -406,54 +406,6 @@ def test_a_neighbor_that_a_leaving_peer_meets_hears_its_goodbye_after_the_answer
     assert table.kinds("from 2") == ["hello", "heartbeat", "goodbye"]
 
 
-def test_a_neighbor_whose_answer_comes_after_a_refusal_learns_of_it_and_hears_the_goodbye():
-    """It took this peer in when it answered, and would wait for it without end."""
-    table = Table(dialled=[1])
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear("from 2", table.hello(2, fingerprint={**table.fingerprint, "rounds": 6}))
-    assert table.written(table.links[1])[0].apart_from is None, "sent before rank 2 came"
-    table.hear(table.links[1], table.hello(1, reply=True))
-    (failed,) = [effect.error for effect in table.ended if isinstance(effect, Fail)]
-    assert "rounds: 5 here, 6 at rank 2" in str(failed)
-    table.do(table.core.leave("failed", table.now))
-    apart, goodbye = (one for one in table.written(table.links[1]) if one.kind != "heartbeat")
-    assert (apart.kind, apart.reply, apart.apart_from) == ("hello", True, 2)
-    assert apart.apart_because == "rounds differs", "no value of another peer is passed on"
-    assert (goodbye.kind, goodbye.reason) == ("goodbye", "failed")
-
-
-def test_a_peer_that_is_refused_stays_until_its_other_neighbors_have_met_it():
-    table = Table(dialled=[1], farewell=2.5)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear("from 2", table.hello(2, fingerprint={"size": 4}))
-    table.wait(2)
-    assert table.ended == []
-    table.wait(1)
-    assert isinstance(table.ended[0], Fail)
-
-
-def test_a_neighbor_that_cannot_train_with_another_is_named_with_the_reason_until_it_is_back():
-    table = Table(dialled=[1], remind_every=2.0)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, reply=True))
-    trouble = table.hello(2).model_copy(update={"apart_from": 7, "apart_because": "body_lr differs"})
-    table.hear("from 2", trouble, trouble)
-    (line,) = table.events("neighbor-trouble")
-    assert line.message == (
-        "rank 2 says that it cannot train with rank 7: body_lr differs; start these two again with settings that agree"
-    )
-    assert table.core.members.missing() == [2]
-    table.wait(2)
-    waiting = "waiting for rank 2 (it cannot train with rank 7: body_lr differs); 2 of 3 have been there"
-    assert [line.message for line in table.events("waiting")] == [waiting]
-    table.hear("again from 2", table.hello(2))
-    table.wait(1)
-    assert table.ended == [Wake()]
-
-
 # -- a relay -----------------------------------------------------------------------------------------------------------
 
 

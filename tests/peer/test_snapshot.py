@@ -28,9 +28,7 @@ def test_why_a_neighbor_cannot_be_dialled_is_withheld_until_it_is_there():
 def test_settings_that_differ_are_withheld():
     table = Table(dialled=[1, 2], rounds=3)
     table.established(1)
-    why = "classes: 'sepsis' here"
-    hello = table.hello(1, reply=True).model_copy(update={"apart_from": 2, "apart_because": why})
-    table.hear(table.links[1], hello)
+    table.hear(table.links[1], table.hello(1, reply=True, fingerprint={**table.fingerprint, "classes": "sepsis"}))
     found = snapshot(table)
     assert "sepsis" in found.neighbors[0].why
     assert found.withheld == (1,)

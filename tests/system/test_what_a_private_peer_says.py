@@ -192,8 +192,8 @@ def test_the_page_about_privacy_has_every_message_and_field():
         documented[kind] = documented.get(kind, "") + rest
     # What a field is called there, where that is another word.
     words = {
-        "protocol": "protocol version", "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
-        "digest": "SHA-256 of the first body", "apart_from": "cannot train", "apart_because": "the differing setting",
+        "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
+        "digest": "SHA-256 of the first body",
         "reason": {"goodbye": "done, stopped, failed or isolated", "refusal": "another process"},
         "federation": "federation id", "sizes": "sizes",
     }  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.core.membership import Status
 from dpeer.topology import temporal_diameter
 from tests.world import restores
 from tests.world.learner import STEPS, mixed, trained
@@ -108,16 +109,9 @@ def not_before_enough_have_come(world, life, number):
 
 
 def refused(world, life):
-    """Of two that differ, the one ends that has come with a mistake, or later than that one.
-
-    Both end where they have come within a second, in which they count.
-    """
-    mistaken = [one[-1] for rank, one in enumerate(world.lives) if rank in world.scenario.mistaken and one]
-    earlier = [one.rank for one in mistaken if one.since < life.since + 1.0 and one.rank != life.rank]
-    world.check(
-        world.is_mistaken(life) or earlier,
-        f"rank {life.rank} has ended by a mistake of one that came later: {life.outcome}",
-    )
+    """Only a peer that no neighbor has accepted ends by other settings of one."""
+    accepted = [one.rank for one in life.peer.core.members.all() if one.status is not Status.UNSEEN]
+    world.check(not accepted, f"rank {life.rank} has ended, and {accepted} had accepted it: {life.outcome}")
 
 
 def no_island(world, life, number):

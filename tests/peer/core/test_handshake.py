@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpeer.peer.core.handshake import difference, in_short, mismatch
+from dpeer.peer.core.handshake import difference, mismatch
 from dpeer.peer.core.wire import Hello
 
 MANIFEST = {
@@ -55,25 +55,6 @@ def test_a_difference_is_named_with_both_values(changes, words):
     assert "\n" not in problem
     for word in words:
         assert word in problem
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"protocol": 1, "fingerprint": {}}, "protocol differs"),
-        ({"fingerprint": {"size": 8, "body_lr": 0.1234}}, "body_lr differs"),
-        ({"fingerprint": {"size": 8}}, "body_lr differs"),
-        (
-            {"fingerprint": {"size": 8, "body_lr": 0.05, "secret \x1b[2J": 1}},
-            "a setting differs that is not known here",
-        ),
-        ({"manifest": {"secret": 1}}, "the parameters of the body differ"),
-        ({"digest": "secret"}, "the initial body differs"),
-        ({"next_round": 11}, "it has run more rounds than this run has"),
-    ],
-)
-def test_others_learn_the_difference_and_no_value_from_the_other_side(changes, message):
-    assert in_short(hello(), hello(1, **changes)) == message
 
 
 # -- hashes that stand for names ---------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_silent_neighbors_are_dialled_again_less_and_less_often():
     assert dialled == [15, 45, 105, 165, 225, 285, 345]
 
 
-@pytest.mark.parametrize(("every", "seconds", "gives_up"), [(1, 60, 10), (12, 15, None)])
+@pytest.mark.parametrize(("every", "seconds", "gives_up"), [(1, 60, 13), (12, 15, None)])
 def test_a_second_process_gives_up_once_the_first_has_had_time_to_be_missed(joining, every, seconds, gives_up):
     """Refusals with a long silence between them end nothing."""
     ended = None

@@ -28,7 +28,7 @@ def assembling(**options):
 
 def hello(table, rank, *ranks, reply=False, **fields):
     """A hello of a rank that knows that these ranks have been there."""
-    return table.hello(rank, reply=reply).model_copy(update={"presence": there(*ranks), "there": len(ranks), **fields})
+    return table.hello(rank, reply=reply).model_copy(update={"presence": there(*ranks), **fields})
 
 
 def both_neighbors_come(table):
@@ -142,66 +142,46 @@ def test_a_line_follows_soon_when_another_rank_has_come_and_says_since_when_one_
 # -- a neighbor with other settings ------------------------------------------------------------------------------------
 
 
-def hello_with_other_settings(table, rank, count, waited):
-    """The hello of a rank with other settings that knows so many ranks of its own, and has waited for so long."""
-    return table.hello(rank, fingerprint=OTHER).model_copy(update={"there": count, "waited": waited})
+def hello_with_other_settings(table, rank):
+    return table.hello(rank, fingerprint=OTHER)
 
 
-@pytest.mark.parametrize(
-    ("known", "count", "waited", "ends"),
-    [
-        (False, 1, 0, False),  # it came later
-        (False, 1, 500, True),  # it was there before this peer
-        (True, 1, 500, False),  # this peer has met one with its own settings
-        (True, 3, 0, True),  # the other one has met more
-    ],
-)
-def test_of_two_with_other_settings_the_one_that_knows_fewer_or_came_later_ends(known, count, waited, ends):
-    table = assembling(wait=WEEK, farewell=2.0)
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_peer_that_a_neighbor_refuses_ends_with_the_reason_unless_another_one_has_accepted_it(accepted):
+    table = assembling(wait=WEEK, refused_after=2.0)
     table.wait(100)
-    if known:
+    table.hear("from 3", hello_with_other_settings(table, 3))
+    table.wait(1)
+    assert table.ended == []
+    if accepted:
         table.hear(table.links[1], hello(table, 1, 1, reply=True))
-    table.hear("from 3", hello_with_other_settings(table, 3, count, waited))
-    table.wait(3)
-    assert [isinstance(end.error, Refused) for end in table.ended] == [True] * ends
-    assert len(table.events("other-settings")) == (not ends)
+    table.wait(2)
+    assert [str(end.error) for end in table.ended] == ["rounds: 5 here, 6 at rank 3: use the same settings on both"] * (
+        not accepted
+    )
+    assert all(isinstance(end.error, Refused) for end in table.ended)
+    assert len(table.events("other-settings")) == 1
 
 
 def test_a_rank_with_other_settings_is_named_to_the_end_and_taken_in_once_it_is_corrected():
     table = assembling(wait=WEEK)
+    table.hear(table.links[1], hello(table, 1, 1, reply=True))
     table.wait(100)
-    table.hear("from 3", hello_with_other_settings(table, 3, 1, 0), hello_with_other_settings(table, 3, 1, 0))
+    table.hear("from 3", *[hello_with_other_settings(table, 3)] * 2)
     (line,) = table.events("other-settings")
     assert line.message == (
-        "rank 3 cannot take part: rounds: 5 here, 6 at rank 3: use the same settings on both; the start waits for it "
-        "to come back corrected"
+        "rank 3 and this peer cannot train together: rounds: 5 here, 6 at rank 3: use the same settings on both; the "
+        "start waits until one is corrected"
     )
     table.wait(70)
     assert "3 (rounds: 5 here, 6 at rank 3: use the same" in table.events("waiting")[-1].message
-    table.hear("again from 3", hello(table, 3, 1, 2, 3))
     table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    table.hear("again from 3", hello(table, 3, 1, 2, 3))
     assert table.ended == [Wake()]
 
 
-def test_an_address_that_leads_to_another_rank_ends_no_long_wait():
-    table = assembling(wait=WEEK)
+def test_an_address_that_leads_to_another_rank_is_a_reason_too():
+    table = assembling(wait=WEEK, refused_after=2.0)
     table.hear(table.links[1], hello(table, 2, 2, reply=True))
-    table.wait(10)
-    assert table.ended == []
-    assert "rank: expected 1 at its address, found 2" in table.events("other-settings")[0].message
-
-
-def test_other_settings_end_both_peers_in_a_short_wait():
-    table = assembling(wait=300.0, farewell=2.0)
-    table.wait(100)
-    table.hear("from 3", hello_with_other_settings(table, 3, 1, 0))
     table.wait(3)
-    assert isinstance(table.ended[0].error, Refused)
-
-
-def test_a_hello_says_how_long_this_peer_has_waited_and_how_many_have_come():
-    table = assembling(wait=WEEK)
-    table.wait(100)
-    table.hear("from 3", hello(table, 3, 2, 3), hello(table, 3, 2, 3))
-    *_, said = [one for one in table.written("from 3") if one.kind == "hello"]
-    assert (said.there, said.waited) == (3, 100)
+    assert "rank: expected 1 at its address, found 2" in str(table.ended[0].error)
