@@ -1,15 +1,15 @@
-"""Membership: which neighbors are alive, suspect, dead or gone; the time is passed in; no I/O.
+"""Membership: which neighbors are alive, suspect, dead or gone, by `TRANSITIONS`; the time is passed in; no I/O.
 
-A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
-after its goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other
-words for a peer's progress and absence are in the glossary of docs/design.md.
+Dead and gone together are called *away*. The other words for a peer's progress and absence are in the glossary of
+docs/design.md, which prints the table of transitions.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from dpeer.peer.config import LivenessConfig
 from dpeer.peer.transport import Link
@@ -24,6 +24,24 @@ class Status(enum.Enum):
     DEAD = "dead"
     GONE = "gone"
 
+
+Sign = Literal[
+    "hello", "any other message", "silent for `suspect_after`", "silent for `dead_after`", "given up at the start",
+    "goodbye",
+]  # fmt: skip
+"""What is known of a neighbor, of which its state follows."""
+
+_EVERY = (Status.UNSEEN, Status.ALIVE, Status.SUSPECT, Status.DEAD, Status.GONE)
+
+TRANSITIONS: Mapping[Sign, Mapping[Status, Status]] = {
+    "hello": dict.fromkeys(_EVERY, Status.ALIVE),
+    "any other message": dict.fromkeys((Status.ALIVE, Status.SUSPECT, Status.DEAD), Status.ALIVE),
+    "silent for `suspect_after`": {Status.ALIVE: Status.SUSPECT},
+    "silent for `dead_after`": dict.fromkeys((Status.ALIVE, Status.SUSPECT), Status.DEAD),
+    "given up at the start": dict.fromkeys(_EVERY, Status.DEAD),
+    "goodbye": dict.fromkeys((Status.ALIVE, Status.SUSPECT, Status.DEAD), Status.GONE),
+}
+"""By sign, a neighbor's next state in each of its states; it keeps a state that is not listed."""
 
 NOT_APPEARED = "did not appear"
 """Why a neighbor is away that has never been there."""
@@ -86,6 +104,10 @@ class Neighbor:
     bytes_received: int = 0
     process: bytes = b""
 
+    def turn(self, sign: Sign) -> None:
+        """Take the state that follows from a sign."""
+        self.status = TRANSITIONS[sign].get(self.status, self.status)
+
     @property
     def away(self) -> bool:
         """Whether it is dead or gone."""
@@ -138,7 +160,8 @@ class Membership:
     def give_up(self, rank: int) -> None:
         """Take a neighbor that has not appeared for dead: the others do without it."""
         neighbor = self._neighbors[rank]
-        neighbor.status, neighbor.left_behind, neighbor.trouble = Status.DEAD, True, ""
+        neighbor.turn("given up at the start")
+        neighbor.left_behind, neighbor.trouble = True, ""
         neighbor.why_away = neighbor.why_away or NOT_APPEARED
 
     def by_link(self, link: Link) -> Neighbor | None:
@@ -162,7 +185,7 @@ class Membership:
             neighbor.current_round = number  # it had not run all rounds: another process spoke for it
         self._links[link] = neighbor
         neighbor.link = link
-        neighbor.status = Status.ALIVE
+        neighbor.turn("hello")
         neighbor.heard_at = now
         # It still has the bodies of its current round and of the one before, and no others.
         neighbor.mentioned = max(number - 1, -1)
@@ -182,8 +205,7 @@ class Membership:
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
         """Note that the neighbor mentioned a round; return whether it was dead."""
         back = neighbor.status is Status.DEAD
-        if neighbor.status is not Status.GONE:
-            neighbor.status = Status.ALIVE
+        neighbor.turn("any other message")
         neighbor.heard_at = now
         neighbor.mentioned = max(neighbor.mentioned, number)
         self._reached(neighbor, number)
@@ -200,7 +222,7 @@ class Membership:
 
     def goodbye(self, neighbor: Neighbor, reason: str, now: float, back_within: float = 0.0) -> None:
         """Note the neighbor's goodbye, and that it has announced to be back within so many seconds."""
-        neighbor.status = Status.GONE
+        neighbor.turn("goodbye")
         neighbor.why_away = reason
         neighbor.gone_at = now
         neighbor.grace = max(self._config.stop_grace, back_within)
@@ -222,12 +244,12 @@ class Membership:
                 neighbor.heard_at = min(neighbor.heard_at + stall, now)
             silence = now - neighbor.heard_at
             if silence >= self._config.dead_after:
-                neighbor.status = Status.DEAD
+                neighbor.turn("silent for `dead_after`")
                 neighbor.left_behind = True
                 neighbor.why_away = f"silent for {silence:.0f} s"
                 died.append(neighbor)
             elif silence >= self._config.suspect_after:
-                neighbor.status = Status.SUSPECT
+                neighbor.turn("silent for `suspect_after`")
         return died
 
     def is_there(self, rank: int) -> bool:

@@ -1,0 +1,51 @@
+"""Tables of docs/design.md that are drawn from tables of the core: `python -m tests.peer.core.drawn` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dpeer.peer.core.membership import TRANSITIONS, Status
+
+PAGE = Path(__file__).parents[3] / "docs" / "design.md"
+
+
+def states() -> list[str]:
+    """A neighbor's states: a row each sign, with the state that follows in each."""
+    rows = [
+        [sign, *(turns[one].value if one in turns else "" for one in Status)] for sign, turns in TRANSITIONS.items()
+    ]
+    return table(["sign of a neighbor", *(one.value for one in Status)], rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    return [line(head), line(["---"] * len(head)).replace(" ", ""), *map(line, rows)]
+
+
+def line(cells: Iterable[str]) -> str:
+    """A row of a table; an empty cell takes one space."""
+    return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
+
+
+def drawn() -> list[list[str]]:
+    """All tables."""
+    return [states()]
+
+
+def redrawn(page: str) -> str:
+    """The page with each table as it is drawn now, in place of the one with the same head.
+
+    Raises:
+        ValueError: The page lacks a table.
+    """
+    lines = page.split("\n")
+    for found in drawn():
+        begin = lines.index(found[0])
+        end = next(number for number in range(begin, len(lines)) if not lines[number].startswith("|"))
+        lines[begin:end] = found
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(redrawn(PAGE.read_text()))
