@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
 from dpeer.privacy.accounting import calibrate, epsilon, total_epsilon
 from dpeer.privacy.gaussian import delta as delta_of
-from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.groups import of_group
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
@@ -33,65 +31,34 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
     ("call", "fragment"),
     [
         (lambda: epsilon(0.0, 1, 1e-5), "noise over sensitivity 0"),
-        (lambda: epsilon(inf, 1, 1e-5), "noise over sensitivity inf"),
         (lambda: epsilon(1.0, -1, 1e-5), "releases -1"),
         (lambda: epsilon(1.0, 1, 1e-5, "pld", 1.5), "sampling 1.5"),
         (lambda: epsilon(1.0, 1, 1e-5, "exakt"), "unknown accountant 'exakt'"),
         (lambda: calibrate(1.0, 1e-5, 0), "releases 0"),
         (lambda: Charge(0.0, 1.0, 1), "sampling rate 0"),
-        (lambda: Charge(nan, 1.0, 1), "sampling rate nan"),
         (lambda: Charge(0.1, 0.0, 1), "noise multiplier 0"),
-        (lambda: Charge(0.1, inf, 1), "noise multiplier inf"),
         (lambda: total_epsilon([STEPS], 1e-11), "delta 1e-11: accountant pld"),
         (lambda: total_epsilon([LONG], 1e-5), "steps 2,000,000: accountant pld"),
-        (lambda: total_epsilon([Charge(0.1, 0.001, 9)], 1e-5), "noise multiplier 0.001 for 9 steps"),
         (lambda: of_group([STEPS], 1e-5, 0), "records of a group 0"),
         (lambda: of_group([STEPS], 1e-5, 3, "rdp"), "accountant rdp with 3 records of a group"),
-        (lambda: of_group([STEPS], 1e-11, 3), "delta 1e-11: accountant pld"),
-        (lambda: of_group([LONG], 1e-5, 3), "steps 2,000,000: accountant pld"),
         (lambda: of_group([Charge(0.1, 0.01, 9)], 1e-5, 50), "noise multiplier 0.01 for 9 steps and 50 records"),
         (lambda: of_group([Charge(0.5, 1.0, 9)], 1e-5, 10**12), "1,000,000,000,000 records of a group"),
         (lambda: of_group([STEPS], 1e-5, 3, "moments"), "unknown accountant 'moments'"),
         (lambda: delta_of(-1.0, 1.0), "mu -1"),
-        (lambda: epsilon_of(1.0, nan), "delta nan"),
-    ],
-)
-def test_what_cannot_be_accounted(call: Callable[[], object], fragment: str) -> None:
-    with refused(ConfigurationError, fragment):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "fragment"),
-    [
-        (lambda: client(noise_multiplier=nan), "noise multiplier nan"),
         (lambda: client(clip_norm=1e31), "clip norm 1e+31"),
         (lambda: client(adversary="server"), "adversary 'server'"),
         (lambda: client(adjacency="add"), "adjacency 'add'"),
         (lambda: client(adversary="aggregate", share=0.0), "share 0: "),
-        (lambda: client(adversary="aggregate", share=1.5), "share 1.5"),
         (lambda: client(share=0.5), "share 0.5: a neighbor sees each message"),
         (lambda: CLIENT.noise_ratio(0), "parameters 0"),
         (lambda: sample(noise_multiplier=0.0), "--noise-multiplier 0"),
-        (lambda: sample(clip_norm=inf), "--clip-norm inf"),
         (lambda: sample(phases=()), "steps=0"),
         (lambda: sample(head="none"), "--dp-head none"),
         (lambda: sample(units=0), "--records 0"),
         (lambda: SAMPLE.noise_ratio(10, 0), "records 0"),
         (lambda: SAMPLE.noise_ratio(0, 10), "parameters 0"),
-        (lambda: Poisson(10, nan), "--sampling-rate nan"),
         (lambda: Poisson(10, 1e-20), "--sampling-rate 1e-20"),
         (lambda: Poisson(0, 0.5), "units to sample from 0"),
-    ],
-)
-def test_what_would_protect_no_one(call: Callable[[], object], fragment: str) -> None:
-    with refused(ConfigurationError, fragment):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "fragment"),
-    [
         (lambda: check_delta(1e-5, 0), "size 0"),
         (lambda: check_strength(None, None), "--privacy client needs to know how much"),
         (lambda: check_adversary("neighbor", 3), "--dp-min-honest 3"),
@@ -106,7 +73,7 @@ def test_what_would_protect_no_one(call: Callable[[], object], fragment: str) ->
         ),
     ],
 )
-def test_settings_that_a_private_run_cannot_have(call: Callable[[], object], fragment: str) -> None:
+def test_what_would_protect_no_one_or_cannot_be_counted(call: Callable[[], object], fragment: str) -> None:
     with refused(ConfigurationError, fragment):
         call()
 

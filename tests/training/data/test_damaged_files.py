@@ -1,7 +1,6 @@
 """Published data sets of which files are damaged, missing or of another kind."""
 
 import codecs
-import gzip
 import json
 import pickle
 from collections.abc import Callable
@@ -64,7 +63,6 @@ LEAF = "train/all_data_0.json"
         ("cifar10", BATCH, None, "expected the file data_batch_3 in "),
         ("cifar10", BATCH, batch([1, 2, 3]), "data_batch_3 does not hold what was expected: rows of 3072 bytes"),
         ("cifar10", BATCH, batch([1, 2, 3, 10]), "labels 0 to 9"),
-        ("cifar10", BATCH, batch([1, 2, 3, -1]), "labels 0 to 9"),
         ("cifar10", BATCH, batch(Evil()), "is damaged or no such file: UnpicklingError: it asks for "),
         ("cifar10", BATCH, batch(EvilCodec(), protocol=2), "UnpicklingError: it holds bytes as 'rot13'"),
         ("tiny-imagenet", CLASSES, b"n1\nn1\n", "a class a line, each once"),
@@ -76,7 +74,6 @@ LEAF = "train/all_data_0.json"
         ("mnist", IDX, idx(pixels(5, 28, 28)), "it has (5, 28, 28) and (6,)"),
         ("mnist", "train-labels-idx1-ubyte", idx(numbers(6, 10) + 5), "labels 0 to 9"),
         ("emnist", EMNIST + ".gz", None, f"expected {EMNIST} or {EMNIST}.gz, in "),
-        ("emnist", EMNIST + ".gz", gzip.compress(b"x" * 99, mtime=0)[:-9], "is damaged or no such file"),
         ("har", HAR + "train/y_train.txt", b"", "rows of 1 numbers"),
         ("har", HAR + "test/subject_test.txt", b"1\n1\n", "24 rows, as y_test.txt has"),
         ("har", HAR + "test/y_test.txt", b"7\n" * 24, "activities 1 to 6"),
@@ -85,7 +82,6 @@ LEAF = "train/all_data_0.json"
         ("femnist", LEAF, leaf(y=[1, 2, 3, 4]), "writer 'f1' has 5 images and 4 labels"),
         ("femnist", LEAF, leaf(y=[1, 2, 3, 4, 62]), "writer 'f1' has labels 1 to 62"),
         ("femnist", LEAF, leaf(x=[[1.5] * 784] * 5), "writer 'f1' has pixels beyond 0 to 1"),
-        ("femnist", LEAF, leaf(x=[[float("nan")] * 784] * 5), "writer 'f1' has pixels beyond 0 to 1"),
         ("femnist", LEAF, b'{"users": ["a\\u0000"], "num_samples": [0], "user_data": {}}', "writer 'a\\x00' has a NUL"),
         ("glue", "SST-2/dev.tsv", b"sentence\tlabel\n", "dev.tsv has no examples"),
         ("glue", "SST-2/train.tsv", b"sentence\na\n", "train.tsv, line 1: the column 'label' is missing"),
@@ -107,7 +103,6 @@ def test_a_file_is_not_what_was_expected(
     ("name", "arrays", "fragment"),
     [
         ("mnist", {"x_test": None, "y": numbers(6, 10)}, "it has x_train, y_train, y_test, y"),
-        ("mnist", {"x_train": pixels(6, 28, 28) / 255}, "images of 28x28 bytes"),
         ("mnist", {"writer_train": np.arange(3)}, "one writer per label; writer_train has shape (3,)"),
         ("har", {"x": np.zeros((24, 9, 128), np.float32)}, "x (windows, 128, 9), y, subject, is_test"),
         ("har", {"y": np.full(24, 6)}, "activities y from 0 to 5"),
@@ -144,11 +139,8 @@ def test_files_of_another_split_and_none_at_all(tmp_path: Path) -> None:
     ("options", "fragment"),
     [
         ({"data": 3}, "task 'cifar10': data = 3"),
-        ({"data": ["a"]}, "task option data = ['a']"),
         ({"data": "x.tar.gz"}, "task 'cifar10': data = 'x.tar.gz' is not a folder: unpack it"),
         ({"train_samples": 201}, "task option train_samples = 201: expected a number of samples, 1 to 200"),
-        ({"test_samples": 0}, "task option test_samples = 0"),
-        ({"test_samples": "many"}, "task option test_samples = 'many'"),
         ({"test_samples": [3]}, "task option test_samples = [3]"),
     ],
 )

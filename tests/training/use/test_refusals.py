@@ -79,7 +79,6 @@ def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
         ("new.npy", np.full((1, 3), "a"), CARD, "new.npy: expected an array of numbers"),
         ("new.npy", np.full((2, 16), 259), TEXTS, "expected token numbers, whole numbers from 0 to 258"),
         ("new.npy", np.full((2, 16), -1), TEXTS, "expected token numbers"),
-        ("new.npy", np.zeros((2, 16)), TEXTS, "expected token numbers"),
         ("new.txt", b"\xff\n", TEXTS, "new.txt' cannot be read: UnicodeDecodeError"),
         ("new.tsv", b"text\tlabel\na\t0\n", TEXTS, "new.tsv', line 1: the column 'sentence' is missing"),
         ("new.tsv", b"sentence\tlabel\na\t2\n", TEXTS, "new.tsv', line 2: label = '2'"),
