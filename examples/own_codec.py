@@ -42,7 +42,7 @@ class OneByte(Codec):
         steps = (rows / scales[:, None]).round().nan_to_num(0, 0, 0).clamp(-127, 127)  # a block of zeros has no scale
         return [scales.numpy().astype("<f4").tobytes(), steps.to(torch.int8).numpy().tobytes()]
 
-    def decode(self, rank: int, payload: Payload) -> list[Tensor]:
+    def decode(self, payload: Payload) -> list[Tensor]:
         """Integers times scales."""
         scales, steps = payload
         if memoryview(scales).nbytes != 4 * self._blocks or memoryview(steps).nbytes != BLOCK * self._blocks:

@@ -153,7 +153,6 @@ def build(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
-        steady=not graph.changing and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
     )  # fmt: skip

@@ -1,7 +1,4 @@
-"""Presets: papers' values by name, which `--preset` sets where the user gives no others.
-
-Where in its paper each value stands is in tests/federation/test_presets.py.
-"""
+"""Presets: papers' values by name, which `--preset` sets where the user gives no others."""
 
 from __future__ import annotations
 
@@ -49,6 +46,7 @@ def _flag(name: str) -> str:
     return name.replace("_", "-")
 
 
+# DFedMDC, section 5.1 and appendices B.1 to B.3; the epochs of the head are those of appendix B.2.
 _CIFAR = {
     "rounds": 500, "body_lr": 0.1, "head_lr": 0.1, "lr_decay": 0.995, "momentum": 0.9, "body_epochs": 5,
     "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "finetune_epochs": 5, "grad_clip": None,
@@ -62,6 +60,7 @@ _CIFAR_REMARK = (
     "rate 0.1"
 )
 
+# DP-FedSAM, section 6.1; rho also section 6.6, top-k section 6.5.
 _DP = {
     "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "participation": 0.1, "body_lr": 0.1,
     "lr_decay": 0.9995, "momentum": 0.5, "body_epochs": 30, "grad_clip": None, "finish": "none",
@@ -84,6 +83,7 @@ _DP_REMARK = (
 _TOP_K = {"dp_adversary": "neighbor", "sparsify": "top-k:0.4"}
 _AFTER = "the largest 40 % chosen after the noise (sound, and no less private)"
 
+# DP2-FedSAM, section 5.1, where SAM's radius is q and the sampling ratio r.
 _DP2 = {
     "rounds": 200, "privacy": "client", "clip_norm": 0.1, "participation": 0.05, "body_lr": 0.1, "head_lr": 0.005,
     "lr_decay": 0.99, "momentum": 0.7, "body_epochs": 2, "head_epochs": 2, "rho": 0.1, "grad_clip": None,
@@ -98,6 +98,7 @@ _DP2_REMARK = (
 _DP2_ON_CIFAR = f"DP2-FedSAM's values on CIFAR-10, where it trains --model dp-cnn; {_DP2_REMARK}"
 _DP2_ON_FEMNIST = f"DP2-FedSAM's values on FEMNIST, where it trains a ResNet-18 (--model resnet18-gn); {_DP2_REMARK}"
 
+# DP-FedAdamW, section 9.4 and Table 15; plans of rounds: Tables 15 and 16; optimizers: Table 17.
 _SAMPLE = {
     "privacy": "sample", "clip_norm": 0.1, "noise_multiplier": 1.0, "delta": 1e-5, "lr_schedule": "cosine",
     "grad_clip": None, "finish": "none",

@@ -163,12 +163,6 @@ class Driver:
         """Take an incarnation that is on disk."""
         self._do(self.core.renew(incarnation, self.now()))
 
-    def to_forget(self) -> list[int]:
-        """The neighbors, by rank, that have come back since this was last asked."""
-        found = sorted(self.core.forgotten)
-        self.core.forgotten.clear()
-        return found
-
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
         found: Wake = await self._until(lambda now: self.core.settle(number, now))

@@ -153,12 +153,6 @@ class Learner(Protocol):
             The ranks whose payload was left out, and why.
         """
 
-    def forget(self, ranks: Collection[int]) -> None:
-        """Drop the state of these neighbors' earlier releases: they have come back, or this peer has.
-
-        The next release is one that they can use without what they got before.
-        """
-
     def finish(self, number: int) -> float | None:
         """Do the algorithm's final work, after round `number`, the last, has been mixed; nothing is sent.
 

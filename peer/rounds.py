@@ -161,7 +161,7 @@ class _RoundLoop:
         driver.enter()
 
     async def begin(self, number: int) -> _Round:
-        """Begin a round: find out whether it is sat out, and forget neighbors that have come back."""
+        """Begin a round: find out whether it is sat out."""
         driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
         if self.saver.restored is not None:
             driver.withhold(number, self.saver.last_lost(driver.core.round_clock.ahead))
@@ -172,8 +172,6 @@ class _RoundLoop:
         if (incarnation := driver.core.entry.renewal) is not None:
             await self.worker.write(self.saver.note_incarnation, incarnation)
             driver.renew(incarnation)
-        if returned := driver.to_forget():
-            await self.worker.run(learner.forget, returned)
         restored = self.saver.restored
         lost = restored is not None and await self._is_lost(number, graph.active, behind, restored)
         return _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())

@@ -81,7 +81,6 @@ def build_learner(
     keep: Literal["last", "best"] = "last",
     evaluate_on: Literal["test", "validation"] = "test",
     training_accuracy: bool = False,
-    steady: bool = True,
     sampled_share: float = 1.0,
     compute: Compute = HOST,
     session: Session | None = None,
@@ -101,7 +100,6 @@ def build_learner(
             among those that were evaluated, before and after mixing, and finished at the end.
         evaluate_on: Which of the task's data `evaluate` uses.
         training_accuracy: Whether `evaluate` measures accuracy on the training data, too.
-        steady: Whether the peer exchanges with the same neighbors in every round.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
         compute: On which device, where the model and the data are moved to, and how.
@@ -142,7 +140,7 @@ def build_learner(
         trainer.sampled_share = sampled_share
         with blamed(made, "start"):
             made.start(trainer)
-        gossip = build_gossip(made, trainer, session, steady=steady)
+        gossip = build_gossip(made, trainer, session)
         if isinstance(trainer, DPSGDTrainer):
             of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
             sampled = SampledReleases(trainer, of_releases=of_releases)

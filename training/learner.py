@@ -280,12 +280,6 @@ class TorchLearner:
             offset += size
         return found
 
-    def forget(self, ranks: Collection[int]) -> None:
-        """Drop what codec and algorithm keep of these neighbors' releases, because they have come back or this has."""
-        self.gossip.forget(ranks)
-        with self._drawing(Purpose.SIT_OUT, self.trainer.number), blamed(self.algorithm, "forget"):
-            self.algorithm.forget(ranks)
-
     def finish(self, number: int) -> float | None:
         """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
 

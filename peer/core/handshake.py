@@ -22,9 +22,6 @@ Names = Mapping[str, Mapping[str, str]]
 _COMPRESS = "give both the same --compress"
 _ADVICE = {
     "compress": _COMPRESS,
-    "quantize": _COMPRESS,
-    "wire_dtype": _COMPRESS,
-    "codec": _COMPRESS,
     "codec's source": _COMPRESS,
     "schema": "use the same schema.toml on both",
     "input columns": "call the columns alike on both, or say with columns= which are inputs",

@@ -74,7 +74,6 @@ class Core:
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
-        forgotten: Ranks of which the learner has to forget what it keeps for them; to be emptied by its reader.
         incoming_bodies: The bodies of neighbors on their way to the inbox.
         lateness: Whether this peer's bodies come too late to be mixed.
     """
@@ -99,7 +98,6 @@ class Core:
             self.schedule, self.members, inbox, config.rejoin_after, learner.payload_bytes > 0,
             config.liveness.suspect_after / 5,
         )  # fmt: skip
-        self.forgotten: set[int] = set()
         self.exchange = Exchange(
             config.rank,
             self._federation,
@@ -267,7 +265,6 @@ class Core:
     def renew(self, incarnation: int, now: float) -> list[Effect]:
         """Take an incarnation that is on disk: neighbors forget what they keep of this peer, and it of them."""
         self.entry.renew(incarnation)
-        self.forgotten.update(one.rank for one in self.members.all())
         self.exchange.send_heartbeats(one.rank for one in self.members.all())
         return self.look(now)
 
@@ -456,7 +453,6 @@ class Core:
         """Note a neighbor's incarnation: if it is a new one, state of the one before is of no use."""
         if incarnation > self.members.incarnations.get(neighbor.rank, 0):
             self.members.incarnations[neighbor.rank] = incarnation
-            self.forgotten.add(neighbor.rank)
             self.exchange.inbox.forget(neighbor.rank)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:

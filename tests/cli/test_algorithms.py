@@ -110,8 +110,7 @@ def hello(rank: int, **values: Any) -> Hello:
         ("sparsity", 0.5, 0.8),
         ("prune_rate", 0.5, 0.1),
         ("participation", 1.0, 0.5),
-        ("quantize", None, 8),
-        ("wire_dtype", "float32", "bfloat16"),
+        ("compress", "float32", "bfloat16"),
     ],
 )
 def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, default: object, other: object) -> None:

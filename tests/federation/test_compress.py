@@ -84,10 +84,11 @@ def test_rows_and_grids_of_a_comparison_take_them_too() -> None:
     assert (axis.names, axis.values) == (("compress",), ("int4", "int8"))
 
 
-def test_peers_of_earlier_versions_compare_what_they_have_always_compared() -> None:
-    assert identity("float32") == {"quantize": None, "wire_dtype": "float32"}
-    assert identity("int8") == {"quantize": 8, "wire_dtype": "float32"}
-    assert identity("bfloat16") == {"quantize": None, "wire_dtype": "bfloat16"}
+def test_peers_compare_the_name_of_a_codec_and_the_source_of_a_class() -> None:
+    assert identity("int8") == {"compress": "int8"}
+    own = identity(f"{Path(__file__).parents[2] / 'examples' / 'own_codec.py'}:OneByte")
+    assert own["compress"] == "OneByte"
+    assert len(own["codec's source"]) == 64
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])

@@ -60,7 +60,7 @@ class VectorLearner:
         self.held = threading.Event()
         self.go = threading.Event()
         self.fail = None
-        self.sat_out, self.adopted, self.forgot = [], [], []
+        self.sat_out, self.adopted = [], []
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
@@ -129,9 +129,6 @@ class VectorLearner:
         row = weigh(received)
         self.body = sum(row[rank] * np.frombuffer(received[rank][0]) for rank in sorted(row))
         return {}
-
-    def forget(self, ranks):
-        self.forgot.append([*ranks])
 
     def finish(self, number):
         self.gradients += 5

@@ -234,14 +234,11 @@ def test_of_a_neighbor_with_a_new_incarnation_nothing_is_kept():
     table.runs(0)
     table.hear("from 2", table.body(2, 1))
     table.hear("from 2", table.beat(2, 0, incarnation=3))
-    assert table.core.forgotten == {2}
     assert not table.inbox.has(2, 1)
     table.hear("from 2", table.body(2, 1, 2.0))
     assert table.inbox.has(2, 1)
     assert not table.events("second-body")
-    table.core.forgotten.clear()
     table.hear("from 2", table.beat(2, 0, incarnation=3), table.beat(2, 0, incarnation=2))
-    assert table.core.forgotten == set()
     table.hear("from 2", table.hello(2, 0))
     (answer,) = [message for message in table.written("from 2") if isinstance(message, wire.Hello)]
     assert answer.remembers == 3
@@ -265,7 +262,6 @@ def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
     assert table.core.entry.renewal == 5
     table.do(table.core.renew(5, table.now))
     assert table.core.entry.renewal is None
-    assert table.core.forgotten == {1, 2}
     assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {5}
 
 

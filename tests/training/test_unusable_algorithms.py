@@ -158,6 +158,6 @@ def test_what_is_given_to_an_algorithm_in_vain(call: Callable[[], object], fragm
 def test_what_is_no_codec_is_refused(code: str, fragment: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"from dpeer.training import Codec\n{code}\n")
     with refused(ConfigurationError, f"codec '{tmp_path}/mine.py:Mine'", fragment):
-        new_codec(f"{tmp_path}/mine.py:Mine", torch.zeros(3), 0, steady=True)
+        new_codec(f"{tmp_path}/mine.py:Mine", torch.zeros(3), 0)
     with refused(ConfigurationError, "unknown codec 'int9'"):
-        new_codec("int9", torch.zeros(3), 0, steady=True)
+        new_codec("int9", torch.zeros(3), 0)

@@ -149,9 +149,6 @@ class WorldLearner:
         """The line of a round is made."""
         self._world.records(self._life, line)
 
-    def forget(self, ranks):
-        pass
-
     def finish(self, number):
         return None
 

@@ -59,7 +59,7 @@ def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same
     cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 119.48, 27.0)
     conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
     more = {"conditions": conditions, "faults": cuts}
-    world = World(Scenario(4676, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
+    world = World(Scenario(4680, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
     assert world.began[1, 39] == world.present[1].peer.core.members[2].gone_at
 
 

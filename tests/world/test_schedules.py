@@ -108,7 +108,7 @@ def test_a_peer_that_trains_twenty_times_slower_logs_that_no_peer_mixes_its_bodi
         return train(self, number, **budget)
 
     monkeypatch.setattr(WorldLearner, "train", slowly)
-    world = World(Scenario(3, "full", 5, 60, deadline=5.0), log=True).run()
+    world = World(Scenario(4, "full", 5, 60, deadline=5.0), log=True).run()
     assert not any(3 in heard for (rank, _), heard in world.used.items() if rank != 3), "all its bodies are late"
     warned = [line for line in world.log if "no peer mixes them" in line]
     assert warned

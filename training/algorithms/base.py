@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
@@ -183,9 +183,6 @@ class Algorithm(ABC):
         Unlike `mixed` it is no step of the algorithm, and must not look at data. What was kept of the own body and of
         earlier rounds' changes is out of date.
         """
-
-    def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
-        """Drop the state of single edges: these neighbors have come back, or this peer has."""
 
     def sit_out(self) -> None:  # noqa: B027
         """Called instead of `train` in a round that the peer sits out."""

@@ -143,6 +143,20 @@ class DisPFL(Algorithm):
             peer.gradient(peer.model, next(peer.minibatches("screen", 1)))
         return peer.model.grad
 
+    def mixed(self, peer: Trainer) -> None:
+        """The next mask holds from now on."""
+        self._codec.held = self._codec.next
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The mask."""
+        return {"held": self._codec.held}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        if state["held"].shape != self._codec.held.shape or state["held"].dtype != torch.bool:
+            raise ValueError("a mask of another model")
+        self._codec.held = self._codec.next = state["held"]
+
     def held(self) -> Tensor:
         """The mask."""
         return self._codec.held

@@ -29,13 +29,13 @@ __all__ = [
     "new_codec",
 ]
 
-CODECS: dict[str, Callable[..., Codec]] = {
-    "float32": lambda start, rank, steady: Dense(start, rank),
-    "bfloat16": lambda start, rank, steady: Dense(start, rank, "bfloat16"),
-    "float16": lambda start, rank, steady: Dense(start, rank, "float16"),
-    "int4": lambda start, rank, steady: Quantized(start, rank, 4, steady=steady),
-    "int8": lambda start, rank, steady: Quantized(start, rank, 8, steady=steady),
-    "int16": lambda start, rank, steady: Quantized(start, rank, 16, steady=steady),
+CODECS: dict[str, Callable[[Tensor, int], Codec]] = {
+    "float32": Dense,
+    "bfloat16": lambda start, rank: Dense(start, rank, "bfloat16"),
+    "float16": lambda start, rank: Dense(start, rank, "float16"),
+    "int4": lambda start, rank: Quantized(start, rank, 4),
+    "int8": lambda start, rank: Quantized(start, rank, 8),
+    "int16": lambda start, rank: Quantized(start, rank, 16),
 }
 """Every built-in codec by its name; an algorithm may bring another (`Algorithm.codec`)."""
 
@@ -64,33 +64,26 @@ def find_codec(name: str) -> type[Codec] | None:
 
 
 def identity(name: str) -> dict[str, Any]:
-    """The facts of a codec that peers compare.
-
-    The first two are what peers of earlier versions say of it, with whom this one may train.
-    """
-    floats, bits = {"wire_dtype": "float32"}, {"quantize": None}
-    if (found := find_codec(name)) is not None:  # its file may lie elsewhere
-        return {**bits, **floats, "codec": found.__name__, "codec's source": plugins.source_hash(found)}
-    if name.startswith("int"):
-        return {"quantize": int(name.removeprefix("int")), **floats}
-    return {**bits, "wire_dtype": name}
+    """The facts of a codec that peers compare: of a class its own name, since its file may lie elsewhere."""
+    if (found := find_codec(name)) is None:
+        return {"compress": name}
+    return {"compress": found.__name__, "codec's source": plugins.source_hash(found)}
 
 
-def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
+def new_codec(name: str, start: Tensor, rank: int) -> Codec:
     """The codec of this name.
 
     Args:
         name: A built-in codec, or a user's class.
         start: The common start of all peers, shape (count,).
         rank: This peer.
-        steady: Whether the same neighbors exchange in every round.
 
     Raises:
         ConfigurationError: The user's class cannot be made.
     """
     found = find_codec(name)
     if found is None:
-        return CODECS[name](start, rank, steady)
+        return CODECS[name](start, rank)
     try:
         return found(start, rank)
     except Exception as error:

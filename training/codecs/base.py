@@ -6,7 +6,7 @@ import contextlib
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -71,7 +71,7 @@ class Undecodable(ValueError):  # noqa: N818 - reads as what happened
     """A payload that a codec refuses.
 
     Args:
-        reason: A short fixed word to count by: "wrong-size", "stale".
+        reason: A short fixed word to count by, such as "wrong-size".
     """
 
     def __init__(self, reason: str) -> None:
@@ -80,10 +80,10 @@ class Undecodable(ValueError):  # noqa: N818 - reads as what happened
 
 
 class Codec(ABC):
-    """Encodes a peer's values into a payload, and decodes payloads.
+    """Encodes a peer's values into a payload, and decodes payloads, each by itself.
 
-    A class needs `payload_bytes`, `encode` and `decode`. A round calls `encode` once, `decode` for the own payload and
-    each neighbor's, and `mixed` for those that were mixed.
+    A class needs `payload_bytes`, `encode` and `decode`. A round calls `encode` once, then `decode` for the own payload
+    and each neighbor's.
 
     Args:
         start: The common start of all peers, shape (count,), float32.
@@ -123,35 +123,14 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(self, rank: int, payload: Payload) -> Sequence[Tensor]:
+    def decode(self, payload: Payload) -> Sequence[Tensor]:
         """A payload's values, as vectors that together have shape (count,); only to be read.
 
         A hostile neighbor chooses the bytes. Whatever this raises, the payload is left out.
 
         Args:
-            rank: The sender, which may be this peer.
-            payload: One buffer or several.
+            payload: One buffer or several, of this peer or of a neighbor.
 
         Raises:
             Undecodable: The payload is refused.
-        """
-
-    def mixed(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
-        """The payloads of these ranks, as decoded last, and the own one have been mixed."""
-
-    def forget(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
-        """Drop the state of these ranks, or for them: they have missed releases, and so may this peer have theirs.
-
-        The next payload must be one that they can decode without an earlier one.
-        """
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The tensors that a resumed run needs between two rounds; by name."""
-        return {}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, ValueError, RuntimeError: It is not of such a codec.
         """

@@ -38,7 +38,7 @@ class Dense(Codec):
         payload.write(values, self.dtype, buffer)
         return [buffer.toreadonly()]
 
-    def decode(self, rank: int, payload_: Payload) -> list[Tensor]:
+    def decode(self, payload_: Payload) -> list[Tensor]:
         """See `Codec.decode`; without a copy."""
         vectors = payload.views(payload_, self.count, self.dtype)
         if vectors is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -41,7 +39,7 @@ class Masked(Codec):
         bits = np.packbits(self.held.cpu().numpy(), bitorder="little")
         return [bits.tobytes(), payload.encode(values[self.held])]
 
-    def decode(self, rank: int, payload_: Payload) -> list[Tensor]:
+    def decode(self, payload_: Payload) -> list[Tensor]:
         """The values that were sent, and the mask of the parameters that they are of, (count,), bool; on the host."""
         bits, values = payload_
         if memoryview(bits).nbytes != -(-self.count // 8):
@@ -52,17 +50,3 @@ class Masked(Codec):
         if vectors is None:
             raise Undecodable("wrong-size")
         return [vectors[0] if vectors else new_vector(0), mask]
-
-    def mixed(self, ranks: Collection[int]) -> None:
-        """The next mask holds from now on."""
-        self.held = self.next
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The mask."""
-        return {"held": self.held}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`."""
-        if state["held"].shape != self.held.shape or state["held"].dtype != torch.bool:
-            raise ValueError("a mask of another model")
-        self.held = self.next = state["held"]

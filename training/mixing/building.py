@@ -7,22 +7,22 @@ from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
-from dpeer.training.mixing.gossip import Gossip, SparseGossip
+from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.mixing.sparse import SparseGossip
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
-def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None, *, steady: bool) -> Gossip:
+def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None) -> Gossip:
     """The gossip step of a peer.
 
     Args:
         algorithm: The peer's algorithm, which may bring a codec of its own.
         trainer: The trainer, whose body and extras travel.
         session: The privacy of the peer.
-        steady: Whether the peer exchanges with the same neighbors in every round.
 
     Raises:
         ConfigurationError: Two of the settings do not go together.
@@ -35,7 +35,7 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None
     flag = _asked(h)
     codec = own
     if codec is None:
-        codec = new_codec(h.compress, body.data, rank, steady=steady)
+        codec = new_codec(h.compress, body.data, rank)
     _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
     if isinstance(session, ClientSession):
         assert isinstance(codec, Dense)

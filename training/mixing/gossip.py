@@ -10,14 +10,12 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.dense import Dense
-from dpeer.training.codecs.masked import Masked
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.disagreement import disagreement
@@ -65,7 +63,7 @@ class Gossip:
     def release(self, number: int) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
         payload = self.codec.encode(self._body.data, number)
-        self._released = self.codec.decode(self._rank, payload)
+        self._released = self.codec.decode(payload)
         return payload
 
     def check(self, rank: int, payload: Payload) -> str | None:
@@ -116,7 +114,6 @@ class Gossip:
         if lost is not None:
             with torch.no_grad():
                 self._body.data.add_(lost)
-        self.codec.mixed(bodies)
         self._released = None
         return refused
 
@@ -156,7 +153,6 @@ class Gossip:
             else:
                 self._add(bodies, {**weigh(bodies), **own}, distances)
             put_back()
-        self.codec.mixed(bodies)
         self._released = None
         return refused
 
@@ -171,10 +167,6 @@ class Gossip:
 
         return put_back
 
-    def forget(self, ranks: Collection[int]) -> None:
-        """Drop what is kept of these neighbors' releases, and for them: they have come back, or this peer has."""
-        self.codec.forget(ranks)
-
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.
 
@@ -183,17 +175,20 @@ class Gossip:
 
     def state(self) -> Mapping[str, Tensor]:
         """The tensors that a resumed run needs besides the body, between two rounds; by name."""
-        return self.codec.state()
+        return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`."""
-        self.codec.restore(state)
+        """Take up what `state` gave.
+
+        Raises:
+            KeyError, ValueError, RuntimeError: It is not of such a step.
+        """
         self._released = None
 
     def _decoded(self, rank: int, payload: Payload) -> Vectors | str:
         """A body, or the reason to leave it out."""
         try:
-            body = self.codec.decode(rank, payload)
+            body = self.codec.decode(payload)
             return body if self._fits(body) else "wrong-size"
         except Undecodable as error:
             return error.reason
@@ -235,31 +230,3 @@ class Gossip:
 def _on_host(body: Vectors) -> Vectors:
     """A body on the device of the comparison; one that is on it already is not copied."""
     return [vector.cpu() for vector in body]
-
-
-class SparseGossip(Gossip):
-    """A coordinate becomes the mean over the peers that hold it, weighted by the row; then the own mask is applied.
-
-    The weights of a coordinate are therefore not doubly stochastic.
-    """
-
-    codec: Masked
-    compares = False  # masks differ: most coordinates would
-
-    def _fits(self, body: Vectors) -> bool:
-        return True  # the codec has compared the values with their mask
-
-    def _own(self) -> Vectors:
-        if self._released is None:
-            self._released = [self._body.data[self.codec.held], self.codec.held]
-        return self._released
-
-    def _sum(self, into: Tensor, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Any) -> bool:
-        own, device = self._own(), into.device
-        total, weight = torch.zeros_like(into), torch.zeros_like(into)
-        for rank in sorted(row):
-            values, mask = (vector.to(device) for vector in (own if rank == self._rank else bodies[rank]))
-            total[mask] += values * row[rank]
-            weight[mask] += row[rank]
-        into.copy_(torch.where(weight > 0, total / weight, 0.0) * self.codec.next)
-        return bool(torch.isfinite(into).all())

@@ -61,7 +61,7 @@ class PrivateGossip(Gossip):
                 f"the release of round {number} in the privacy ledger has {len(sent)} bytes, the body "
                 f"{self.codec.payload_bytes}: it is of another model or --compress"
             )
-        self._released = self.codec.decode(self._rank, [sent])
+        self._released = self.codec.decode([sent])
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
@@ -116,5 +116,5 @@ class PrivateGossip(Gossip):
         return {"base": torch.from_numpy(self._base)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`."""
+        """See `Gossip.restore`."""
         self._base, self._released = host(state["base"]).numpy(), None

@@ -66,7 +66,7 @@ class Checkpoints:
             "seed": trainer.seed,
             "body": trainer.shared.manifest,
             "head": trainer.head.manifest,
-            **_codec(h.compress),
+            **identity(h.compress),
             "lr_schedule": h.lr_schedule,
             **(ending if ends_with_the_run(h.lr_schedule) else {}),
             **self._options,
@@ -147,13 +147,6 @@ class Checkpoints:
                 f"the checkpoint in {directory} is of the last round, after which the model was finished with "
                 f"--finish {then}: give that, and not {h.finish}, or more --rounds"
             )
-
-
-def _codec(name: str) -> dict[str, Any]:
-    """The identity of the codec, in the three keys that a checkpoint has had from the beginning."""
-    found = identity(name)
-    first = {key: found.pop(key) for key in ("quantize", "wire_dtype")}
-    return first | {"codec": found or None}
 
 
 def _point(text: Any) -> Point | None:

@@ -21,7 +21,7 @@ REST = "learner.json"
 """In a learner's folder: everything else, as JSON."""
 
 RESERVED = frozenset({
-    "format", "algorithm", "rank", "seed", "body", "head", "quantize", "wire_dtype", "codec", "lr_schedule", "round",
+    "format", "algorithm", "rank", "seed", "body", "head", "compress", "lr_schedule", "round",
     "best_round", "best_point", "best_loss", "releases", "states", "finish", "steps", "adopted",
 })  # fmt: skip
 """The keys of that JSON that are dpeer's own: an algorithm's plan must not use them."""

@@ -24,9 +24,6 @@ from dpeer.training.state.file_names import REST, TENSORS, body_key
 _ORIGIN = "dpeer_privacy"
 """Its key in a file's metadata."""
 
-_OF_CODEC = ("quantize", "wire_dtype", "codec")
-"""Keys of a checkpoint for which `--compress` stands today."""
-
 
 class Origin(StrEnum):
     """How a model whose records are not protected came about, the worst last.
@@ -278,7 +275,7 @@ def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State]
             if rest[key] != value:
                 raise CheckpointError(
                     f"the checkpoint in {directory} is of another run: its {key} is {_short(rest[key])}, "
-                    f"this run's is {_short(value)}{'; give the same --compress' if key in _OF_CODEC else ''}"
+                    f"this run's is {_short(value)}"
                 )
         tensors = load_file(directory / TENSORS)
         states = {name: State.from_tensors(name, tensors) for name in rest["states"]}

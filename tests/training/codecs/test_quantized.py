@@ -1,7 +1,6 @@
 """Quantized changes (--compress int8) against a computation in numpy, when messages are lost, and over a restart."""
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
-from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
+from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
 from tests.training.small import small_task
@@ -31,13 +30,11 @@ def net() -> nn.Module:
 
 @pytest.fixture
 def peers() -> Callable[..., list[TorchLearner]]:
-    def make(
-        bits: int | None, *, algorithm: str = "dfedavgm", steady: bool = True, size: int = SIZE, **changes: Any
-    ) -> list[TorchLearner]:
+    def make(bits: int | None, *, algorithm: str = "dfedavgm", size: int = SIZE, **changes: Any) -> list[TorchLearner]:
         settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
         h = Hyperparameters(**settings | ({} if bits is None else {"compress": f"int{bits}"}) | changes)
         tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
-        return [build_learner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
+        return [build_learner(task, algorithm, h, rank=i, seed=0) for i, task in enumerate(tasks)]
 
     return make
 
@@ -59,8 +56,7 @@ def rounded(values: Floats, bits: int) -> Floats:
 
 def sent_by(payload: Sequence[Any], bits: int) -> Floats:
     """The change in a payload, taken to pieces by hand."""
-    header, scales, codes = (bytes(part) for part in payload)
-    assert len(header) == 16
+    scales, codes = (bytes(part) for part in payload)
     steps = np.frombuffer(scales, "<f4")
     if bits == 4:
         pairs = [(byte & 15, byte >> 4) for byte in codes]
@@ -77,16 +73,15 @@ def sent_by(payload: Sequence[Any], bits: int) -> Floats:
 def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[..., list[TorchLearner]]) -> None:
     learners = peers(bits)
     start = learners[0].body.numpy().copy()
-    y = [start.copy() for _ in learners]
     for number in range(4):
         for ours in learners:
             ours.train(number)
         z = [ours.body.numpy().copy() for ours in learners]
         sent = [ours.release(number) or [] for ours in learners]
-        q = []
+        q, y = [], []
         for rank, ours in enumerate(learners):
-            q.append(rounded(z[rank] - y[rank], bits))
-            y[rank] = y[rank] + q[rank]
+            q.append(rounded(z[rank] - start, bits))
+            y.append(start + q[rank])
             np.testing.assert_allclose(sent_by(sent[rank], bits), q[rank], rtol=0, atol=1e-7)
             # The release changes nothing of the own body, and no value is wrong by more than half a step.
             assert np.array_equal(ours.body.numpy(), z[rank])
@@ -108,11 +103,10 @@ def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[.
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("steady", [True, False])
-def test_a_change_too_small_for_a_step_is_not_lost(bits: int, steady: bool) -> None:
+def test_a_change_too_small_for_a_step_is_not_lost(bits: int) -> None:
     """One value swings by 1 and so decides about the steps; the other drifts by 0.4 of a step a round."""
     flats = [Flat("model", [("w", nn.Parameter(torch.zeros(2)))]) for _ in range(2)]
-    steps = [Step(flat, rank, Quantized(flat.data, rank, bits, steady=steady)) for rank, flat in enumerate(flats)]
+    steps = [Step(flat, rank, Quantized(flat.data, rank, bits)) for rank, flat in enumerate(flats)]
     drift = 0.4 / (2 ** (bits - 1) - 1)
     for number in range(40):
         for flat in flats:
@@ -122,14 +116,6 @@ def test_a_change_too_small_for_a_step_is_not_lost(bits: int, steady: bool) -> N
             step.mix({1 - rank: sent[1 - rank]}, lambda ranks: {0: 0.5, 1: 0.5})
     for flat in flats:
         assert flat.data[1].item() == pytest.approx(40 * drift, abs=2 * drift)
-
-
-def test_nobody_is_remembered_where_neighbors_change() -> None:
-    flat = Flat("model", [("w", nn.Parameter(torch.ones(5)))])
-    step, other = (Step(flat, rank, Quantized(flat.data, rank, 8, steady=False)) for rank in range(2))
-    step.release(0)
-    step.mix({1: other.release(0)}, lambda ranks: {0: 0.5, 1: 0.5})
-    assert step.state() == {}
 
 
 @pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
@@ -175,19 +161,9 @@ class Lossy:
         return float((bodies - bodies.mean(dim=0)).norm(dim=1).mean())
 
 
-def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
-    settled = {"lr_decay": 0.6, "body_epochs": 1}
-    lossy = Lossy(peers(8, **settled), [(0, 2, 1), (FRESH_EVERY, 3, 2)])
-    lossy.run(2 * FRESH_EVERY + 5)
-    stale = {key for key, reason in lossy.reasons.items() if reason is not None}
-    first = {(number, 2, 1) for number in range(1, FRESH_EVERY)}
-    assert stale == first | {(number, 3, 2) for number in range(FRESH_EVERY + 1, 2 * FRESH_EVERY)}
-    assert lossy.spread < 0.01
-
-
-def test_where_neighbors_change_nothing_is_ever_stale(peers: Callable[..., list[TorchLearner]]) -> None:
+def test_a_lost_message_is_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
     lost = [(number, rank, (rank + 1) % SIZE) for number, rank in [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3)]]
-    lossy = Lossy(peers(8, steady=False, lr_decay=0.6, body_epochs=1), lost)
+    lossy = Lossy(peers(8, lr_decay=0.6, body_epochs=1), lost)
     lossy.run(20)
     assert set(lossy.reasons.values()) == {None}
     assert lossy.spread < 0.02
@@ -196,21 +172,19 @@ def test_where_neighbors_change_nothing_is_ever_stale(peers: Callable[..., list[
 # Damaged payloads.
 
 BLOCKS = 2
-HEADER, SCALES, CODES = struct.pack("<qq", -1, 0), np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
+SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
 
 
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        ([HEADER, SCALES, CODES], None),
-        ([HEADER, SCALES, CODES[:-1]], "wrong-size"),
-        ([HEADER, SCALES + SCALES, CODES], "wrong-size"),
-        ([HEADER + b"\0", SCALES, CODES], "wrong-size"),
-        ([HEADER, memoryview(SCALES * 2)[::2], CODES], "wrong-size"),
-        ([HEADER, np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
-        ([HEADER, np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
-        ([struct.pack("<qq", 5, 6), SCALES, CODES], "stale"),
-        ([struct.pack("<qq", 2**63 - 1, -(2**63)), SCALES, CODES], "stale"),
+        ([SCALES, CODES], None),
+        ([SCALES, CODES[:-1]], "wrong-size"),
+        ([SCALES + SCALES, CODES], "wrong-size"),
+        ([b"\0", SCALES, CODES], "wrong-size"),
+        ([memoryview(SCALES * 2)[::2], CODES], "wrong-size"),
+        ([np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
+        ([np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
     ],
 )
 def test_damaged_payloads_are_refused_and_never_raise(
@@ -243,29 +217,20 @@ def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> Non
         torch.testing.assert_close(other.body, before, rtol=0, atol=0)
 
 
-# A restart, and what it is for.
+# A restart.
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("restarted", "lost"), [(range(SIZE), ()), ((0,), [(1, 1, 0)])], ids=["all", "one lost"])
-def test_a_resumed_run_continues_with_the_same_bits(
-    lost: Sequence[tuple[int, int, int]],
-    restarted: Sequence[int],
-    peers: Callable[..., list[TorchLearner]],
-    tmp_path: Path,
-) -> None:
-    whole, stopped = Lossy(peers(8), lost), Lossy(peers(8), lost)
-    whole.run(FRESH_EVERY + 2)
+def test_a_resumed_run_continues_with_the_same_bits(peers: Callable[..., list[TorchLearner]], tmp_path: Path) -> None:
+    whole, stopped = Lossy(peers(8)), Lossy(peers(8))
+    whole.run(5)
     stopped.run(3)
     fresh = peers(8)
-    for rank in restarted:
+    for rank in range(SIZE):
         folder = tmp_path / str(rank)
         folder.mkdir()
         stopped.learners[rank].save(folder)
         fresh[rank].load(folder)
-        stopped.learners[rank] = fresh[rank]
-    stopped.run(FRESH_EVERY - 1, start=3)
-    assert whole.reasons == stopped.reasons
-    assert ("stale" in whole.reasons.values()) == bool(lost)
+    stopped.learners = fresh
+    stopped.run(2, start=3)
     for a, b in zip(whole.learners, stopped.learners, strict=True):
         assert torch.equal(a.body, b.body)

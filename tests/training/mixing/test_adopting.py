@@ -9,7 +9,6 @@ import torch
 
 from dpeer.training import ALGORITHMS, TorchLearner
 from dpeer.training.codecs import Dense
-from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
@@ -112,20 +111,6 @@ def test_a_body_far_from_the_median_is_left_out_however_far_the_own_one_is() -> 
     found, refused = adopt(sent, max_norm=500.0)
     assert refused == {5: "too-far"}
     np.testing.assert_allclose(found, (5 * sent[0] + 3 * sent[2]) / 8, rtol=1e-4, atol=1e-6)
-
-
-def test_quantized_changes_count_from_the_common_start_once_a_neighbor_is_forgotten() -> None:
-    start = torch.zeros(COUNT)
-    sender, returner = (Quantized(start, rank, 8, steady=True) for rank in (0, 1))
-    values = torch.from_numpy(bodies()[0])
-    for number in (1, 2):  # no round in which all count from the start anyhow
-        sender.decode(0, sender.encode(values, number))
-        sender.mixed([])
-    with pytest.raises(ValueError, match="stale"):
-        returner.decode(0, sender.encode(values, 3))
-    sender.forget([1])
-    (found,) = returner.decode(0, sender.encode(values, 3))
-    np.testing.assert_allclose(found, values, atol=0.05)
 
 
 # -- algorithms --------------------------------------------------------------------------------------------------------

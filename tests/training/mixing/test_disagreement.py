@@ -137,7 +137,7 @@ def test_a_promise_against_those_who_see_averages_alone_hides_it(
     learner.start_over()
     learner.train(0)
     payload = learner.release(0)
-    released = learner.gossip.codec.decode(1, payload)[0].clone()
+    released = learner.gossip.codec.decode(payload)[0].clone()
     other = values(released.numel())
     learner.mix_sound({2: [other.numpy().tobytes()]}, halves)
     measured = learner.disagreement

@@ -289,7 +289,7 @@ def test_far_is_counted_from_what_was_released() -> None:
 def test_quantized_bodies_that_are_too_far_are_left_out() -> None:
     def made(start: torch.Tensor) -> Gossip:
         body = Flat("body", [("w", torch.nn.Parameter(torch.zeros(COUNT)))])
-        step = Quantized(body.data, OWN, 8, steady=True)
+        step = Quantized(body.data, OWN, 8)
         body.data.copy_(start)
         return Gossip(body, OWN, step, Guard(OWN, Robust(), 200.0))
 
