@@ -28,7 +28,7 @@ class IncomingBodies:
     Args:
         largest: What a message may have at most.
         most: The most bytes of a chunk; None where bodies are not cut.
-        messages: The tokens for messages of each sender.
+        tokens: Those of each sender.
         throttle: Has the transport read more slowly.
 
     Attributes:
@@ -46,7 +46,7 @@ class IncomingBodies:
         send_queues: SendQueues,
         connection_setup: ConnectionSetup,
         round_budget: RoundBudget,
-        messages: RateLimiter,
+        tokens: RateLimiter,
         throttle: Callable[[], None],
     ) -> None:
         self.receive_time = ReceiveTime(lambda link: reassembly.get(link) is not None)
@@ -60,8 +60,7 @@ class IncomingBodies:
         self._send_queues = send_queues
         self._connection_setup = connection_setup
         self._round_budget = round_budget
-        self._messages = messages
-        self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
+        self._tokens = tokens
         self._throttle = throttle
         self._ask_anew_at: dict[int, float] = {}
 
@@ -80,7 +79,7 @@ class IncomingBodies:
         wanted = self._inbox.wants(neighbor.rank, message.round)
         earlier = self._reassembly.get(link)
         if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
-            wanted = self._useless.spend(neighbor.rank, 1, now)
+            wanted = self._tokens.spend(sender_of(neighbor.rank), limits.USELESS_BODY, now)
         if wanted:
             self.receive_time.begin(link, now)
         length = header_bytes + message.payload_bytes
@@ -98,9 +97,9 @@ class IncomingBodies:
         arriving = self._reassembly.add(link, chunk, now)
         if (queue := self._send_queues.get(link)) is not None:
             queue.got = 0 if arriving.complete else arriving.got
-        self._messages.earn(sender_of(neighbor.rank), 1)
-        useless = chunk.nbytes / self._largest.payload_bytes
-        if not arriving.wanted and not self._useless.spend(neighbor.rank, useless, now):
+        self._tokens.earn(sender_of(neighbor.rank), 1)
+        useless = limits.USELESS_BODY * chunk.nbytes / self._largest.payload_bytes
+        if not arriving.wanted and not self._tokens.spend(sender_of(neighbor.rank), useless, now):
             self._throttle()
         if not arriving.complete:
             return
@@ -117,7 +116,7 @@ class IncomingBodies:
         """Put a body into the inbox."""
         if self._inbox.put(rank, number, received):
             self._round_budget.arrived(rank, number, now)
-            self._messages.earn(sender_of(rank), limits.FOR_A_BODY)
+            self._tokens.earn(sender_of(rank), limits.FOR_A_BODY)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
         """Tell the sender how long its chunks may be, if that has changed much."""

@@ -58,9 +58,9 @@ MOST_HOPS = 2**11 - 1
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 
 EACH_SECOND = 100.0
-"""Tokens a second of a neighbor, or of a stranger's link, for messages of no use: one for each, and more for
-large ones (below). A heartbeat a second is usual; a body that is used pays for eight messages, so that rounds may be as
-quick as they like."""
+"""Tokens a second of a neighbor, or of a stranger's link: each has one bucket, from which all that it costs is paid.
+A message costs one token, and more if it is large (below). A heartbeat a second is usual; a body that is used pays for
+eight messages, so that rounds may be as quick as they like."""
 
 AT_ONCE = 1000.0
 """Tokens to spend at once: on all that has waited while this peer stood still, or a large hello from every peer."""
@@ -78,17 +78,13 @@ HELLO_AGAIN = 100.0
 """Cost of a second hello on a neighbor's link. It is answered, and has bodies sent again; an honest neighbor repeats
 its hello after a silence of `dead_after`."""
 
-USELESS_BODIES = 4.0
-"""Bodies of no use that one neighbor may send in chunks at once: after a broken link one or two come again. One that
-begins before the link's earlier one was whole counts as well; beyond these it is of no use."""
+USELESS_BODY = 250.0
+"""Cost of the chunks of a body of no use: four at once, since after a broken link one or two come again. One that
+begins before the link's earlier one was whole costs as much; if that cannot be paid it is of no use."""
 
-USELESS_BODIES_A_SECOND = 0.2
-"""The same in the long run. Those beyond it come as late as other messages (`REST`)."""
-
-LINES_AT_ONCE = 100.0
-LINES_A_SECOND = 0.01
-"""Lines of the log that one neighbor may cause by its messages: at once, and in the long run (864 a day). Further ones
-are left out."""
+LINE = 100.0
+"""Cost of a line of the log that a neighbor's message causes: ten at once, and one a second if nothing else is paid.
+One that cannot be paid is left out. Lines about dropped messages are free: each reason has one."""
 
 REST = 0.001
 REST_AFTER = 2

@@ -86,7 +86,7 @@ class Core:
         if not alone:
             self.round_clock.unreachable = _unreachable(config.rank, topology, config.rounds)
         self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
-        self.drops = DropCounter(self._log)
+        self.drops = DropCounter(self._log_free)
         self._config = config
         self.schedule = Schedule(topology, config.rank, config.rounds)
         self.handshake = Handshake(config, learner, self.members, self.round_clock)
@@ -111,8 +111,7 @@ class Core:
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
-        self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
-        self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
+        self._tokens = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
@@ -124,7 +123,7 @@ class Core:
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
             config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
-            self.connection_setup, self.round_budget, self._messages, lambda: self._effects.append(Throttle()),
+            self.connection_setup, self.round_budget, self._tokens, lambda: self._effects.append(Throttle()),
         )  # fmt: skip
         self._link_reports = LinkReports(self.members, self.connection_setup.dialling, self.drops, self._log)
         self._beat_at: float | None = None
@@ -377,7 +376,7 @@ class Core:
                     raise self.connection_setup.stranger(link, "a chunk of a body", now)
                 self.incoming_bodies.take_chunk(link, neighbor, message, now)
             case wire.Hello():
-                if neighbor is not None and not self._messages.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
+                if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
                 self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
@@ -397,7 +396,7 @@ class Core:
 
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
-        if not self._messages.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
+        if not self._tokens.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
             self._effects.append(Throttle())
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)
@@ -419,7 +418,7 @@ class Core:
                 self.incoming_bodies.take_body(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
-                    self._messages.earn(sender_of(neighbor.rank), 1)
+                    self._tokens.earn(sender_of(neighbor.rank), 1)
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
@@ -545,9 +544,12 @@ class Core:
     # -- effects -----------------------------------------------------------------------------------------------
 
     def _log(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
-        by = fields.get("neighbor")
-        if by is not None and self._hearing is not None and not self._lines.spend(by, 1, self._hearing):
-            return
+        """Log an event, if the neighbor whose message causes it can pay for the line."""
+        by, now = fields.get("neighbor"), self._hearing
+        if by is None or now is None or self._tokens.spend(sender_of(by), limits.LINE, now):
+            self._log_free(level, event, message, **fields)
+
+    def _log_free(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
         self._effects.append(LogEvent(level, event, message, fields))
 
     def look(self, now: float) -> list[Effect]:

@@ -6,7 +6,7 @@ from dpeer.peer.core import limits, wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.limits import RateLimiter
-from tests.peer.table import payload, ring
+from tests.peer.table import Table, payload, ring
 
 
 def test_what_is_spent_comes_back_with_time_up_to_the_bound():
@@ -119,11 +119,15 @@ def test_large_headers_are_dear():
 
 
 def test_one_that_comes_and_goes_writes_few_lines():
-    table = ring(rounds=5)
-    for _ in range(1000):
-        table.hear("from 2", table.goodbye(2, "failed"), table.hello(2))
-        table.now += 2
-    assert limits.LINES_AT_ONCE <= len(table.said) <= limits.LINES_AT_ONCE + 2000 * limits.LINES_A_SECOND + 1
+    table = Table(authenticated=True)
+    for number in range(1000):
+        link = f"from 2, {number}"
+        table.hear(link, table.hello(2), identity=2)
+        table.hear(link, table.goodbye(2, "failed"), identity=2)
+        table.breaks(link)
+        table.now += 0.01
+    assert 5 <= len(table.said) <= (limits.AT_ONCE + 10 * limits.EACH_SECOND) / limits.LINE
+    assert not table.core.drops.counts
 
 
 @pytest.mark.parametrize("count", [1, 17, 33])
