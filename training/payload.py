@@ -94,16 +94,6 @@ class _Readable:
         self.__array_interface__["data"] = self.__array_interface__["data"][0], False
 
 
-def raw(buffer: Buffer) -> Tensor:
-    """A buffer's bytes as a vector, shape (bytes,), uint8, without copying them; only to be read."""
-    view = memoryview(buffer).cast("B")
-    return (
-        torch.from_numpy(np.asarray(_Readable(view, np.dtype("u1"))))
-        if view.nbytes
-        else torch.empty(0, dtype=torch.uint8)
-    )
-
-
 def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Tensor] | None:
     """The payload's buffers as vectors without copying them; only to be read.
 

@@ -119,6 +119,13 @@ def test_sites_that_make_their_own_keys_put_them_in_the_place_of_a_comment(dpeer
     assert keys.keyring(loaded().of_rank(2), 4, 2) is not None
 
 
+def test_an_operators_key_is_a_line_of_the_federation_file(dpeer: Run) -> None:
+    line = dpeer("keygen", "--operator", "--out", "keys").out.strip()
+    Path("dpeer.toml").write_text(f'name = "ward-study-1"\n{line}\n')
+    assert len(loaded().operators) == 1
+    assert Path("keys/operator.secret").exists()
+
+
 def test_a_site_may_replace_the_key_that_the_keeper_has_made(dpeer: Run) -> None:
     Path("hosts.txt").write_text(HOSTS)
     assert dpeer("init", "--hosts", "hosts.txt", "--keys").code == 0

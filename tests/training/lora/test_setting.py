@@ -20,7 +20,7 @@ def test_one_text_for_one_meaning(text: str, means: Lora) -> None:
     assert check_lora(text) == str(means)
 
 
-@pytest.mark.parametrize("text", ["16", "r=4,r=4", "r=0", "r=²", "alpha=32", "r=4,targets=a++b", "r=4,alpha=inf"])
+@pytest.mark.parametrize("text", ["16", "r=4,r=4", "r=0", "r=²", "alpha=32", "r=4,targets=a++b", "r=4,alpha=x"])
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected r=R\[,alpha=A\]"):
         check_lora(text)

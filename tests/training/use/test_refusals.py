@@ -76,7 +76,7 @@ def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
         ("new.npy", np.zeros((2, 4)), CARD, "new.npy: the shape is (2, 4)"),
         ("new.npy", np.zeros((0, 3)), CARD, "new.npy' has no rows"),
         ("new.npy", np.array([{}], dtype=object), CARD, "new.npy' cannot be read: ValueError: Object arrays"),
-        ("new.npy", np.full((1, 3), "a"), CARD, "new.npy: expected an array of numbers"),
+        ("new.npy", np.zeros((1, 3), complex), CARD, "new.npy: expected an array of numbers"),
         ("new.npy", np.full((2, 16), 259), TEXTS, "expected token numbers, whole numbers from 0 to 258"),
         ("new.npy", np.full((2, 16), -1), TEXTS, "expected token numbers"),
         ("new.txt", b"\xff\n", TEXTS, "new.txt' cannot be read: UnicodeDecodeError"),
