@@ -3,7 +3,7 @@
     python benchmarks/chaos.py [--out chaos] [--seeds 0-49] [--rounds 60] [--show] [--json]
 
 Each seed is a schedule: a graph, a delay and a bandwidth of all lines, and two faults, one after the other. The peers
-are processes of `dpeer start` on this host, and each edge is a proxy (`link_emulator.py`). A schedule takes half a
+are processes of `dpeer start` on this host, and each edge is a proxy (`line_emulator.py`). A schedule takes half a
 minute on idle cores, two on slow lines, and its result is a line of OUT/results.jsonl; seeds that are there are not run
 again. OUT/seed-N keeps the runs with a problem. The reference of a schedule is `dpeer simulate` with the same settings.
 By kind of fault:
@@ -49,7 +49,7 @@ from statistics import mean
 from typing import Any
 
 import chaos_peer
-from link_emulator import Line, free_ports
+from line_emulator import Line, free_ports
 
 from dpeer.federation import forking
 from dpeer.federation.keys import write_secret

@@ -3,18 +3,16 @@
 Each host has one line, as a site has: all that it sends shares the uplink, all that it receives the downlink. The
 first emulator that works here is used:
 
-    netem     network namespaces, joined by a bridge, and the kernel's netem (root, and a kernel that has it)
-    packets   network namespaces, whose packets a process of this program delays and drops (root and /dev/net/tun):
-              the kernel's TCP with its windows and its congestion control, as with netem
-    proxy     a TCP proxy before each listener, for everyone else: shared fairly, without losses and slow start
+    packets   network namespaces, whose packets a process delays and drops (`network_namespaces.py`; root and
+              /dev/net/tun): the kernel's TCP with its windows and its congestion control
+    proxy     a TCP proxy before each listener, for everyone else (`line_emulator.py`)
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -49,6 +47,29 @@ class Shape:
 
     def __str__(self) -> str:
         return f"{self.bytes_per_second * 8 / 1e6:g} Mbit/s, {self.round_trip * 1e3:g} ms"
+
+
+@dataclass
+class Pipe:
+    """A bandwidth, and the bytes that wait for it.
+
+    Attributes:
+        bytes_per_second: The bandwidth.
+        free_at: Time at which what waits has passed.
+    """
+
+    bytes_per_second: float
+    free_at: float = 0.0
+
+    def sent(self, count: int, now: float) -> float:
+        """The time at which so many bytes have passed that are put in now."""
+        self.free_at = max(now, self.free_at) + count / self.bytes_per_second
+        return self.free_at
+
+    def passed(self, count: int, now: float) -> float:
+        """The same of bytes that came from a bandwidth that is no higher, the last one now."""
+        self.free_at = max(now, self.free_at + count / self.bytes_per_second)
+        return self.free_at
 
 
 class Lines(Protocol):
@@ -108,14 +129,10 @@ Opener = Callable[[Sequence[Shape]], AbstractContextManager[Lines]]
 
 def emulators() -> Mapping[str, Opener]:
     """What opens lines of these shapes, host by host, by the emulator's name; the best first."""
+    import line_emulator
     import network_namespaces
-    import shaping_proxy
 
-    return {
-        "netem": network_namespaces.with_netem,
-        "packets": network_namespaces.with_packets,
-        "proxy": shaping_proxy.proxied,
-    }
+    return {"packets": network_namespaces.namespaces, "proxy": line_emulator.proxied}
 
 
 @contextmanager
@@ -128,27 +145,13 @@ def opened(shapes: Sequence[Shape], emulator: str | None = None) -> Iterator[tup
     for name, opener in emulators().items():
         if emulator not in (None, name):
             continue
-        lines = opener(shapes)
-        try:
-            inside = lines.__enter__()
-        except OSError:
-            if name == emulator:
-                raise
-            continue
-        with _closing(lines):
-            yield name, inside
-        return
+        with ExitStack() as stack:
+            try:
+                lines = stack.enter_context(opener(shapes))
+            except OSError:
+                if name == emulator:
+                    raise
+                continue
+            yield name, lines
+            return
     raise OSError("no emulator works here")
-
-
-@contextmanager
-def _closing(lines: AbstractContextManager[Lines]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        lines.__exit__(None, None, None)
-
-
-def dial(lines: Lines, dialler: int, listener: int, port: int) -> socket.socket:
-    """A TCP connection over the lines."""
-    return socket.create_connection(lines.reach(dialler, listener, port))

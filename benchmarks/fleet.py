@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -39,7 +37,7 @@ class Case:
         options: Of the contestant.
         lines: The lines between the processes.
         warm_up: Rounds before them that do not count.
-        cool_down: Rounds after them: where bodies travel while the next round trains, none trains in the last one.
+        cool_down: Rounds after them that do not.
     """
 
     size: int
@@ -70,12 +68,7 @@ class Figures:
     cpu_seconds: float
     bytes_sent: int
     round_seconds: tuple[float, ...] = ()
-    resident_mb: tuple[float, ...] = ()
     unshared_mb: float = 0.0
-    bytes_came: int = 0
-    """Of bodies, in all rounds, where a worker counts them."""
-    attempts_per_s: float = 0.0
-    """Of an attacker, where one runs: connections or messages."""
 
 
 def ring(size: int) -> tuple[tuple[int, ...], ...]:
@@ -93,11 +86,11 @@ class Laps:
 
     def __init__(self, warm_up: int = WARM_UP, cool_down: int = 0) -> None:
         self._first, self._after = warm_up - 1, cool_down
-        self._laps: list[tuple[float, float, float]] = []
+        self._laps: list[tuple[float, float]] = []
 
     def lap(self) -> None:
         """Note that a round is over."""
-        self._laps.append((time.perf_counter(), cpu_seconds(), resident_mb()))
+        self._laps.append((time.perf_counter(), cpu_seconds()))
 
     def figures(self, bytes_a_round: int) -> Figures:
         """The figures of the rounds that count."""
@@ -107,7 +100,6 @@ class Laps:
             cpu_seconds=laps[-1][1] - laps[0][1],
             bytes_sent=bytes_a_round * (len(laps) - 1),
             round_seconds=tuple(after[0] - before[0] for before, after in pairwise(laps)),
-            resident_mb=tuple(lap[2] for lap in laps),
             unshared_mb=unshared_mb(),
         )
 
@@ -116,20 +108,6 @@ def cpu_seconds() -> float:
     """The processor seconds of all threads of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def resident_mb() -> float:
-    """The resident memory of this process, in 10^6 bytes (Linux; elsewhere the most so far)."""
-    try:
-        return int(os.pread(_statm(), 100, 0).split()[1]) * resource.getpagesize() / 1e6
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-@cache
-def _statm() -> int:
-    """This process's table of memory: to open it in every round would take longer than a small body's sums."""
-    return os.open("/proc/self/statm", os.O_RDONLY)
 
 
 def unshared_mb(pid: int | str = "self") -> float:

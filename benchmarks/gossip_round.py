@@ -20,14 +20,12 @@ a process in a round, by contestant.
     trained         dpeer with `--train` seconds of training in every round, in which the processor has nothing to do,
                     as where a GPU trains
     trained_saving  the same with a checkpoint in every round; `trained_saving_ratio` is its time over that of `trained`
-    computed        dpeer with as many seconds of the processor's time of arithmetic in every round, on one thread
-    computed_saving the same with a checkpoint in every round; `computed_saving_ratio` likewise
     encrypted       dpeer over tcp:// with keys; `encrypted_ratio` is its time over dpeer's, `encrypted_cpu_ratio` its
                     processor time
     relay           the same through a relay in a process of its own; `relay_ratio`, `relay_cpu_ratio` are over
                     encrypted's (the processor time is that of the peers, with their halves of the tunnels)
 
-Of `trained` to `relay` only what `--only` names is measured, and of `saving`, too.
+Of `saving` to `relay` only what `--only` names is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -65,7 +63,6 @@ from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
-_ROWS, _COLUMNS = 512, 1024
 
 
 class Vector(nn.Module):
@@ -81,40 +78,16 @@ class Vector(nn.Module):
         return inputs * self.head
 
 
-class Matrices(nn.Module):
-    """The same as matrices, as the parameters of a network are, and a vector of what is left."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        whole, left = divmod(count, _ROWS * _COLUMNS)
-        shapes = [(_ROWS, _COLUMNS)] * whole + [(left,)] * bool(left)
-        self.body = nn.ParameterList(torch.rand(shape) for shape in shapes)
-        self.head = nn.Parameter(torch.zeros(1))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """See `Vector`."""
-        return inputs * self.head
-
-
 class Idle(TorchLearner):
     """A learner with nothing to learn: it releases, checks, mixes and saves itself as any other."""
 
-    sleeps = computes = 0.0
-    """Seconds that a round's training takes: in which the thread waits, and of the processor's time."""
-    change: torch.Tensor | None = None
-    """What a round adds to the body, with the other sign in every other round; None to leave it as it is."""
+    sleeps = 0.0
+    """Seconds that a round's training takes."""
 
     def train(self, number: int, **budget: Any) -> None:
-        """Nothing but to let time go by, and to change the body if it is to."""
-        if self.change is not None:
-            self.trainer.begin(number)
-            self.trainer.body.data.add_(self.change, alpha=1 - 2 * (number % 2))
+        """Nothing but to let time go by."""
         if self.sleeps:
             time.sleep(self.sleeps)
-        if self.computes:
-            end, matrix = time.thread_time() + self.computes, torch.ones(128, 128)
-            while time.thread_time() < end:
-                torch.mm(matrix, matrix)
 
     def evaluate(self) -> Evaluation:
         """Nothing to evaluate."""
@@ -124,22 +97,12 @@ class Idle(TorchLearner):
         """Nothing to finish."""
 
 
-class Landing(Idle):
-    """An idle learner that has pieces put together in a buffer, as quantized bodies and those on a GPU are."""
-
-    def receive_buffer(self) -> memoryview:
-        """A buffer of the pool."""
-        return self.gossip.codec.buffers.take()
-
-
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
-    Options: `listen`, a relay's address, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's
-    neighbors are; `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed;
-    `sleeps` and `computes`, of the learner; `settings`, its hyperparameters, by which a body may travel in few bytes,
-    and late; `changes`, to have its body, of matrices, change in every round; `saves`, to keep files, in a folder in
-    `out`; `keyrings`, of all ranks, to use keys; `transport`, what makes one, if it is another.
+    Options: `listen`, a relay's address, "tcp" or "ipc"; `sleeps`, of the learner; `settings`, its hyperparameters, by
+    which a body may travel in few bytes; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use
+    keys.
     """
     keep_heap()
     freeze_heap()
@@ -160,19 +123,11 @@ def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
 
 
 async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None, listen: str) -> Figures:
-    kind = Landing if case.options.get("lands") else Idle
-    model = Matrices if case.options.get("changes") else Vector
     settings = Hyperparameters(**case.options.get("settings", {}))
-    learner = cast(Idle, build_learner(task(case.parameters, model), "dfedmdc", settings, rank=rank, seed=0, kind=kind))
-    if case.options.get("changes"):
-        learner.change = 1e-3 * torch.randn(case.parameters, generator=torch.Generator().manual_seed(rank))
-    learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
-    graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
+    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=Idle))
+    learner.sleeps = case.options.get("sleeps", 0.0)
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
-    made = case.options.get("transport", ZeroMQTransport)
-    limits = Limits(payload_bytes=learner.payload_bytes)
-    transport = made(limits, keyring=keyring)
-    transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
+    transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes), keyring=keyring)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
 
     def record(entry: Mapping[str, Any]) -> None:
@@ -189,7 +144,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             evaluate_every=10**9,
             out=folder,
         ),
-        graph,
+        build("ring", case.size),
         learner,
         transport,
         Threads(
@@ -218,11 +173,11 @@ def _reached(case: Case, rank: int, other: int, address: str) -> str:
     return f"tcp://{host}:{reached}"
 
 
-def task(parameters: int, model: Callable[[int], nn.Module] = Vector) -> Task:
+def task(parameters: int) -> Task:
     """A task whose body has so many parameters."""
     torch.manual_seed(0)
     data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Task(model=model(parameters), head=("head",), train=data, test=data)
+    return Task(model=Vector(parameters), head=("head",), train=data, test=data)
 
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
@@ -234,29 +189,13 @@ CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "gloo": (rings.gloo, {}),
 }
 
-VARIANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
-    "pieces_1_mib": (peers, {"chunk_bytes": 2**20}),
-    "pieces_2_mib": (peers, {"chunk_bytes": 2**21}),
-    "pieces_16_mib": (peers, {"chunk_bytes": 2**24}),
-    "one_message": (peers, {"chunk_bytes": 2**30}),
-    "landing": (peers, {"lands": True}),
-    "saving": (peers, {"saves": True}),
-}
-"""What else a peer might do; measured only where it is named."""
 
-
-def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
-    """Peers that train for so long in every round; measured only where they are named."""
+def others(train: float, keys: Sequence[Keyring], relay: str = "") -> dict[str, tuple[Worker, dict[str, Any]]]:
+    """Peers that do more, with seconds of training, keys and a relay's address; measured only where they are named."""
     return {
-        f"{name}{ending}": (peers, {way: seconds, "saves": bool(ending)})
-        for name, way in (("trained", "sleeps"), ("computed", "computes"))
-        for ending in ("", "_saving")
-    }
-
-
-def encrypted(keys: Sequence[Keyring], relay: str = "") -> dict[str, tuple[Worker, dict[str, Any]]]:
-    """Peers with these keys, and a relay's address; measured only where they are named."""
-    return {
+        "saving": (peers, {"saves": True}),
+        "trained": (peers, {"sleeps": train}),
+        "trained_saving": (peers, {"sleeps": train, "saves": True}),
         "encrypted": (peers, {"keyrings": keys}),
         "relay": (peers, {"keyrings": keys, "listen": relay}),
     }
@@ -318,7 +257,6 @@ _RATIOS = {
     "gloo_ratio": ("gloo", "raw"),
     "saving_ratio": ("saving", "dpeer"),
     "trained_saving_ratio": ("trained_saving", "trained"),
-    "computed_saving_ratio": ("computed_saving", "computed"),
     "encrypted_ratio": ("encrypted", "dpeer"),
     "relay_ratio": ("relay", "encrypted"),
 }
@@ -369,17 +307,16 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    named = CONTESTANTS | VARIANTS | encrypted([])
     parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, if it has any")
     parser.add_argument("--out", type=Path, help="a folder on the disk that files are kept on (default: the system's)")
-    parser.add_argument("--only", nargs="*", choices=[*named, *trained(0)], default=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="*", choices=[*CONTESTANTS, *others(0, [])], default=list(CONTESTANTS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     options = {"out": arguments.out}
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
     keys = keyrings(arguments.peers)
     with relayed(keys) if "relay" in arguments.only else nullcontext("") as relay:
-        named |= trained(arguments.train) | encrypted(keys, relay)
+        named = CONTESTANTS | others(arguments.train, keys, relay)
         found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
-    "busy_host": "--rounds 2 --repeats 1",
     "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
     "gossip_round": f"{_PEERS} --train 0.01",
     "local_training": "--repeats 2 --samples 5",
@@ -18,8 +17,6 @@ QUICK = {
     "returns": "--algorithms fedavg --seeds 0 --away 3 --size 5",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
-    "steady": "--peers 2 --parameters 1000 --rounds 8",
     "table": "--quick",
-    "under_gossip": "--neighbors 1 --mb-per-s 1 --seconds 0.3 --repeats 1",
     "wide_area": "--lines 800Mbit/4ms --parameters 1000 --train 0.01 --peers 2 --rounds 1 --repeats 1 --emulator proxy",
 }

@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import zmq
@@ -33,10 +31,7 @@ def mix(body: Tensor, received: Sequence[Tensor]) -> None:
 
 
 def raw(rank: int, case: Case, introduce: Introduce) -> Figures:
-    """Plain sockets: one thread, all directions at once, one landing buffer for each neighbor, used again and again.
-
-    TCP, or Unix sockets with the option `unix`.
-    """
+    """Plain TCP: one thread, all directions at once, one landing buffer for each neighbor, used again and again."""
     links = _connected(rank, case, introduce)
     body = torch.rand(case.parameters)
     landing = {other: torch.empty(case.parameters) for other in links}
@@ -81,37 +76,21 @@ def _exchange(
 
 def _connected(rank: int, case: Case, introduce: Introduce) -> dict[int, socket.socket]:
     """A socket to each neighbor: the lower rank connects."""
-    if case.options.get("unix"):
-        folder = Path(tempfile.mkdtemp(prefix="dpeer-bench-"))
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(folder / "socket"))
-    else:
-        listener = socket.create_server((case.lines.host(rank), 0))
-    listener.listen(case.size)
-    name = listener.getsockname()
-    addresses = introduce(name if isinstance(name, str) else name[1])
+    listener = socket.create_server((case.lines.host(rank), 0), backlog=case.size)
+    ports = introduce(listener.getsockname()[1])
     links = {}
     for other in case.neighbors[rank]:
         if other > rank:
-            links[other] = socket.socket(listener.family)
-            links[other].connect(_address(case, rank, other, addresses[other]))
+            links[other] = socket.create_connection(case.lines.reach(rank, other, ports[other]))
             links[other].sendall(bytes([rank]))
     for _ in [other for other in case.neighbors[rank] if other < rank]:
         link, _ = listener.accept()
         links[link.recv(1)[0]] = link
     for link in links.values():
-        if link.family == socket.AF_INET:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setblocking(False)
     listener.close()
-    if case.options.get("unix"):
-        (folder / "socket").unlink()
-        folder.rmdir()
     return links
-
-
-def _address(case: Case, rank: int, other: int, found: str | int) -> str | tuple[str, int]:
-    return found if isinstance(found, str) else case.lines.reach(rank, other, found)
 
 
 def _bytes(tensor: Tensor) -> memoryview:

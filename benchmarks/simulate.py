@@ -11,8 +11,6 @@ Three ways, interleaved in every repetition:
 Data are random images (3, 32, 32), equally many for all peers (500, as when a hundred share CIFAR-10), in minibatches
 of 128 as in the papers. Time is that of the rounds, without reading and dividing data. Memory that is freed stays in
 the process in every way, as it does in dpeer: a plain loop can lose a third of its time without that.
-
-Two processes that each train alone show what the machine's cores give at best: two threads of one core are not two.
 """
 
 from __future__ import annotations
@@ -20,21 +18,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from dpeer.cores import own_cores
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
@@ -134,26 +129,6 @@ def _hash(parts: Any) -> str:
     return digest.hexdigest()
 
 
-def machine(run: Run, workers: int) -> float:
-    """The speedup of several processes that train the same peers over one: the best that is possible."""
-    context = multiprocessing.get_context("spawn")
-    part = replace(run, size=max(3, run.size // workers))
-    with context.Pool(workers, _pin, (context.Value("i", 0),)) as pool:
-        pool.map(in_turn, [replace(part, rounds=1)] * workers, chunksize=1)  # imports
-        together = max(seconds for seconds, _ in pool.map(in_turn, [part] * workers, chunksize=1))
-        ((alone, _),) = pool.map(in_turn, [replace(part, size=part.size * workers)])
-        return alone / together
-
-
-def _pin(counter: Any) -> None:
-    keep_heap()
-    if hasattr(os, "sched_setaffinity"):
-        with counter.get_lock():
-            here = own_cores()
-            os.sched_setaffinity(0, {here[counter.value % len(here)]})
-            counter.value += 1
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -173,10 +148,8 @@ def main() -> None:
         f"{arguments.workers} workers": lambda: simulated(run, arguments.workers),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    best_case = []
     digests = set()
     for repetition in range(arguments.repetitions):
-        best_case.append(machine(run, arguments.workers))
         for name, way in ways.items():
             found, digest = way()
             seconds[name].append(found)
@@ -188,7 +161,6 @@ def main() -> None:
         "repetitions": arguments.repetitions,
         "seconds": {name: median(values) for name, values in seconds.items()},
         "speedup": {name: median(a / b for a, b in zip(base, values, strict=True)) for name, values in seconds.items()},
-        "speedup_of_processes": median(best_case),
         "same_bits": len(digests) == 1,
     }
     if arguments.json:
@@ -196,7 +168,6 @@ def main() -> None:
         return
     for name, value in report["seconds"].items():
         print(f"{name:>10}: {value:7.2f} s, {report['speedup'][name]:.2f}x")
-    print(f"{arguments.workers} processes that only train: {report['speedup_of_processes']:.2f}x")
     print("the same bits" if report["same_bits"] else "DIFFERENT BITS")
 
 

@@ -90,9 +90,6 @@ def rows(repeats: int, *, quick: bool) -> Iterator[Row]:
     speedup = found["speedup"][name] if found["same_bits"] else 0.0
     in_turn = f"{found['seconds']['in turn']:.2f} s, in turn; {bits}"
     yield Row(f"simulate, {name}", f"{found['seconds'][name]:.2f} s", in_turn, speedup, 1.8, at_least=True)
-    found = run("under_gossip", "--repeats", repeats)
-    under, alone = f"{found['steps_per_s_under_gossip']:.1f} steps/s", f"{found['steps_per_s']:.1f} steps/s alone"
-    yield Row("training lost under 4 x 45 MB/s", under, alone, found["loss_percent"], 15, "%")
 
 
 def _gossip(run: Callable[..., Any], peers: int, parameters: int, target: float, repeats: int) -> Iterator[Row]:

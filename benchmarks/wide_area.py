@@ -1,7 +1,7 @@
 """Rounds over wide-area lines: dpeer with each codec beside raw sockets and pickled objects over ZeroMQ.
 
     python benchmarks/wide_area.py [--lines a b c] [--parameters 11173962 1200000] [--train 0] [--only dpeer ...]
-                                   [--peers 4] [--rounds 3] [--repeats 3] [--emulator netem|packets|proxy]
+                                   [--peers 4] [--rounds 3] [--repeats 3] [--emulator packets|proxy]
                                    [--out FOLDER] [--json]
 
 Each peer is a host with a line of its own: what it sends to all its neighbors shares the uplink. The lines:
@@ -26,7 +26,7 @@ Contestants:
 
     raw           plain TCP sockets, both directions at once (`rings.py`): no framing, no codec, no training meanwhile
     pickle        send_pyobj and recv_pyobj of ZeroMQ
-    dpeer         whole peers; with `-CODEC` bodies travel as `--compress CODEC` makes them
+    dpeer         whole peers; with `-keys` encrypted, with `-CODEC` bodies travel as `--compress CODEC` makes them
 
 Repetitions are interleaved: all contestants of a line and a size run one after the other, then again. A round is the
 mean over the peers; the first one and the last do not count. Results of OUT are kept, and not run again.
@@ -38,11 +38,8 @@ import argparse
 import json
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
@@ -52,42 +49,37 @@ import rings
 from emulated_lines import Shape, emulators, opened
 from fleet import Case, Worker, ring, run
 from gossip_round import RESNET18, peers
-from kept import Cell, Kept, Line
 
+from dpeer.federation.keys import keyrings
 from dpeer.training import Hyperparameters
 
+Cell = dict[str, Any]
+"""What distinguishes one run from the others, in plain JSON."""
+
+Line = dict[str, Any]
+"""The results of a run, in plain JSON."""
+
 LINES = {"a": "100Mbit/100ms", "b": "20Mbit/40ms", "c": "1Gbit/10ms"}
-NAMES = ["raw", "pickle", "dpeer", "dpeer-int8", "dpeer-int4"]
+NAMES = ["raw", "pickle", "dpeer", "dpeer-keys", "dpeer-int8", "dpeer-int4"]
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """What exchanges the bodies.
-
-    Attributes:
-        worker: Runs a rank's part.
-        options: Its own.
-    """
-
-    worker: Worker
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def contestant(name: str) -> Contestant:
-    """The contestant of a name.
+def contestant(name: str, size: int = 2) -> tuple[Worker, Mapping[str, Any]]:
+    """What exchanges the bodies of so many peers, by its name: a worker, and its options.
 
     Raises:
-        argparse.ArgumentTypeError: No contestant has it.
+        argparse.ArgumentTypeError: No contestant has the name.
         pydantic.ValidationError: No such codec.
     """
-    kind, *codecs = name.split("-")
-    if kind in ("raw", "pickle") and not codecs:
-        return Contestant(rings.raw if kind == "raw" else rings.pickle)
-    if kind != "dpeer" or len(codecs) > 1:
-        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle or dpeer[-CODEC]")
-    settings: dict[str, Any] = {"compress": codecs[0]} if codecs else {}
+    kind, _, way = name.partition("-")
+    if name in ("raw", "pickle"):
+        return (rings.raw if name == "raw" else rings.pickle), {}
+    if kind != "dpeer":
+        raise argparse.ArgumentTypeError(f"{name!r}: expected raw, pickle, dpeer, dpeer-keys or dpeer-CODEC")
+    if way == "keys":
+        return peers, {"keyrings": keyrings(size)}
+    settings: dict[str, Any] = {"compress": way} if way else {}
     Hyperparameters(**settings)
-    return Contestant(peers, {"settings": settings, "changes": True})
+    return peers, {"settings": settings}
 
 
 def _name(text: str) -> str:
@@ -116,11 +108,12 @@ def shape_of(line: str) -> Shape:
 
 def measured(cell: Cell, rounds: int, emulator: str | None) -> Line:
     """The figures of one cell."""
-    shape, one, size = shape_of(cell["line"]), contestant(cell["name"]), cell["peers"]
+    shape, size = shape_of(cell["line"]), cell["peers"]
+    worker, options = contestant(cell["name"], size)
     with opened([shape] * size, emulator) as (name, lines):
-        options = {**one.options, "sleeps": cell["train"]}
+        options = {**options, "sleeps": cell["train"]}
         case = Case(size, cell["parameters"], rounds, ring(size), options, lines, warm_up=1, cool_down=1)
-        found = run(one.worker, case)
+        found = run(worker, case)
     count = fmean(figures.bytes_sent / len(figures.round_seconds) for figures in found)
     return {
         "emulator": name,
@@ -137,6 +130,22 @@ def reached(shape: Shape, size: int, emulator: str | None) -> tuple[str, float]:
     with opened([shape] * size, emulator) as (name, lines):
         found = run(rings.raw, Case(size, parameters, 1, ring(size), {}, lines, warm_up=1))
     return name, max(8 * one.bytes_sent / one.seconds for one in found)
+
+
+def results(options: argparse.Namespace) -> Iterator[Line]:
+    """A line for each cell: those of an earlier run, and the others as they are measured."""
+    path = None if options.out is None else options.out / "wide_area.jsonl"
+    there = [] if path is None or not path.exists() else [json.loads(line) for line in path.read_text().splitlines()]
+    for cell in cells(options):
+        found = next((one for one in there if one["cell"] == cell), None)
+        if found is None:
+            found = {"cell": cell, **measured(cell, options.rounds, options.emulator)}
+            print(found, file=sys.stderr)
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+        yield found
 
 
 def table(found: Sequence[Line]) -> list[dict[str, Any]]:
@@ -210,14 +219,7 @@ def main() -> None:
         shape = shape_of(line)
         name, rate = reached(shape, options.peers, options.emulator)
         print(f"line {line}, {shape}: emulator {name} passes {rate / 1e6:.0f} Mbit/s", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Kept(
-            (options.out or Path(folder)) / "wide_area.jsonl",
-            lambda cell: measured(cell, options.rounds, options.emulator),
-        )
-        with redirect_stdout(sys.stderr):
-            made = kept.make(cells(options))
-    rows = table([kept[cell] for cell in made])
+    rows = table(list(results(options)))
     if options.json:
         print(json.dumps({"versions": versions(), "rows": rows}))
         return

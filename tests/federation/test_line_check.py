@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from line_emulator import free_ports
 
 from dpeer.federation import long_messages
 from dpeer.federation.findings import Findings, Level
@@ -18,7 +19,6 @@ from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Arrival, Sent
 from dpeer.peer.transports.curve import new_secret, public_of
-from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, listed
 
 Found = dict[str, tuple[Level, str]]
@@ -36,7 +36,7 @@ class Sites:
     def __init__(self, folder: Path, size: int = 3, *, keys: bool = True) -> None:
         self.size = size
         self.secrets = [new_secret() for _ in range(size)]
-        self.ports = [free_port(), free_port()]
+        self.ports = free_ports(2)
         self.ranks: dict[int, dict[str, Any]] = {
             rank: {"address": f"tcp://127.0.0.1:{self.ports[rank]}"} if rank < 2 else {} for rank in range(size)
         }
@@ -141,7 +141,7 @@ def test_a_port_that_is_taken_ends_the_check_of_lines(sites: Sites) -> None:
 
 
 def test_a_proxy_that_is_not_there_is_named(sites: Sites) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     changed = {1: {"address": "tcp://192.0.2.1:7700"}}  # loopback needs no proxy
     found = asyncio.run(looked(sites.starting(2, changed, proxy=f"http://127.0.0.1:{port}"), SHORT))
     assert found["rank 1"][0] is Level.WARN

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from line_emulator import Line
 
 from dpeer.peer import ZeroMQTransport
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner, done, expected_bodies
-from tests.peer.proxy import Proxy
 
 WIDTH = 3_000_000
 """A body is far longer than what the operating system's buffers hold, which is lost with a connection."""
@@ -25,14 +25,21 @@ async def test_after_a_reset_the_rest_of_a_body_travels(federation, monkeypatch,
     monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 2**16)
     learners = {rank: VectorLearner(rank, width=WIDTH) for rank in range(2)}
     change = {rank: {"learner": learners[rank]} for rank in range(2)}
-    async with Proxy("tcp://127.0.0.1:1") as proxy:
-        ours = federation(kind, build("ring", 2), rounds=ROUNDS, change=change)
-        addresses = await ours.listen()
-        proxy.port = int(addresses[1].rpartition(":")[2])
-        proxy.cut_at = BODY + BODY // 2
-        done(await ours.serve({**addresses, 1: proxy.address}))
-        assert proxy.cut_at is None, "it was reset"
-        passed = sum(len(way.seen) for way in (proxy.there, proxy.back))
+    ours = federation(kind, build("ring", 2), rounds=ROUNDS, change=change)
+    addresses = await ours.listen()
+    passed = {}
+
+    def watch(way, data):
+        before = passed.get(way is line.there, 0)
+        passed[way is line.there] = before + len(data)
+        if way is line.there and before < BODY + BODY // 2 <= before + len(data):
+            line.reset()
+
+    line = Line(int(addresses[1].rpartition(":")[2]), watch=watch)
+    await line.listen()
+    done(await ours.serve({**addresses, 1: f"tcp://127.0.0.1:{line.port}"}))
+    await line.close()
+    assert line.dialled == 2, "it was reset"
     expected = expected_bodies(ours.topology, ROUNDS, WIDTH)
     np.testing.assert_allclose(ours.bodies(), expected, rtol=1e-12)
-    assert passed - 2 * ROUNDS * BODY < BODY // 2
+    assert sum(passed.values()) - 2 * ROUNDS * BODY < BODY // 2

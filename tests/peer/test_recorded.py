@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from line_emulator import Line
 
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner
-from tests.peer.proxy import Proxy
 
 WIDTH = 20_000
 SETTINGS = {"hospital_setting": "value-of-a-setting"}
@@ -24,13 +24,15 @@ def learner(rank):
 async def test_with_keys_no_word_and_no_number_can_be_read(federation, kind):
     topology = build("ring", 2)
     change = {rank: {"learner": learner(rank), "fingerprint": SETTINGS} for rank in range(2)}
-    async with Proxy("tcp://127.0.0.1:1") as proxy:
-        ours = federation(kind, topology, rounds=3, change=change)
-        addresses = await ours.listen()
-        proxy.port = int(addresses[1].rpartition(":")[2])
-        outcomes = await ours.serve({**addresses, 1: proxy.address})
-        assert [one.completed_rounds for one in outcomes.values()] == [3, 3]
-        recorded = b"\n".join(bytes(way.seen) for way in (proxy.there, proxy.back))
+    ours = federation(kind, topology, rounds=3, change=change)
+    addresses = await ours.listen()
+    seen = bytearray(), bytearray()
+    line = Line(int(addresses[1].rpartition(":")[2]), watch=lambda way, data: seen[way is line.back].extend(data))
+    await line.listen()
+    outcomes = await ours.serve({**addresses, 1: f"tcp://127.0.0.1:{line.port}"})
+    await line.close()
+    assert [one.completed_rounds for one in outcomes.values()] == [3, 3]
+    recorded = b"\n".join(map(bytes, seen))
     released = [bytes(one) for rank in range(2) for one in ours.learners[rank].released.values()]
     assert len(released) == 6
     assert len(recorded) > 6 * 8 * WIDTH

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, str] = runpy.run_path(str(ROOT / "benchmarks" / "quick.py"))["QUICK"]
 
-SHORT = {"gossip_round", "per_example", "simulate", "steady", "under_gossip"}
+SHORT = {"gossip_round", "per_example", "simulate"}
 """Run with the slow tests; the rest, with many processes or rounds, with the long ones."""
 
 

@@ -1,15 +1,12 @@
 """Real peers with keys that dial each other at once: two connections, of which one lasts, and no round is lost."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from dpeer.federation.keys import write_secret
-from tests.peer.intermediaries import carry
+from tests.lines import lines_to
 
 pytestmark = pytest.mark.slow
 
@@ -18,61 +15,6 @@ ROUNDS = 100
 
 LOST = {"neighbor-dead", "neighbor-lost", "neighbor-back", "neighbor-reconnected"}
 """Events of a neighbor that was not on one connection all the time."""
-
-
-class Line:
-    """A line to a listener's port; what dials it waits until it is opened.
-
-    Attributes:
-        address: Where it is dialled.
-        dialled: The connections that have come.
-        ended: The connections that were open and have ended.
-    """
-
-    def __init__(self, port: int) -> None:
-        self.address, self.dialled, self.ended = "", 0, 0
-        self._port, self._open = port, asyncio.Event()
-
-    def open(self) -> None:
-        self._loop.call_soon_threadsafe(self._open.set)
-
-    async def serve(self) -> asyncio.Server:
-        self._loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        return server
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.dialled += 1
-        await self._open.wait()
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(carry(reader, far_writer), carry(far_reader, writer))
-        self.ended += 1
-
-
-@contextmanager
-def lines_to(ports: list[int]) -> Iterator[list[Line]]:
-    """A line to the listener at each port, on an event loop of their own thread."""
-    lines = [Line(port) for port in ports]
-    begun, end = threading.Event(), asyncio.Event()
-    loops = []
-
-    async def serve() -> None:
-        servers = [await line.serve() for line in lines]
-        loops.append(asyncio.get_running_loop())
-        begun.set()
-        await end.wait()
-        for server in servers:
-            server.close()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    begun.wait()
-    try:
-        yield lines
-    finally:
-        loops[0].call_soon_threadsafe(end.set)
-        thread.join()
 
 
 class Sites:
@@ -104,7 +46,7 @@ def sites(tmp_path, free_ports, task):
     def make(count, *more):
         top = ["size = 2", f'task = "{task}"', 'alone = "never"', 'topology = "full"', *more]
         first = free_ports(count)
-        with lines_to([first + rank for rank in range(count)]) as lines:
+        with lines_to([first + rank for rank in range(count)], cut=True) as lines:
             yield Sites(tmp_path, first, lines, top)
 
     return make
@@ -150,10 +92,10 @@ def test_of_two_connections_the_one_that_the_lower_rank_has_dialled_lasts(
         peers = [started(federation.file(rank, {1 - rank}), rank) for rank in range(2)]
         until(lambda: to_zero.dialled and to_one.dialled)
         if first is not None:
-            (to_one if first == 0 else to_zero).open()
+            (to_one if first == 0 else to_zero).mend()
             until(lambda: all(len(heard(rank)) > 1 for rank in range(2)))
-        to_one.open()
-        to_zero.open()
+        to_one.mend()
+        to_zero.mend()
         until(lambda: to_zero.ended)
         then = len(heard(0))
         until(lambda: len(heard(0)) > then + 1)

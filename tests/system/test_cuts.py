@@ -1,59 +1,16 @@
 """Real peers behind a line that is cut: which side goes on, and that all train together afterwards."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.peer.proxy import Proxy
+from tests.lines import LineTo, lines_to
 
 ROUNDS = 80
 SITE = 3
 """The site behind the line: both of its neighbors dial it."""
-
-
-class Line:
-    """A proxy on an event loop of its own thread."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, proxy: Proxy) -> None:
-        self._loop, self._proxy = loop, proxy
-        self.address = proxy.address
-
-    def cut(self) -> None:
-        """Nothing passes from now on; what comes waits."""
-        for way in (self._proxy.there, self._proxy.back):
-            self._loop.call_soon_threadsafe(way.open.clear)
-
-    def heal(self) -> None:
-        for way in (self._proxy.there, self._proxy.back):
-            self._loop.call_soon_threadsafe(way.open.set)
-
-
-@contextmanager
-def line_to(port: int) -> Iterator[Line]:
-    """A line to the listener at a port."""
-    ready: list[Line] = []
-    begun, end = threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with Proxy(f"tcp://127.0.0.1:{port}") as proxy:
-            ready.append(Line(asyncio.get_running_loop(), proxy))
-            begun.set()
-            await end.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    begun.wait()
-    try:
-        yield ready[0]
-    finally:
-        ready[0]._loop.call_soon_threadsafe(end.set)
-        thread.join()
 
 
 def addresses(path: Path, known: list[str]) -> Path:
@@ -66,9 +23,9 @@ def federation(task, schedule, dpeer_process, free_ports, tmp_path):
     """Start four peers on a ring, the last one behind a line; rounds take about a quarter of a second."""
     first = free_ports(4)
     own = [f"tcp://127.0.0.1:{first + rank}" for rank in range(4)]
-    with line_to(first + SITE) as line:
+    with lines_to([first + SITE]) as (line,):
 
-        def start(*options: object) -> tuple[list[Any], Line]:
+        def start(*options: object) -> tuple[list[Any], LineTo]:
             near = addresses(tmp_path / "near.toml", [*own[:SITE], line.address])
             far = addresses(tmp_path / "far.toml", own)
             common = (
@@ -110,7 +67,7 @@ def test_a_site_whose_line_is_cut_pauses_trains_with_the_others_again_and_ends_w
     there = len(rounds(SITE))
     until(lambda: len(rounds(0)) > there + 5)  # the others go on
     assert len(rounds(SITE)) == there
-    line.heal()
+    line.mend()
     until(lambda: [one["heard"] for one in rounds(SITE)[there:]].count([0, 2]) > 1)
     line.cut()
     assert peers[SITE].wait() == 3

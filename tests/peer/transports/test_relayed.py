@@ -4,13 +4,13 @@ import asyncio
 import socket
 
 import pytest
+from line_emulator import free_ports
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
 from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
-from tests.emulated_link import free_port
 from tests.peer.intermediaries import Running, carry, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
@@ -50,7 +50,7 @@ async def test_a_peer_that_is_not_at_the_relay_is_named_and_found_when_it_comes(
 
 
 async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened):
-    port = free_port()
+    (port,) = free_ports(1)
     rings = keyrings(2)
     listener, dialler = (opened(ring) for ring in rings)
     address = f"relay://127.0.0.1:{port}"
