@@ -22,7 +22,6 @@ class Totals:
         last: The line of the last round.
         best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
-        first: The round of the first line; of a peer that joined a running federation not 0.
     """
 
     last: dict[str, Any] | None = None
@@ -30,7 +29,6 @@ class Totals:
     bytes_sent: int = 0
     bytes_received: int = 0
     mixed: int = 0
-    first: int = 0
 
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
@@ -40,7 +38,6 @@ class Totals:
             bytes_sent=self.bytes_sent + (total(entry.get("bytes_sent")) or 0),
             bytes_received=self.bytes_received + (total(entry.get("bytes_received")) or 0),
             mixed=self.mixed + bool(entry.get("heard")),
-            first=Line.of(entry).round if self.last is None else self.first,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +72,7 @@ class MetricsFile:
             elif number < next_round:
                 self._kept.append(line)
                 rounds.add(number)
-        self._missing = [number for number in range(self.totals.first, next_round) if number not in rounds]
+        self._missing = [number for number in range(next_round) if number not in rounds]
 
     @property
     def damage(self) -> str | None:
@@ -134,12 +131,12 @@ class MetricsFile:
             # Another program has just deleted it: the next `append` reports it.
 
     def missing(self, completed: int) -> int:
-        """How many of the completed rounds, from the first line's on, have no line in the file."""
+        """How many of the completed rounds have no line in the file."""
         if self._path is None:
             return 0
         entries = (parse(line) for line, _ in _lines(self._path))
         found = {Line.of(entry).round for entry in entries if entry is not None}
-        return len({*range(self.totals.first, completed)} - found)
+        return len({*range(completed)} - found)
 
     def _changed(self) -> str | None:
         """Changes by another program since the last write; None without any."""

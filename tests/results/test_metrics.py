@@ -15,19 +15,6 @@ def entry(number: int) -> dict[str, int]:
     return {"round": number, "bytes_sent": 10 * (number + 1), "bytes_received": 1}
 
 
-def test_a_peer_that_joined_lacks_no_round_before_its_first_one(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    metrics = MetricsFile(path)
-    for number in (5, 6):
-        metrics.append(entry(number))
-    assert metrics.totals.first == 5
-    assert metrics.missing(7) == 0
-    assert metrics.missing(9) == 2, "rounds 7 and 8"
-    again = MetricsFile(path, 7, metrics.totals)
-    assert again.damage is None
-    assert MetricsFile(path, 8, metrics.totals).damage is not None, "round 7"
-
-
 def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     first = MetricsFile(path)
