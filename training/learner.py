@@ -132,27 +132,10 @@ class TorchLearner:
         with self._training(Purpose.TRAIN, number, "train"):
             gradients = 0.0 if seconds is None else self.algorithm.gradients(self.trainer.hyperparameters)
             with self.trainer.budget.limiting(gradients, seconds=seconds, share=share, recorded=recorded):
-                self._fit_head()
                 self.algorithm.train(self.trainer)
         if pace is not None:
             pace.end(number)
         return self.trainer.figures.loss
-
-    def _fit_head(self) -> None:
-        """Fit the head to a body that was adopted, before both are trained: it is one of another body.
-
-        Where the algorithm has a head phase of its own, only by what that lacks. The steps of privacy at sample level
-        are planned for every round alike, so that no others are made.
-        """
-        trainer, h = self.trainer, self.trainer.hyperparameters
-        adopted, trainer.adopted = trainer.adopted, False
-        if not adopted or not self.algorithm.fits_head or isinstance(trainer, DPSGDTrainer):
-            return
-        settings = type(self.algorithm).settings()
-        epochs = h.rejoin_head_epochs - (h.head_epochs if "head_epochs" in settings else 0)
-        if epochs > 0 and self._facts.shares == "body":
-            lr = h.head_lr if "head_lr" in settings else h.body_lr
-            trainer.fit(trainer.head, epochs=epochs, lr=lr, phase="rejoin")
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
@@ -263,7 +246,7 @@ class TorchLearner:
             return {}
         refused = self.gossip.adopt(received, weigh, self._kept_extras())
         if len(refused) < len(received):
-            self._mixed = self.trainer.adopted = True
+            self._mixed = True
             if type(self.algorithm).adopted is not Algorithm.adopted:
                 with self._drawing(Purpose.MIXED, number), blamed(self.algorithm, "adopted"):
                     self.algorithm.adopted(self.trainer)

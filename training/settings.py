@@ -282,14 +282,6 @@ class StepSettings(Section):
         group=_TRAINING,
         ge=1,
     )
-    rejoin_head_epochs: int = setting(
-        1,
-        "epochs for the head in the round in which a peer that the others went on without takes part again, with the "
-        "mean of its neighbors' bodies; 0: no more than in any round",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        ge=0,
-    )
     local_steps: int | None = setting(
         None,
         "minibatches in place of body-epochs, whatever the data's size; other epochs scale alike",

@@ -81,7 +81,6 @@ class Trainer:
         data: The training data.
         number: The round, from 0; the learner sets it.
         budget: Counts the steps of a round's training, and may end its phases early; the learner limits it.
-        adopted: Whether the body is the mean of neighbors' bodies, and has not been trained since.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
@@ -119,7 +118,6 @@ class Trainer:
         self.number = 0
         self.budget, self.pace = StepBudget(compute.drain), pace
         self._looks = 1
-        self.adopted = False
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0

@@ -41,7 +41,6 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}),
     "warmup": (2, {}), "optimizer": ("adamw", {}), "momentum": (0.1, {}),
     "weight_decay": (0.1, {}), "grad_clip": (10.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
-    "rejoin_head_epochs": (2, {}),
     "class_weights": ("balanced", {}),
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
     "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),

@@ -104,7 +104,6 @@ class Algorithm(ABC):
             bodies for its own. False where such a mean means nothing: it goes on with its own.
         keeps: The extras that it does not take then, but keeps as they are: those whose sum over all peers has a
             meaning, which a copy would change.
-        fits_head: Whether the head is then fitted to the new body before the round (``--rejoin-head-epochs``).
         Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
         options: An instance of `Options`: what it was made with.
     """
@@ -121,7 +120,6 @@ class Algorithm(ABC):
     past_fit: ClassVar[str] = ""
     adopts: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ()
-    fits_head: ClassVar[bool] = True
 
     Options: ClassVar[type[Any]] = NoOptions
 

@@ -37,7 +37,6 @@ class FedBABU(Algorithm):
     paper = "Oh, Kim, Yun: FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022"
     shares = "body"
     leaves = "the body"
-    fits_head = False
 
     @dataclass(frozen=True)
     class Options:

@@ -82,7 +82,6 @@ class Checkpoints:
         states = {"last": last} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
-        rest |= {"adopted": self._trainer.adopted}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None}
         if self._sample is not None:
             rest |= {"releases": 0, "steps": self._sample.ledger.steps}
@@ -131,7 +130,7 @@ class Checkpoints:
         self._check_finish(directory, number, rest["finish"])
         kept = None if best is None else self._snapshots.predicted(best)
         self._snapshots.put(last)
-        self._trainer.number, self._trainer.adopted = number, rest.get("adopted") is True
+        self._trainer.number = number
         self._selection.best, self._selection.best_loss = kept, best_loss
         self._selection.best_round, self._selection.best_point = best_round, point
 

@@ -22,7 +22,7 @@ REST = "learner.json"
 
 RESERVED = frozenset({
     "format", "algorithm", "rank", "seed", "body", "head", "compress", "lr_schedule", "round",
-    "best_round", "best_point", "best_loss", "releases", "states", "finish", "steps", "adopted",
+    "best_round", "best_point", "best_loss", "releases", "states", "finish", "steps",
 })  # fmt: skip
 """The keys of that JSON that are dpeer's own: an algorithm's plan must not use them."""
 

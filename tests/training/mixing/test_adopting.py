@@ -1,7 +1,6 @@
 """Adoption: the mean of the received bodies without the own, under every rule of mixing, and in every algorithm."""
 
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,36 +176,3 @@ def test_fedopt_and_smoothing_count_the_next_change_from_the_adopted_body() -> N
         learner.release(2)
         learner.mix_sound({}, lambda ranks: {0: 1.0})  # nothing was trained: nothing may change
         np.testing.assert_allclose(learner.trainer.body.data, adopted, atol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "epochs", "more"), [
-    ("fedper", 2, 2), ("dfedmdc", 1, 0), ("dfedmdc", 3, 2), ("fedbabu", 2, 0), ("fedper", 0, 0), ("ditto", 2, 0),
-])  # fmt: skip
-def test_the_head_is_fitted_to_the_adopted_body_before_the_round_of_the_entry_and_not_again(
-    name: str, epochs: int, more: int
-) -> None:
-    learners, sent = back(name, rejoin_head_epochs=epochs)
-    usual = learners[0].gradients
-    learners[0].adopt(1, sent, halves)
-    learners[0].train(2)
-    learners[1].train(2)
-    entered, other = learners[0].gradients - usual, learners[1].gradients
-    before = other
-    learners[1].train(3)
-    ordinary = learners[1].gradients - before
-    assert entered == ordinary + more * learners[0].num_samples
-    seen = learners[0].gradients
-    learners[0].train(3)
-    assert learners[0].gradients - seen == ordinary
-
-
-def test_that_the_head_is_to_be_fitted_is_in_the_checkpoint(tmp_path: Path) -> None:
-    learners, sent = back("fedper")
-    learners[0].adopt(1, sent, halves)
-    learners[0].save(tmp_path)
-    again = peers("fedper")[0]
-    again.load(tmp_path)
-    for one in (learners[0], again):
-        one.train(2)
-    assert torch.equal(learners[0].trainer.model.data, again.trainer.model.data)
-    assert again.gradients == 2 * again.num_samples

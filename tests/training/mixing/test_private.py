@@ -249,7 +249,7 @@ def test_after_an_adoption_updates_are_counted_from_the_mean_of_releases_and_not
     peer: Peer, algorithm: str
 ) -> None:
     """Trained and never released values are in neither the body nor what the next update is counted from."""
-    learner = peer(algorithm=algorithm, rejoin_head_epochs=0)
+    learner = peer(algorithm=algorithm)
     sent = {}
     for rank in (1, 2):
         other = peer(rank, algorithm=algorithm, name="other")
