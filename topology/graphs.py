@@ -1,11 +1,12 @@
 """A graph as a list of edges, and the fixed graphs that need no chance.
 
-A graph is a function from the number of peers, and from those options of `build` that its arguments name. It stands
-under its name in `GRAPHS` of topologies.py. Nodes are the ranks 0..size-1.
+A graph is a function of the number of peers, and of those options of `build` that its arguments name; a new one is such
+a function and one line in `FIXED`. Nodes are the ranks 0..size-1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +123,18 @@ def hypercube(size: int) -> Graph:
     one = np.tile(np.arange(size), size.bit_length() - 1)
     other = one ^ np.repeat(powers_of_two(size), size)
     return Graph(size, one[one < other], other[one < other])
+
+
+FIXED: dict[str, Callable[..., Graph]] = {
+    "ring": ring,
+    "grid": grid,
+    "torus": torus,
+    "exponential": exponential,
+    "exponential-directed": exponential_directed,
+    "hypercube": hypercube,
+    "full": full,
+    "star": star,
+}
 
 
 def powers_of_two(size: int) -> list[int]:

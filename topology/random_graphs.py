@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -24,13 +25,8 @@ def random_regular(size: int, degree: int, graph_seed: int) -> Graph:
     check_regular("random-regular", "degree", degree, size)
     if degree == 1 and size > 2:
         raise TopologyError(f"random-regular: degree 1 with size {size} is not connected: choose 2 or more")
-    graph = _connected(
-        lambda generator: draw_regular(size, degree, generator),
-        size,
-        random_stream(graph_seed, "random-regular"),
-        f"random-regular: degree {degree} with size {size}, graph seed {graph_seed}",
-    )
-    return Graph.of(graph, {"degree": degree, "graph_seed": graph_seed})
+    parameters = {"degree": degree, "graph_seed": graph_seed}
+    return _connected("random-regular", parameters, size, lambda generator: draw_regular(size, degree, generator))
 
 
 def small_world(size: int, degree: int, rewire: float, graph_seed: int) -> Graph:
@@ -44,13 +40,10 @@ def small_world(size: int, degree: int, rewire: float, graph_seed: int) -> Graph
         raise TopologyError(f"small-world: degree {degree} with size {size}: choose {choices}")
     if not 0.0 <= rewire <= 1.0:
         raise TopologyError(f"small-world: rewire {rewire:g}: choose a probability from 0 to 1")
-    graph = _connected(
-        lambda generator: nx.watts_strogatz_graph(size, degree, rewire, seed=generator),
-        size,
-        random_stream(graph_seed, "small-world"),
-        f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {graph_seed}",
+    parameters = {"degree": degree, "rewire": rewire, "graph_seed": graph_seed}
+    return _connected(
+        "small-world", parameters, size, lambda generator: nx.watts_strogatz_graph(size, degree, rewire, seed=generator)
     )
-    return Graph.of(graph, {"degree": degree, "rewire": rewire, "graph_seed": graph_seed})
 
 
 def erdos_renyi(size: int, edge_probability: float | None, graph_seed: int) -> Graph:
@@ -68,24 +61,24 @@ def erdos_renyi(size: int, edge_probability: float | None, graph_seed: int) -> G
             f"erdos-renyi: edge probability {probability:.4g} with size {size} makes about {edges:,.0f} edges, "
             f"and at most {MOST_EDGES:,} are drawn: choose less"
         )
-    graph = _connected(
-        lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
+    return _connected(
+        "erdos-renyi",
+        {"edge_probability": probability, "graph_seed": graph_seed},
         size,
-        random_stream(graph_seed, "erdos-renyi"),
-        f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {graph_seed}",
-        advice=f": choose a larger one (the default here is {default:.4g})",
+        lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
+        advice=f": choose a larger probability (the default here is {default:.4g})",
     )
-    return Graph.of(graph, {"edge_probability": probability, "graph_seed": graph_seed})
 
 
-def random_stream(seed: int, name: str, *more: int) -> random.Random:
-    """The stream of `seed`, or of its round or draw numbered by `more`; independent of all the others.
+RANDOM: dict[str, Callable[..., Graph]] = {
+    "random-regular": random_regular,
+    "small-world": small_world,
+    "erdos-renyi": erdos_renyi,
+}
 
-    Raises:
-        TopologyError: If the seed is negative: Python's generator would take it for its absolute value.
-    """
-    if seed < 0:
-        raise TopologyError(f"{name}: graph seed {seed}: choose 0 or more")
+
+def random_stream(seed: int, *more: int) -> random.Random:
+    """The stream of `seed`, or of its round or draw numbered by `more`; independent of all the others."""
     # A text is hashed by SHA-512, the same in every process; numbers side by side would overlap.
     return random.Random(" ".join(map(str, (seed, *more))) if more else seed)  # noqa: S311 - public on purpose
 
@@ -118,14 +111,16 @@ def draw_regular(size: int, degree: int, generator: random.Random) -> nx.Graph[i
 
 
 def _connected(
-    draw: Callable[[random.Random], nx.Graph[int]], size: int, generator: random.Random, what: str, advice: str = ""
-) -> nx.Graph[int]:
+    name: str, parameters: dict[str, Any], size: int, draw: Callable[[random.Random], nx.Graph[int]], advice: str = ""
+) -> Graph:
+    generator = random_stream(parameters["graph_seed"])
     draws = max(10, min(1000, 1_000_000 // size))  # a few seconds at most
     for _ in range(draws):
         graph = draw(generator)
         if nx.is_connected(graph):
-            return graph
-    raise TopologyError(f"{what}: none of {draws} draws is connected{advice}")
+            return Graph.of(graph, parameters)
+    stated = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in parameters.items())
+    raise TopologyError(f"{name}: {stated} with size {size}: none of {draws} draws is connected{advice}")
 
 
 def shuffled(count: int, generator: random.Random) -> Ranks:

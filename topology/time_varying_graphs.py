@@ -32,7 +32,7 @@ class TimeVaryingGraph:
     """How to draw the graph of any round.
 
     Attributes:
-        draw: Round number -> its graph; the same on every peer. The draw of round 0 refuses a wrong seed.
+        draw: Round number -> its graph; the same on every peer.
         period: After how many rounds the graphs repeat; None if they never do.
         doubly_stochastic: Whether the matrices are doubly stochastic.
         parameters: The graphs' parameters; they define them together with name and size.
@@ -63,7 +63,7 @@ def random_matching(size: int, graph_seed: int) -> TimeVaryingGraph:
     """
 
     def draw(number: int) -> Graph:
-        ranks = shuffled(size, random_stream(graph_seed, "random-matching", number))
+        ranks = shuffled(size, random_stream(graph_seed, number))
         pairs = np.sort(ranks[: size // 2 * 2].reshape(-1, 2), axis=1)
         return Graph(size, pairs[:, 0], pairs[:, 1])
 
@@ -76,7 +76,7 @@ def fresh_neighbors(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVar
     check_regular("fresh-neighbors", "K", degree, size)
 
     def draw(number: int) -> Graph:
-        generator = random_stream(graph_seed, "fresh-neighbors", number)
+        generator = random_stream(graph_seed, number)
         for _ in range(1000):
             graph = _draw_fresh(size, degree, generator)
             if degree == 1 or graph.is_connected():
@@ -97,7 +97,7 @@ def fresh_directed(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVary
         raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
     def draw(number: int) -> Graph:
-        generator = random_stream(graph_seed, "fresh-directed", number)
+        generator = random_stream(graph_seed, number)
         return Graph(
             size, draw_others(size, degree, generator).ravel(), np.repeat(np.arange(size), degree), directed=True
         )

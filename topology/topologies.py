@@ -16,39 +16,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.graphs import (
-    Graph,
-    Ranks,
-    exponential,
-    exponential_directed,
-    full,
-    grid,
-    hypercube,
-    ring,
-    star,
-    torus,
-)
+from dpeer.topology.graphs import FIXED, Graph, Ranks
 from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
 from dpeer.topology.neighborhood import Neighborhood, check_rank
-from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
+from dpeer.topology.random_graphs import RANDOM
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
 from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
 
-GRAPHS: dict[str, Callable[..., Graph]] = {
-    "ring": ring,
-    "grid": grid,
-    "torus": torus,
-    "exponential": exponential,
-    "exponential-directed": exponential_directed,
-    "hypercube": hypercube,
-    "full": full,
-    "star": star,
-    "random-regular": random_regular,
-    "small-world": small_world,
-    "erdos-renyi": erdos_renyi,
-}
+_FUNCTIONS: dict[str, Callable[..., Graph | TimeVaryingGraph]] = {**FIXED, **RANDOM, **TIME_VARYING}
 
-TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
+TOPOLOGIES: tuple[str, ...] = tuple(_FUNCTIONS)
 """The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
 
 WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
@@ -247,8 +224,10 @@ def build(
     if users:
         graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)
         return _fixed(shown(name), graph, weights)
-    function = GRAPHS.get(name) or TIME_VARYING[name]
-    made = function(**{option: options[option] for option in inspect.signature(function).parameters})
+    taken = inspect.signature(_FUNCTIONS[name]).parameters
+    if "graph_seed" in taken and graph_seed < 0:  # Python's generator would take it for its absolute value
+        raise TopologyError(f"{name}: graph seed {graph_seed}: choose 0 or more")
+    made = _FUNCTIONS[name](**{option: options[option] for option in taken})
     return _fixed(name, made, weights) if isinstance(made, Graph) else _changing(name, size, made, weights)
 
 

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from dpeer.topology import Topology, build, spectral_gap
-from dpeer.topology.topologies import GRAPHS
+from dpeer.topology.graphs import FIXED
+from dpeer.topology.random_graphs import RANDOM
 
-UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})
+UNDIRECTED = sorted({*FIXED, *RANDOM} - {"exponential-directed"})
 Dense = NDArray[np.float64]
 
 

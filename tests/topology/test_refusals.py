@@ -40,7 +40,7 @@ MATCHING = build("random-matching", 4)
             "erdos-renyi",
             8,
             {"edge_probability": 0.01},
-            "probability 0.01 with size 8, graph seed 0: none of 1000 draws",
+            "probability 0.01, graph seed 0 with size 8: none of 1000 draws",
         ),
         ("erdos-renyi", 100_000, {"edge_probability": 0.5}, "edge probability 0.5 with size 100000"),
         ("fresh-directed", 8, {"fresh_neighbors": 0}, "fresh-directed: K 0 with size 8"),
