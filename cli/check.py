@@ -82,10 +82,10 @@ def check(
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
         federation, flags, rank, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
-        new_data=new_data, connect=connect, within=seconds, bandwidth=line_rate,
+        new_data=new_data, within=seconds if connect else None, bandwidth=line_rate,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
-    bad = findings.worst(Level.FAIL, *([Level.WARN] if strict else []))
+    bad = findings.count(Level.FAIL, *([Level.WARN] if strict else [])) > 0
     if as_json:
         found = [{"check": one.check, "level": one.level.value, "text": one.text} for one in findings.all]
         plain = None if forecast is None else forecast.as_json()
@@ -98,13 +98,9 @@ def check(
             click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
         for note in forecast.notes:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
-    counts = {level: sum(one.level is level for one in findings.all) for level in Level}
-    then = (
-        "mend what has failed, and check again"
-        if counts[Level.FAIL]
-        else "it can start, by `dpeer start` with the same options"
-    )
-    click.echo(f"\n{', '.join(f'{count} {level}' for level, count in counts.items())}: {then}")
+    failed = findings.count(Level.FAIL) > 0
+    then = "mend what has failed, and check again" if failed else "it can start, by `dpeer start` with the same options"
+    click.echo(f"\n{', '.join(f'{findings.count(level)} {level}' for level in Level)}: {then}")
     return int(bad)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 
 from dpeer.exceptions import DpeerError, describe
 
@@ -24,13 +23,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of a check.
-
-    Attributes:
-        check: What was looked at, in a word or two.
-        level: Whether it is in order.
-        text: What was found, and what to do.
-    """
+    """One line of a check: what was looked at, in a word or two, whether it is in order, and what was found."""
 
     check: str
     level: Level
@@ -68,29 +61,20 @@ class Findings:
         """Note that something keeps the peer from starting, or from taking part."""
         self.add(check, Level.FAIL, text)
 
-    def of(self, check: str) -> Guard:
-        """Within it an error is a finding: that of the check, which ends with it."""
-        return Guard(self, check)
+    def of(self, check: str) -> AbstractContextManager[None, bool]:
+        """Context in which an error is noted as a failed check, which ends with it, and goes no further."""
+        return _Guard(self, check)
 
-    def worst(self, *levels: Level) -> bool:
-        """Whether any finding is of one of these levels."""
-        return any(one.level in levels for one in self.all)
+    def count(self, *levels: Level) -> int:
+        """How many findings are of these levels."""
+        return sum(one.level in levels for one in self.all)
 
 
-class Guard(AbstractContextManager[None, bool]):
-    """Context in which an error is noted as a failed check, and goes no further.
-
-    Args:
-        findings: Where to note it.
-        check: What is looked at.
-    """
-
+class _Guard(AbstractContextManager[None, bool]):
     def __init__(self, findings: Findings, check: str) -> None:
         self._findings, self._check = findings, check
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):  # none, or Ctrl-C
             return False
         # One that is not dpeer's is of a task, or of a library: the start would end with it, too.

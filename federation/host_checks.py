@@ -24,59 +24,39 @@ _LITTLE_FILES = 1000
 """Files that should be free: other programs make some, too."""
 
 
-def existing(path: Path) -> Path:
-    """The path, or the folder nearest above it that exists."""
-    path = path.absolute()
-    return next(one for one in (path, *path.parents) if one.exists())
-
-
 def check_writable(findings: Findings, out: Path, folder: Path) -> None:
-    """Whether a rank's folder can be made and written.
-
-    Args:
-        findings: Where to note it.
-        out: The run folder, as the user has named it.
-        folder: The rank's folder.
-    """
-    place = existing(folder)
+    """Whether a rank's folder in the run folder `out` can be made and written."""
+    place = _existing(folder)
+    trouble = None
     if not place.is_dir():
-        findings.fail("output", f"--out {str(out)!r}: {place} is a file: name another folder")
+        trouble = f"{place} is a file: name another folder"
     elif _read_only(place):
-        findings.fail(
-            "output", f"--out {str(out)!r}: {place} is on a read-only file system: name a folder on a disk that can be "
-            "written, such as a mounted volume"
-        )  # fmt: skip
+        trouble = (
+            f"{place} is on a read-only file system: name a folder on a disk that can be written, such as a mounted "
+            "volume"
+        )
     elif not os.access(place, os.W_OK | os.X_OK):
-        findings.fail(
-            "output", f"--out {str(out)!r}: the user of this process (uid {os.getuid()}) may not write {place}: make "
-            "it this user's (chown), or name another folder"
-        )  # fmt: skip
+        trouble = (
+            f"the user of this process (uid {os.getuid()}) may not write {place}: make it this user's (chown), or name "
+            "another folder"
+        )
+    if trouble is not None:
+        findings.fail("output", f"--out {str(out)!r}: {trouble}")
     else:
         findings.passed("output", f"{out} can be written{'' if folder.exists() else ', and will be made'}")
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
         findings.warn(
-            "output", "no folder for temporary files can be written: set TMPDIR to one (libraries need it; in a "
-            "container with a read-only root, mount a tmpfs at /tmp)"
-        )  # fmt: skip
-
-
-def _read_only(path: Path) -> bool:
-    with suppress(OSError):
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    return False
+            "output",
+            "no folder for temporary files can be written: set TMPDIR to one (libraries need it; in a container with a "
+            "read-only root, mount a tmpfs at /tmp)",
+        )
 
 
 def check_disk(findings: Findings, folder: Path, needed: int) -> None:
-    """Whether the disk has room for a run, in bytes and in files (inodes).
-
-    Args:
-        findings: Where to note it.
-        folder: The rank's folder.
-        needed: Bytes that the run takes at most.
-    """
-    place = existing(folder)
+    """Whether the disk of a rank's folder has room for a run of so many bytes, and for its files (inodes)."""
+    place = _existing(folder)
     free = shutil.disk_usage(place).free
     words = f"{size(free)} are free at {place}, and a run takes about {size(needed)}"
     if free < needed:
@@ -102,13 +82,7 @@ def available_memory() -> int | None:
 
 
 def check_memory(findings: Findings, needed: int, free: int | None) -> None:
-    """Whether the memory suffices.
-
-    Args:
-        findings: Where to note it.
-        needed: Bytes that the peer takes.
-        free: Bytes that were available before it took any; None where that is unknown.
-    """
+    """Whether the memory that was free before the peer took any (None where unknown) suffices for it."""
     if free is None:
         findings.passed("memory", f"about {size(needed)} are needed; how much is free is not known on this system")
         return
@@ -119,3 +93,15 @@ def check_memory(findings: Findings, needed: int, free: int | None) -> None:
         findings.warn("memory", f"{words}: a little more may end it")
     else:
         findings.passed("memory", words)
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the folder nearest above it that exists."""
+    path = path.absolute()
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _read_only(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return False

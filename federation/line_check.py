@@ -1,84 +1,279 @@
-"""Connections to the neighbors for `dpeer check`, dialled and accepted up to keys and long messages."""
+"""Connections to the neighbors for `dpeer check`, and whether a message as long as a hello passes on them.
+
+A path that loses long packets passes short messages and no hello. The end that has dialled leads. Each message waits
+for the one before, as a packet may carry two:
+
+    leader      short               long              turn                got
+    the other           short               got               long
+
+A running peer answers as it answers any stranger, by `Unknown`, once in `ASK_AGAIN` seconds; what it says first on a
+link of its own is a hello, which is long. All messages begin with `wire.PROBE`, so no round is disturbed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+import os
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from dpeer.exceptions import DpeerError
+from dpeer.exceptions import DpeerError, ProtocolError
 from dpeer.federation.addresses import is_relay
-from dpeer.federation.findings import Findings
-from dpeer.federation.long_messages import SILENT, LongMessages
+from dpeer.federation.findings import Findings, Level
 from dpeer.federation.starting import Starting
-from dpeer.peer.core.limits import Limits
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import ASK_AGAIN, Limits
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
-from dpeer.peer.transport import (
-    Arrival,
-    Broken,
-    Event,
-    Link,
-    Opened,
-    Relayed,
-    Transport,
-    TurnedAway,
-    Unreachable,
-)
+from dpeer.peer.transport import Arrival, Broken, Event, Link, Opened, Relayed, Transport, TurnedAway, Unreachable
 from dpeer.peer.transports import TransportOptions, make_transport
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import dial
 from dpeer.peer.transports.zeromq import ZeroMQTransport
-from dpeer.results.units import duration
+from dpeer.results.units import duration, size
 
-_BOTH = (
-    "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"
-)
-"""What to look at where no connection comes."""
+LONG = 2**14
+"""Bytes of a long message, as of a hello with some hundred parameter tensors: more than any packet has."""
 
-_STRANGE = {
-    "unlisted-key": "showed a key that is not listed here: is it a neighbor's, which this federation file lacks?",
-    "no-key": "proved no key: another program, or a peer that lists another key for this rank",
-}
-"""What connections may be that were turned away, by the transport's reason."""
+SILENT = 8.0
+"""Seconds after which what has not come is lost."""
+
+_LATER = ASK_AGAIN + 0.5
+"""Seconds after which a running peer answers again."""
+
+_MOST = 5
+"""Long messages to one neighbor, at most, however often it asks or connects."""
+
+_WORD = 400
+"""The most bytes of a message beside its filler."""
 
 _LINGER = 1.0
 """Seconds for which the last word on a line may be under way."""
 
-LOOK = 0.1
+_LOOK = 0.1
 """Seconds between two looks at which ranks have dialled in."""
+
+_BOTH = (
+    "Does the peer there run, or dpeer check --connect at the same time, and do both firewalls let the port through?"
+)
+_STRANGE = {
+    "unlisted-key": "showed a key that is not listed here: is it a neighbor's, which this federation file lacks?",
+    "no-key": "proved no key: another program, or a peer that lists another key for this rank",
+}
+"""What connections may be that were turned away, by the transport's reason; only the first that happened is noted."""
 
 _COMES_LATER = tuple(REFUSALS[code] for code in (ABSENT, NO_ANSWER))
 """What a relay answers while the called rank is not there yet."""
 
 
 @dataclass
-class Seen:
-    """What has come of the lines so far.
+class Messages:
+    """What has passed on a connection.
 
     Attributes:
-        opened: By rank, after how many seconds its connection was there, keys proved.
-        reasons: Why the others cannot be reached at present, as the transport states it.
-        unproved: The ranks at whose address a listener is, and a key is not proved: waiting does not help.
-        came: The ranks that have dialled in and proved their keys.
-        strangers: How many connections came without a listed key, by reason and host.
+        since: Clock time at which it was there.
+        short: Whether a message has come.
+        long: Whether a long one has come.
+        confirmed: Whether the neighbor has this end's long one.
+        runs: Whether a peer runs there, and no check.
+        again: Clock time at which a running peer is asked again.
+        broken: Whether the connection broke while messages were awaited.
+    """
+
+    since: float
+    short: bool = False
+    long: bool = False
+    confirmed: bool = False
+    runs: bool = False
+    again: float = math.inf
+    broken: bool = False
+
+
+@dataclass
+class Line:
+    """How far the connection with a neighbor came.
+
+    Attributes:
+        address: Where this peer dials it; None for a neighbor that dials this peer.
+        link: The link to write on; None while none is known.
+        opened: After how many seconds a dialled connection was there, keys proved.
+        reason: Why it cannot be reached at present, as the transport states it.
+        unproved: Whether a listener is at its address, and a key is not proved: waiting does not help.
+        proved: Whether it has dialled in and proved its key.
+        messages: What has passed on the newest connection; None without one.
+        sent: How many long messages were sent.
+    """
+
+    address: str | None
+    link: Link | None = None
+    opened: float | None = None
+    reason: str | None = None
+    unproved: bool = False
+    proved: bool = False
+    messages: Messages | None = None
+    sent: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether long messages pass, as far as this can be seen: a running peer sends none to who dials it."""
+        now = self.messages
+        return now is not None and now.confirmed and (now.long or (now.runs and self.address is not None))
+
+    @property
+    def settled(self) -> bool:
+        """Whether no more is to come: long messages have passed, or it is too late for them."""
+        if self.messages is None:
+            return self.unproved
+        waits = SILENT + (_LATER if self.messages.runs else 0.0)
+        return self.passed or time.monotonic() - self.messages.since > waits
+
+    def verdict(self, words: str) -> tuple[Level, str]:
+        """Whether long messages pass, and in which direction they do not; behind what else is known of the line."""
+        now = self.messages
+        if now is not None and self.passed:
+            passed = "long messages pass in both directions" if now.long else "it has a long message of this peer"
+            return Level.PASS, f"{words}, and {passed}"
+        if now is not None and now.broken:
+            return Level.WARN, f"{words}; the connection broke meanwhile: check again"
+        if now is None or not now.short:
+            return Level.WARN, (
+                f"{words}; no message came within {duration(SILENT)}: check again, or its path loses long packets "
+                "(look at the MTU of the VPN)"
+            )
+        way = "from it" if not now.long and (now.confirmed or self.address is None) else "to it"
+        return Level.FAIL, (
+            f"{words}; short messages pass, and none of {size(LONG)} {way}: its path loses long packets: look at the "
+            "MTU of the VPN, or of a tunnel"
+        )
+
+
+class Lines:
+    """The lines to all neighbors, as the events of a transport change them.
+
+    Args:
+        transport: What carries the messages.
+        rank: This peer.
+        to_dial: The neighbors that it dials, and their addresses.
+        inward: The neighbors that dial it.
+
+    Attributes:
+        of: The lines by rank.
+        strangers: How many connections were turned away, by reason and host.
         relay: Why this peer's relay cannot be used at present; None if it can, or it has none.
     """
 
-    opened: dict[int, float] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
-    unproved: set[int] = field(default_factory=set)
-    came: set[int] = field(default_factory=set)
-    strangers: Counter[tuple[str, str]] = field(default_factory=Counter)
-    relay: str | None = None
+    def __init__(self, transport: Transport, rank: int, to_dial: Mapping[int, str], inward: Iterable[int]) -> None:
+        self._transport, self._rank = transport, rank
+        self.of = {one: Line(address) for one, address in to_dial.items()} | {one: Line(None) for one in sorted(inward)}
+        self.strangers: Counter[tuple[str, str]] = Counter()
+        self.relay: str | None = None
+        self._dialled: dict[Link, int] = {}
+        self._began = time.monotonic()
+        self._filler = os.urandom(LONG)  # which no line compresses
+
+    def dial(self) -> None:
+        """Dial the neighbors that have an address."""
+        for rank, line in self.of.items():
+            if line.address is not None:
+                try:
+                    self._dialled[self._transport.dial(line.address, rank)] = rank
+                except DpeerError as error:
+                    line.reason = str(error)
+
+    def proves(self, rank: int) -> None:
+        """A rank has proved its key."""
+        if (line := self.of.get(rank)) is not None and line.address is None:
+            line.proved = True
+            self._connected(line)
+
+    def take(self, event: Event) -> None:
+        """Take an event of the transport."""
+        match event:
+            case Opened(link) if link in self._dialled:
+                line = self.of[self._dialled[link]]
+                line.opened = time.monotonic() - self._began if line.opened is None else line.opened
+                self._connected(line, link)
+            case Unreachable(link, reason, unproved) if link in self._dialled:
+                line = self.of[self._dialled[link]]
+                line.reason, line.unproved = reason, line.unproved or unproved
+            case Arrival():
+                if event.identity is not None:
+                    self.proves(event.identity)
+                self._came(event, self._dialled.get(event.link, event.identity))
+            case Broken(link):
+                # What was on its way is lost. Late, the neighbor has given up what did not come, too.
+                for line in self.of.values():
+                    if line.messages is not None and line.link == link:
+                        line.messages.broken |= time.monotonic() - line.messages.since < SILENT / 2
+            case TurnedAway(place, reason, times):
+                self.strangers[reason, place] += times
+            case Relayed(trouble):
+                self.relay = trouble
+
+    def look(self) -> None:
+        """Ask running peers again that answer by now."""
+        for line in self.of.values():
+            if line.messages is not None and time.monotonic() >= line.messages.again:
+                line.messages.again = math.inf
+                self._say(line, "short")
+
+    def _connected(self, line: Line, link: Link | None = None) -> None:
+        """A neighbor is connected, on this link if this end has dialled it, perhaps once more."""
+        if line.messages is None or (link is not None and not line.passed):
+            line.link, line.messages = link, Messages(time.monotonic())
+            if link is not None:
+                self._say(line, "short")
+
+    def _came(self, arrival: Arrival, rank: int | None) -> None:
+        """Take a message of this rank, if the link or a key shows it; None takes the sender's word."""
+        word = _decoded(arrival.frames)
+        if word is None or (rank is not None and word[0] != rank) or word[0] not in self.of:
+            return
+        line = self.of[word[0]]
+        self._connected(line)
+        now = line.messages
+        assert now is not None, "it is connected"
+        leads = line.address is not None
+        line.link, now.short, now.broken = arrival.link, True, False
+        match word[1]:
+            case "short" if not leads:
+                now.since = time.monotonic()  # it has connected, perhaps once more
+                self._say(line, "short")
+            case "short" | "turn":
+                self._say(line, "long")
+            case "long" if wire.size(arrival.frames[1:]) == LONG:
+                now.long = True
+                self._say(line, "got")
+            case "got":
+                now.confirmed = True
+                if leads:
+                    self._say(line, "turn")
+            case "hello":
+                now.runs = now.long = True
+                if not now.confirmed:
+                    self._say(line, "long")
+            case "unknown" if now.runs or not leads:  # asked again behind the long message
+                now.runs, now.confirmed = True, line.sent > 0
+            case "unknown":
+                now.runs, now.again = True, time.monotonic() + _LATER
+                self._say(line, "long")
+
+    def _say(self, line: Line, say: str) -> None:
+        long = say == "long"
+        if line.link is not None and not (long and line.sent == _MOST):
+            line.sent += long
+            word = wire.PROBE + json.dumps({"rank": self._rank, "say": say}).encode()
+            # Of a link that is full or gone nothing comes, either.
+            self._transport.send(line.link, [word, self._filler] if long else [word])
 
 
-_LATE = 3 * SILENT
-"""Seconds beyond `within` in which connected neighbors are still heard, however often they connect anew."""
-
-
-async def check_lines(findings: Findings, starting: Starting, *, within: float) -> None:
-    """Connect with every neighbor, in the direction in which the run will, and say how far it came.
+async def check_lines(findings: Findings, starting: Starting, within: float | None) -> None:
+    """Whether the peer can listen where its neighbors are to reach it, and whether a line to each is there.
 
     A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed. Neighbors that check at the
     same time, or run, answer a message as long as a hello.
@@ -86,24 +281,86 @@ async def check_lines(findings: Findings, starting: Starting, *, within: float) 
     Args:
         findings: Where to note it.
         starting: The peer.
-        within: Seconds to wait for neighbors that are not there.
+        within: Seconds to wait for neighbors that are not there; None to dial none.
     """
-    keyring, listen = starting.keyring, starting.listen
-    options = TransportOptions(Limits(), starting.own.dead_after, keyring, starting.through)
-    transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
-    messages = LongMessages(transport, starting.rank, frozenset(starting.neighbors))
-    try:
-        if not await _listens(findings, transport, listen):
+    listen = starting.listen
+    if listen is None or (within is None and is_relay(listen)):
+        through = "dials out" if listen is None else f"is reached through {listen}"
+        findings.passed("port", f"{through}: no port of this host is opened")
+        if within is None:
             return
-        expected = {rank for rank in starting.neighbors if rank not in starting.to_dial}
-        seen = await _watch(transport, starting, expected, messages, within)
-        for rank, address in starting.to_dial.items():
-            await _judge(findings, starting, rank, address, seen, messages, within)
-        for rank in sorted(expected):
-            _judge_inward(findings, starting, rank, seen, messages, within)
-        _judge_strangers(findings, seen.strangers)
+    options = TransportOptions(Limits(), starting.own.dead_after, starting.keyring, starting.through)
+    transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
+    try:
+        if listen is not None:
+            try:
+                findings.passed("port", f"{await transport.listen(listen)} is free to listen at")
+            except DpeerError as error:
+                findings.fail("port", str(error))
+                return
+        if within is not None:
+            lines = await _watched(transport, starting, within)
+            for rank, line in lines.of.items():
+                level, words = await _judged(starting, line, lines.relay, within)
+                findings.add(f"rank {rank}", level, words)
+            _judge_strangers(findings, lines.strangers)
     finally:
         await transport.close(_LINGER)
+
+
+async def _watched(transport: Transport, starting: Starting, within: float) -> Lines:
+    """Dial, and wait until every neighbor was met and heard, or the time is up."""
+    lines = Lines(transport, starting.rank, starting.to_dial, {*starting.neighbors} - {*starting.to_dial})
+    lines.dial()
+    until = time.monotonic() + within
+    receiving = asyncio.create_task(transport.receive())
+    try:
+        while True:
+            done, _ = await asyncio.wait({receiving}, timeout=_LOOK)
+            if done:
+                lines.take(receiving.result())
+                receiving = asyncio.create_task(transport.receive())
+            if starting.keyring is not None and isinstance(transport, ZeroMQTransport):
+                for one in transport.proved:
+                    if isinstance(one, int):
+                        lines.proves(one)
+            lines.look()
+            # A neighbor that connects anew and anew is still heard for some time.
+            late = time.monotonic() - until
+            waits = [line for line in lines.of.values() if not line.settled and (late < 0 or line.messages is not None)]
+            if not waits or late >= 3 * SILENT:
+                return lines
+    finally:
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
+
+
+async def _judged(starting: Starting, line: Line, relay: str | None, within: float) -> tuple[Level, str]:
+    """How far a line came: name, TCP, key, messages."""
+    keyed, listen = starting.keyring is not None, starting.listen
+    if line.address is None:
+        if line.proved:
+            return line.verdict(f"it reached this peer at {listen}: it has proved its key")
+        if relay is not None and listen is not None and is_relay(listen):
+            return Level.FAIL, f"it would call through the relay, which this peer cannot use: {relay}"
+        if keyed:
+            return Level.WARN, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"
+        words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
+        return Level.WARN, f"{words}; {_BOTH}" if line.messages is None else line.verdict(words)[1]
+    if line.opened is not None:
+        proof = "both keys are accepted" if keyed else "it answers, without keys"
+        return line.verdict(f"reached at {line.address} in {duration(line.opened)}: {proof}")
+    if (place := split(line.address)) is None:  # a path, or a transport of other code
+        return Level.WARN, f"{line.address}: nothing answers within {duration(within)}: start it, or its dpeer check"
+    if not line.unproved:
+        try:
+            (await dial(*place, starting.through, starting.own.dead_after)).close()
+        except OSError as error:
+            return Level.WARN, f"{line.address}: no TCP connection: {error}. {_BOTH}"
+    if line.reason is not None and line.reason.endswith(_COMES_LATER):
+        return Level.WARN, f"{line.address}: TCP is there, and then: {line.reason}"
+    what = line.reason or f"what listens there has not shown to be dpeer within {duration(within)}"
+    return Level.FAIL, (f"{line.address}: TCP is there, and {'no key is accepted' if keyed else 'no dpeer'}: {what}")
 
 
 def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) -> None:
@@ -117,172 +374,21 @@ def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) ->
             return
 
 
-async def check_port(findings: Findings, starting: Starting) -> None:
-    """Whether the peer can listen where its neighbors are to reach it; nothing is dialled.
-
-    Args:
-        findings: Where to note it.
-        starting: The peer.
-    """
-    listen = starting.listen
-    if listen is None or is_relay(listen):
-        through = "dials out" if listen is None else f"is reached through {listen}"
-        findings.passed("port", f"{through}: no port of this host is opened")
-        return
-    options = TransportOptions(Limits(), starting.own.dead_after, starting.keyring)
-    transport = make_transport(listen, options)
-    try:
-        await _listens(findings, transport, listen)
-    finally:
-        await transport.close(0)
-
-
-async def _listens(findings: Findings, transport: Transport, listen: str | None) -> bool:
-    """Listen at the peer's address, and note whether that is possible."""
-    if listen is None:
-        findings.passed("port", "dials out: no port of this host is opened")
-        return True
-    try:
-        bound = await transport.listen(listen)
-    except DpeerError as error:
-        findings.fail("port", str(error))
-        return False
-    findings.passed("port", f"{bound} is free to listen at")
-    return True
-
-
-async def _watch(
-    transport: Transport, starting: Starting, expected: set[int], messages: LongMessages, within: float
-) -> Seen:
-    """Dial, and wait until every neighbor was met and heard, or the time is up."""
-    seen, began = Seen(), time.monotonic()
-    keyed = starting.keyring is not None
-    links: dict[Link, int] = {}
-    for rank, address in starting.to_dial.items():
+def _decoded(frames: Frames) -> tuple[int, str] | None:
+    """The rank and the word of a message of another check or a running peer; None for what says nothing of a line."""
+    if not wire.is_probe(frames):
         try:
-            links[transport.dial(address, rank)] = rank
-        except DpeerError as error:
-            seen.reasons[rank] = str(error)
-    receiving = asyncio.create_task(transport.receive())
-    came = set[int]()  # as their words say, where no key shows it
+            message = wire.decode(frames, Limits())
+        except ProtocolError:
+            return None
+        return (message.rank, message.kind) if isinstance(message, wire.Hello | wire.Unknown) else None
+    head = bytes(frames[0][: _WORD + 1])
+    if len(head) > _WORD:
+        return None
     try:
-        while True:
-            done, _ = await asyncio.wait({receiving}, timeout=LOOK)
-            now = time.monotonic() - began
-            if done:
-                event = receiving.result()
-                receiving = asyncio.create_task(transport.receive())
-                _happened(event, links, seen, now)
-                _heard(event, links, messages, came)
-            if keyed and isinstance(transport, ZeroMQTransport):
-                seen.came |= {one for one in transport.proved if isinstance(one, int)}
-            for rank in seen.came & expected:
-                messages.met(rank)
-            messages.look()
-            met = seen.opened.keys() | (expected & (seen.came | came))
-            settled = all(map(messages.settled, met))
-            all_met = met | seen.unproved >= starting.to_dial.keys() | expected
-            if (settled and (all_met or now >= within)) or now >= within + _LATE:
-                break
-    finally:
-        receiving.cancel()
-        await asyncio.gather(receiving, return_exceptions=True)
-    return seen
-
-
-def _heard(event: Event, links: dict[Link, int], messages: LongMessages, came: set[int]) -> None:
-    """Hand on what is of messages."""
-    if isinstance(event, Opened) and event.link in links:
-        messages.met(links[event.link], event.link)
-    elif isinstance(event, Arrival):
-        sender = messages.came(event, links.get(event.link, event.identity))
-        if sender is not None:
-            came.add(sender)
-    elif isinstance(event, Broken):
-        messages.broke(event.link)
-
-
-def _happened(event: Event, links: dict[Link, int], seen: Seen, now: float) -> None:
-    if isinstance(event, Opened) and event.link in links:
-        seen.opened.setdefault(links[event.link], now)
-    elif isinstance(event, Unreachable) and event.link in links:
-        seen.reasons[links[event.link]] = event.reason
-        if event.unproved:
-            seen.unproved.add(links[event.link])
-    elif isinstance(event, Arrival) and event.identity is not None:
-        seen.came.add(event.identity)
-    elif isinstance(event, TurnedAway):
-        seen.strangers[event.reason, event.place] += event.times
-    elif isinstance(event, Relayed):
-        seen.relay = event.trouble
-
-
-def _connected(findings: Findings, rank: int, words: str, messages: LongMessages) -> None:
-    """Note a neighbor that is connected, by which messages pass."""
-    check = f"rank {rank}"
-    if (passed := messages.passed(rank)) is not None:
-        findings.passed(check, f"{words}, and {passed}")
-    elif (lost := messages.lost(rank)) is not None:
-        findings.fail(check, f"{words}; {lost}")
-    else:
-        findings.warn(check, f"{words}; {messages.silent(rank)}")
-
-
-async def _judge(
-    findings: Findings,
-    starting: Starting,
-    rank: int,
-    address: str,
-    seen: Seen,
-    messages: LongMessages,
-    within: float,
-) -> None:
-    """Note how far the line to a neighbor came that this peer dials: name, TCP, key, messages."""
-    check, keyed = f"rank {rank}", starting.keyring is not None
-    if rank in seen.opened:
-        proof = "both keys are accepted" if keyed else "it answers, without keys"
-        took = duration(seen.opened[rank])
-        _connected(findings, rank, f"reached at {address} in {took}: {proof}", messages)
-        return
-    reason, place = seen.reasons.get(rank), split(address)
-    if place is None:  # a path, or a transport of other code
-        findings.warn(check, f"{address}: nothing answers within {duration(within)}: start it, or its dpeer check")
-        return
-    tcp = None if rank in seen.unproved else await _tcp(starting, place)
-    if tcp is not None:
-        findings.warn(
-            check, f"{address}: no TCP connection: {tcp}. {_BOTH}"
-        )  # fmt: skip
-        return
-    if reason is not None and reason.endswith(_COMES_LATER):
-        findings.warn(check, f"{address}: TCP is there, and then: {reason}")
-        return
-    what = reason or f"what listens there has not shown to be dpeer within {duration(within)}"
-    findings.fail(check, f"{address}: TCP is there, and {'no key is accepted' if keyed else 'no dpeer'}: {what}")
-
-
-async def _tcp(starting: Starting, place: tuple[str, int]) -> str | None:
-    """Why no TCP connection can be made, through the proxy if one is set; None if it can."""
-    try:
-        (await dial(*place, starting.through, starting.own.dead_after)).close()
-    except OSError as error:
-        return str(error)
-    return None
-
-
-def _judge_inward(
-    findings: Findings, starting: Starting, rank: int, seen: Seen, messages: LongMessages, within: float
-) -> None:
-    """Note whether a neighbor came that dials this peer."""
-    check, listen = f"rank {rank}", starting.listen
-    if rank in seen.came:
-        _connected(findings, rank, f"it reached this peer at {listen}: it has proved its key", messages)
-    elif seen.relay is not None and listen is not None and is_relay(listen):
-        findings.fail(check, f"it would call through the relay, which this peer cannot use: {seen.relay}")
-    elif starting.keyring is None:
-        words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
-        findings.warn(check, f"{words}; {messages.lost(rank) or messages.passed(rank) or _BOTH}")
-    else:
-        findings.warn(
-            check, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"
-        )  # fmt: skip
+        word: Any = json.loads(head[len(wire.PROBE) :])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(word, dict) or type(word.get("rank")) is not int or not isinstance(word.get("say"), str):
+        return None
+    return word["rank"], word["say"]

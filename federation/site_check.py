@@ -18,13 +18,8 @@ from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, working_folder_kept
 from dpeer.federation.forecast import Forecast, forecast
-from dpeer.federation.host_checks import (
-    available_memory,
-    check_disk,
-    check_memory,
-    check_writable,
-)
-from dpeer.federation.line_check import check_lines, check_port
+from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
+from dpeer.federation.line_check import check_lines
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import bound, read_serve
 from dpeer.federation.settings import as_run
@@ -51,8 +46,7 @@ class Asked:
         flags: Settings that are given, by name.
         rank: The rank, or `env`.
         resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
-        connect: Whether neighbors are dialled and waited for.
-        within: For how many seconds.
+        within: For how many seconds neighbors are dialled and waited for; None for not at all.
         bandwidth: The rate of this site's line, in bits per second, for the forecast; None for none.
     """
 
@@ -63,8 +57,7 @@ class Asked:
     resume_or_start: bool = False
     overwrite: bool = False
     new_data: bool = False
-    connect: bool = False
-    within: float = 60.0
+    within: float | None = None
     bandwidth: float | None = None
 
 
@@ -98,13 +91,11 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     is_left = _check_output(findings, starting, folder, asked)
     reachable = _check_addresses(findings, starting, keyed=keyed)
     if keyed and reachable and is_left:
-        if asked.connect:
+        if asked.within is not None:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
-            asyncio.run(check_lines(findings, starting, within=asked.within))
-        else:
-            asyncio.run(check_port(findings, starting))
-    if is_left:
-        _check_serve(findings, starting)
+        asyncio.run(check_lines(findings, starting, asked.within))
+    if is_left and starting.own.serve is not None:
+        _check_serve(findings, starting.own.serve)
     if names := starting.own.log_to:
         with findings.of("trackers"):
             trackers.check(names)
@@ -114,6 +105,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
 
 def _check_key(findings: Findings, starting: Starting) -> bool:
     """Whether the peer can prove who it is, where the federation uses keys."""
+    before = findings.count(Level.FAIL)
     with findings.of("key"):
         ring = starting.keyring
         if ring is None and starting.settings.insecure:
@@ -125,13 +117,12 @@ def _check_key(findings: Findings, starting: Starting) -> bool:
         else:
             count = len(ring.listed)
             findings.passed("key", f"the secret is that of {ring.public.hex()[:16]}…, and {count} ranks have keys")
-        return True
-    return False
+    return findings.count(Level.FAIL) == before
 
 
 def _check_output(findings: Findings, starting: Starting, folder: Path, asked: Asked) -> bool:
     """Whether the output folder can be used; returns whether no peer runs in it."""
-    own, before = starting.own, len(findings.all)
+    own, before = starting.own, findings.count(Level.FAIL)
     is_left = left(folder)
     if not is_left:
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
@@ -140,38 +131,35 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
             own.out, [starting.rank], resume=asked.resume, overwrite=asked.overwrite, new_data=asked.new_data,
             size=starting.settings.size,
         )  # fmt: skip
-    if len(findings.all) == before:
+    if findings.count(Level.FAIL) == before:
         check_writable(findings, own.out, folder)
     return is_left
 
 
 def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> bool:
     """Whether the peer has an address to listen at, a proxy to dial through, and a way to each neighbor."""
-    before, proxied = len(findings.all), False
+    before = findings.count(Level.FAIL)
     with findings.of("proxy"):
         proxy = starting.through.proxy
         findings.passed("proxy", "none: it dials directly" if proxy is None else f"it dials through {proxy}")
-        proxied = True
+    proxied = findings.count(Level.FAIL) == before
     with findings.of("address"):
         where = starting.listen if keyed else None  # what may be listened at needs the key
         dialled, inward = starting.to_dial, sorted({*starting.neighbors} - {*starting.to_dial})
-        hosts = starting.unresolvable() if proxied else {}
-        for rank, host in hosts.items():
+        for rank, host in (starting.unresolvable() if proxied else {}).items():
             findings.warn("address", f"rank.{rank}.address: host {host!r} cannot be resolved: look at it, and at DNS")
         apart = "" if from_file(starting.settings) else " (no addresses in the file: all peers on this host)"
         parts = [f"{where or 'dials out only'}{apart}"] if keyed else []
         parts += [f"dials rank {rank} at {address}" for rank, address in dialled.items()]
         parts += [f"is dialled by rank {rank}" for rank in inward]
         findings.passed("address", ", ".join(parts))
-    return not any(one.level is Level.FAIL for one in findings.all[before:])
+    return findings.count(Level.FAIL) == before
 
 
-def _check_serve(findings: Findings, starting: Starting) -> None:
-    """Whether metrics can be served where it is asked for, and whether others can read it there."""
-    if starting.own.serve is None:
-        return
+def _check_serve(findings: Findings, serve: str) -> None:
+    """Whether metrics can be served at this address, and whether others can read it there."""
     with findings.of("serve"):
-        address = read_serve(starting.own.serve)
+        address = read_serve(serve)
         bound(address, "--serve").close()
         if address.loopback:
             findings.passed("serve", f"metrics at {address}, for programs of this host")

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from line_emulator import free_ports
 
-from dpeer.federation import long_messages
+from dpeer.federation import line_check
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.line_check import check_lines
-from dpeer.federation.long_messages import LongMessages
+from dpeer.federation.line_check import Line, Lines, check_lines
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
-from dpeer.peer.transport import Arrival, Sent
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import Running, listed
 
@@ -63,7 +62,7 @@ def sites(tmp_path: Path) -> Sites:
 
 async def looked(starting: Starting, within: float) -> Found:
     findings = Findings()
-    await check_lines(findings, starting, within=within)
+    await check_lines(findings, starting, within)
     assert len({one.check for one in findings.all}) == len(findings.all)
     return {one.check: (one.level, one.text) for one in findings.all}
 
@@ -154,7 +153,9 @@ def test_without_keys_an_answer_is_all_that_a_line_shows(tmp_path: Path) -> None
     assert here["rank 1"][0] is Level.PASS
     assert "it answers, without keys, and long messages pass in both directions" in here["rank 1"][1]
     assert there["rank 0"][0] is Level.WARN
-    assert there["rank 0"][1].endswith("a connection does not show whose it is; long messages pass in both directions")
+    assert there["rank 0"][1].endswith(
+        "a connection does not show whose it is, and long messages pass in both directions"
+    )
 
 
 class SmallPath:
@@ -201,7 +202,7 @@ class SmallPath:
 def test_a_path_that_loses_long_packets_fails_at_both_ends(
     pair: Sites, monkeypatch: pytest.MonkeyPatch, way: int, words: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(long_messages, "SILENT", 1.5)
+    monkeypatch.setattr(line_check, "SILENT", 1.5)
 
     async def both() -> tuple[Found, Found]:
         async with SmallPath(pair.ports[1], way) as port:
@@ -223,32 +224,43 @@ class Wires:
     def __init__(self) -> None:
         self.sent: list[str] = []
 
+    def dial(self, address: str, rank: int) -> str:
+        return "link"
+
     def send(self, link: Any, frames: Any) -> Sent:
         self.sent.append(json.loads(bytes(frames[0])[2:])["say"])
         return Sent.TAKEN
 
 
+def lines(wires: Wires, *, dials: bool) -> tuple[Lines, Line]:
+    """The lines of rank 0, whose neighbor is rank 1."""
+    made = Lines(wires, 0, {1: "tcp://there"} if dials else {}, () if dials else (1,))
+    made.dial()
+    return made, made.of[1]
+
+
 def probe(say: str, rank: int = 1) -> list[Any]:
-    filler = [bytes(long_messages.LONG)] if say == "long" else []
+    filler = [bytes(line_check.LONG)] if say == "long" else []
     return [wire.PROBE + json.dumps({"rank": rank, "say": say}).encode(), *filler]
 
 
 def test_a_running_peer_that_is_dialled_is_asked_again_behind_the_long_message(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(long_messages.time, "monotonic", lambda: now)
+    monkeypatch.setattr(line_check.time, "monotonic", lambda: now)
     wires = Wires()
-    messages = LongMessages(wires, 0, frozenset((1,)))
-    messages.met(1, "link")
-    unknown = wire.encode(wire.Unknown(rank=1))
-    assert messages.came(Arrival("link", unknown), 1) == 1
+    made, line = lines(wires, dials=True)
+    made.take(Opened("link"))
+    unknown = Arrival("link", wire.encode(wire.Unknown(rank=1)))
+    made.take(unknown)
     assert wires.sent == ["short", "long"]
-    messages.look()
+    made.look()
     now += 9
-    assert not messages.settled(1)
-    messages.look()
+    assert not line.settled
+    made.look()
     assert wires.sent == ["short", "long", "short"]
-    messages.came(Arrival("link", unknown), 1)
-    assert (messages.settled(1), messages.passed(1)) == (True, "it has a long message of this peer")
+    made.take(unknown)
+    assert line.settled
+    assert line.verdict("there") == (Level.PASS, "there, and it has a long message of this peer")
 
 
 @pytest.mark.parametrize(("after", "early"), [(1.0, True), (7.9, False)])
@@ -257,30 +269,31 @@ def test_a_connection_that_breaks_early_has_lost_no_long_packets(
 ) -> None:
     """Late it breaks because the neighbor has given up, for the same reason."""
     now = 100.0
-    monkeypatch.setattr(long_messages.time, "monotonic", lambda: now)
-    messages = LongMessages(Wires(), 0, frozenset((1,)))
-    messages.met(1)
-    assert "no message came within 8" in messages.silent(1)
-    messages.came(Arrival("link", probe("short")), 1)
+    monkeypatch.setattr(line_check.time, "monotonic", lambda: now)
+    made, line = lines(Wires(), dials=False)
+    made.proves(1)
+    assert "no message came within 8" in line.verdict("there")[1]
+    made.take(Arrival("link", probe("short"), 1))
     now += after
-    messages.broke("link")
-    assert (messages.lost(1) is None) is early
-    assert ("the connection broke meanwhile" in messages.silent(1)) is early
+    made.take(Broken("link"))
+    level, words = line.verdict("there")
+    assert (level is Level.WARN) is early
+    assert ("the connection broke meanwhile" in words) is early
 
 
 def test_what_no_check_sends_changes_nothing() -> None:
     wires = Wires()
-    messages = LongMessages(wires, 0, frozenset((1,)))
+    made, line = lines(wires, dials=False)
     for frames in (
         [wire.PROBE], [wire.PROBE + b"[]"], [wire.PROBE + b"{}"], [wire.PROBE + b"[" * 300],
         [wire.PROBE + b'{"rank": true, "say": "short"}'], [wire.PROBE + b'{"rank": 1, "say": 5}'],
         [wire.PROBE + b"\xff\xfe"], [wire.PROBE + b" " * 500], [b"x"], probe("short", rank=2),
     ):  # fmt: skip
-        assert messages.came(Arrival("link", frames), None) is None
-    assert messages.came(Arrival("link", probe("short")), 2) is None, "the key shows another rank"
-    assert wires.sent == []
+        made.take(Arrival("link", frames))
+    made.take(Arrival("link", probe("short"), 2))  # the key shows another rank
+    assert (wires.sent, line) == ([], Line(None))
     for _ in range(20):
-        messages.came(Arrival("link", probe("turn")), 1)
+        made.take(Arrival("link", probe("turn"), 1))
     assert wires.sent.count("long") == 5
 
 
