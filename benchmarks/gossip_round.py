@@ -55,7 +55,7 @@ from dpeer.federation.keys import keyrings
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
-from dpeer.peer.logs import peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports import Keyring
 from dpeer.topology import build
@@ -150,7 +150,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
         Threads(
             *(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2)), alike=True
         ),
-        peer_logger(rank, None, "warning"),
+        PeerLog(rank, None, "warning"),
         on_record=record,
     )
     addresses = introduce(await peer.listen())

@@ -19,11 +19,7 @@ def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        import random  # here: `import dpeer` alone imports next to nothing
-
-        state = random.getstate()  # the import of rich, which structlog imports, draws from the script's own generator
         value = getattr(importlib.import_module(places[name]), name)
-        random.setstate(state)
         setattr(sys.modules[package], name, value)
         return value
 

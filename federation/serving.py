@@ -33,7 +33,7 @@ from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
-from dpeer.peer.logs import PeerLog, Sink, peer_logger
+from dpeer.peer.logs import PeerLog, Sink
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
@@ -158,7 +158,7 @@ async def serve(
     """
     out = rank_folder(settings.out, rank).absolute()
     with naming(out, rank_folder(settings.out, rank)):
-        log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
+        log = PeerLog(rank, out / LOG, settings.log_level, *([sink] if sink else []))
     keep_heap()
     threads = settings.threads or share_of_cores(settings, settings.size)
     executor = ThreadPoolExecutor(1, "tensors", initializer=torch.set_num_threads, initargs=(threads,))

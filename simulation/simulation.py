@@ -27,7 +27,7 @@ from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
-from dpeer.peer.logs import PeerLog, peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.training import forget
@@ -132,7 +132,7 @@ class Simulation:
     def _open_log(self, rank: int, config: RunConfig) -> PeerLog:
         """Take a rank's folder for this process until the run ends, and open its log."""
         self._resources.enter_context(held(rank_folder(self._out, rank)))
-        log = peer_logger(rank, rank_folder(self._out, rank) / LOG, config.run.log_level)
+        log = PeerLog(rank, rank_folder(self._out, rank) / LOG, config.run.log_level)
         self._logs.append(log)
         return log
 

@@ -13,7 +13,7 @@ from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation import trackers
 from dpeer.federation.settings import Settings
 from dpeer.federation.trackers import SHOWN, TRACKERS, TrackedRun, Tracking, check, close, figures
-from dpeer.peer.logs import peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.sections import Mark, meaning_of
 
 
@@ -197,7 +197,7 @@ def track(folder, names, rounds, *, entry=ENTRY, settings=None, protects=False, 
         said.append((line["event"], line["message"]))
         return True
 
-    log = peer_logger(0, None, "info", say)
+    log = PeerLog(0, None, "info", say)
     tracking = Tracking(names, folder, settings or {}, log, protects=protects, resume=resume)
     for number in range(rounds):
         tracking.add({**entry, "round": number})

@@ -13,7 +13,7 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
-from dpeer.peer.logs import peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row
@@ -224,7 +224,7 @@ class Federation:
             self.logs[rank].append(entry["message"])
             return rank not in self.full
 
-        log = peer_logger(rank, None, "debug", sink)
+        log = PeerLog(rank, None, "debug", sink)
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
         self.peers[rank] = Peer(config, self.topology, learner, transport, worker, log)

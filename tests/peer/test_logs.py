@@ -9,10 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
-import structlog
 
 from dpeer.peer import logs
-from dpeer.peer.logs import peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.topology import build
 from tests.syntax_trees import parsed
 
@@ -42,8 +41,8 @@ def path(tmp_path):
 
 def test_a_line_has_its_fields_in_order_and_a_sink_gets_the_same(path):
     got = []
-    log = peer_logger(2, path, "info", collecting(got))
-    log.bind(round=7).warning("neighbor-dead", message="rank 3 is silent\nfor long", neighbor=3, share=float("nan"))
+    log = PeerLog(2, path, "info", collecting(got))
+    log.warning("neighbor-dead", message="rank 3 is silent\nfor long", round=7, neighbor=3, share=float("nan"))
     log.close()
     (line,) = lines(path)
     assert list(line) == ["time", "level", "event", "message", "rank", "round", "neighbor", "share"]
@@ -57,7 +56,7 @@ def test_a_line_has_its_fields_in_order_and_a_sink_gets_the_same(path):
 
 
 def test_a_traceback_comes_last(path):
-    log = peer_logger(0, path, "info")
+    log = PeerLog(0, path, "info")
     try:
         raise ValueError("what went wrong")
     except ValueError:
@@ -72,7 +71,7 @@ def test_a_traceback_comes_last(path):
 
 @pytest.mark.parametrize(("level", "logged"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
 def test_lines_below_the_level_are_not_logged(path, level, logged):
-    log = peer_logger(0, path, level)
+    log = PeerLog(0, path, level)
     for name in ("debug", "info", "warning", "error"):
         getattr(log, name)("an-event", message=name)
     log.close()
@@ -82,7 +81,7 @@ def test_lines_below_the_level_are_not_logged(path, level, logged):
 def test_a_log_sets_nothing_global_and_peers_share_one_thread(tmp_path):
     before = [*logging.getLogger().handlers]
     running = set(threading.enumerate())
-    peers = [peer_logger(rank, tmp_path / f"{rank}.jsonl", "debug") for rank in range(100)]
+    peers = [PeerLog(rank, tmp_path / f"{rank}.jsonl", "debug") for rank in range(100)]
     for rank, log in enumerate(peers):
         log.info("an-event", message=f"of {rank}")
     assert len(set(threading.enumerate()) - running) <= 1
@@ -90,7 +89,6 @@ def test_a_log_sets_nothing_global_and_peers_share_one_thread(tmp_path):
         log.close()
     for rank in range(100):
         assert messages(tmp_path / f"{rank}.jsonl") == [f"of {rank}"]
-    assert not structlog.is_configured()
     assert logging.getLogger().handlers == before
 
 
@@ -101,7 +99,7 @@ def test_lines_that_a_sink_drops_are_counted_and_still_in_the_file(path):
         got.append(entry)
         return False
 
-    log = peer_logger(0, path, "info", full)
+    log = PeerLog(0, path, "info", full)
     for number in range(3):
         log.info("an-event", message=str(number))
     assert log.dropped == 3
@@ -128,7 +126,7 @@ def truncated(path):
 
 @pytest.mark.parametrize("rotate", [moved, moved_and_created, truncated])
 def test_a_file_that_another_program_rotates_is_begun_anew(path, rotate):
-    log = peer_logger(0, path, "info")
+    log = PeerLog(0, path, "info")
     log.info("an-event", message="before")
     logs.FILES.waiting.join()
     rotate(path)
@@ -143,7 +141,7 @@ def test_a_file_that_another_program_rotates_is_begun_anew(path, rotate):
 def test_without_its_folder_lines_are_dropped_until_it_is_there_again(path):
     folder = path.parent / "run"
     folder.mkdir()
-    log = peer_logger(0, folder / "log.jsonl", "info")
+    log = PeerLog(0, folder / "log.jsonl", "info")
     log.info("an-event", message="before")
     logs.FILES.waiting.join()
     there = folder.rename(path.parent / "moved")
@@ -160,7 +158,7 @@ def test_without_its_folder_lines_are_dropped_until_it_is_there_again(path):
 
 def test_a_disk_that_cannot_keep_up_is_not_waited_for_and_the_file_says_what_is_missing(path, monkeypatch):
     monkeypatch.setattr(logs, "FILES", logs._Files(6))
-    log = peer_logger(4, path, "info")
+    log = PeerLog(4, path, "info")
     go_on, waits = threading.Event(), threading.Event()
 
     class Slow:
@@ -199,8 +197,8 @@ class Full:
 
 
 def test_a_full_disk_raises_nothing_and_is_reported_when_there_is_room_again(path, capfd, monkeypatch):
-    log = peer_logger(0, path, "info")
-    file = log._logger._file
+    log = PeerLog(0, path, "info")
+    file = log._file
     file.stream = full = Full(file.stream)
     log.info("an-event", message="before")
     logs.FILES.waiting.join()

@@ -15,7 +15,7 @@ import msgpack
 
 from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
-from dpeer.peer.logs import peer_logger
+from dpeer.peer.logs import PeerLog
 from dpeer.peer.restored import Restored
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
@@ -442,4 +442,4 @@ class World:
             self.say(rank, entry["message"])
             return True
 
-        return peer_logger(rank, None, "error" if self.log is None else "debug", say)
+        return PeerLog(rank, None, "error" if self.log is None else "debug", say)
