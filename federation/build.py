@@ -25,15 +25,15 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import account, planned_rounds
+from dpeer.federation.privacy import account, counted_rounds, planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import ClientSession, PeerData, SampleSession
-from dpeer.privacy.history import FOLDER, empty
+from dpeer.privacy.history import FOLDER
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.files import RESTORED, rank_folder
+from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.topology import Graphs, Isolated, ServerSampling, Topology, spectral_gap, take_part
 from dpeer.training import (
@@ -121,7 +121,7 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     content = content_of(task, private=private)
-    account(own_folder / FOLDER, resume=resume, protects=private, new_data=new_data)
+    account(own_folder / FOLDER, resume=resume)
     own_data = PeerData(
         content, new=new_data, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
     )
@@ -132,8 +132,8 @@ def build(
     )
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
-    restored = resume and (own_folder / RESTORED).exists()
-    unrecorded = private and not new_data and not restored and empty(own_folder / FOLDER)
+    stated = config.privacy.rounds_released
+    counts = protects and not new_data
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
         receivers=lambda number: topology.at(number, rank).out_neighbors,
@@ -208,9 +208,8 @@ def build(
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
         resume=resume,
-        unrecorded=unrecorded,
-        protects=protects,
-        restored=restored,
+        counted_rounds=counted_rounds(own_folder, resume=resume, stated=stated) if counts else None,
+        rounds_released=stated,
     )
     return PeerParts(
         learner=learner,

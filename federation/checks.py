@@ -54,6 +54,7 @@ def check_settings(config: RunConfig) -> Checked:
             "it out"
         )
     check_round_budget(run, config.privacy.privacy)
+    check_stated(config.privacy.rounds_released, how.rounds)
     graph = build_graph(config.graph)
     check_quorum(config.network.quorum, config.graph.size)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
@@ -184,6 +185,16 @@ def check_round_budget(run: RunPart, privacy: str) -> None:
             f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
             "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
         )
+
+
+def check_stated(released: int, rounds: int) -> None:
+    """Refuse to charge more rounds than a run has.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    if released > rounds:
+        raise ConfigurationError(f"--rounds-released {released}: expected at most {rounds}, the rounds of this run")
 
 
 _WAYS = {

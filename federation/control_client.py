@@ -16,7 +16,7 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.rank_lock import LOCK, starts
 from dpeer.peer import checkpoint, control
-from dpeer.results.files import METRICS, RESTORED, SUMMARY
+from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import rank_folders, read_object
 
@@ -148,9 +148,7 @@ def _place(folder: Path) -> Place:
         state = str(error)
     summary, completed = read_object(folder / SUMMARY), checkpoint.completed(folder)
     ended = summary.get("status")
-    if state == "does not run" and (folder / RESTORED).exists():
-        state += ": put back from a backup; --resume goes on"
-    elif state == "does not run" and isinstance(ended, str):
+    if state == "does not run" and isinstance(ended, str):
         state += f": {ended}"
     elif state == "does not run" and completed:
         state += ": killed, or failed; --resume goes on"

@@ -70,7 +70,6 @@ def fingerprint(
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
         **{name: values[name] for name in _privacy(values["privacy"])},
-        **_forgotten(values),
     }
 
 
@@ -83,15 +82,6 @@ def _privacy(level: str) -> tuple[str, ...]:
     if level == "client":
         return tuple(name for name in shared(PrivacySettings) if name not in SAMPLE_ONLY)
     return tuple(name for name in shared(PrivacySettings) if name in SAMPLE_ONLY) if level == "sample" else ()
-
-
-def _forgotten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """How many rounds of others a private peer forgets when it is killed, if these are more than one.
-
-    A peer that goes on with a backup counts what others may have forgotten (`dpeer.peer.restored`), by its own setting.
-    """
-    every = values["checkpoint_every"]
-    return {} if values["privacy"] == "none" or every == 1 else {"checkpoint_every": every}
 
 
 def _left_out(name: str, value: Any) -> bool:

@@ -23,7 +23,6 @@ from dpeer.results.files import (
     PARTITION,
     PREPARATION,
     RELEASED,
-    RESTORED,
     SUMMARY,
     make_folder,
     rank_folder,
@@ -41,7 +40,6 @@ _OURS = (
     PARTITION,
     PREPARATION,
     RELEASED,
-    RESTORED,
     checkpoint.FOLDER,
     FOLDER,
 )

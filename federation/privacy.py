@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError
 from dpeer.federation.config import RunConfig
-from dpeer.peer import checkpoint, restored
+from dpeer.peer import checkpoint
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, uncharged
 from dpeer.privacy.ledger_file import read_or_none
@@ -55,31 +55,39 @@ def _most_active(graphs: Participation, rounds: int, first: int) -> int:
     return max(counts.values(), default=0)
 
 
-def account(folder: Path, *, resume: bool, protects: bool = False, new_data: bool = False) -> None:
+def account(folder: Path, *, resume: bool) -> None:
     """See that the ledger in a rank's privacy folder has all that has left the rank, before anything else does.
 
     Args:
         folder: The folder.
         resume: Whether the run in it is continued.
-        protects: Whether the run to come protects its data.
-        new_data: Whether its data are others than those of earlier runs.
 
     Raises:
-        CheckpointError: The ledger to go on with has lost something; or a restored run is not counted yet.
+        CheckpointError: The ledger to go on with has lost something.
     """
     if resume:
         check_ledger(folder.parent)
-    # What was released since a backup is known to the others of its run alone, and a new run does not ask them.
-    unknown = not resume and restored.read(folder.parent) is not None and not current(folder).noiseless
-    if unknown and protects and not new_data:
-        raise CheckpointError(
-            f"{str(folder.parent)!r} was put back from a backup, and what it has released since is not counted yet: go "
-            "on with --resume, and --overwrite later; or give --new-data if the data are others now"
-        )
-    if unknown or sent_unrecorded(folder.parent):
+    if sent_unrecorded(folder.parent):
         record_noiseless(folder)  # now, for the metrics that prove it will be gone
+
+
+def counted_rounds(folder: Path, *, resume: bool, stated: int) -> int | None:
+    """The rounds up to which a rank's ledger has all releases; None where its data are new, and none was released.
+
+    Rounds without a line in it are in metrics.jsonl, or in the checkpoint: nothing was released in them.
+
+    Args:
+        folder: A rank's folder.
+        resume: Whether the run in it is continued: the ledger of another one has none of this run's.
+        stated: What `--rounds-released` says.
+    """
     if not resume:
-        restored.remove(folder.parent)
+        return stated
+    run = current(folder / FOLDER)
+    if run.new_data and not run.rounds:
+        return None
+    lines = [line.round for line in read_metrics(folder).lines]
+    return max(stated, checkpoint.completed(folder), max((*run.rounds, *lines), default=-1) + 1)
 
 
 def check_ledger(folder: Path) -> None:

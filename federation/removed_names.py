@@ -10,7 +10,7 @@ _MEMBERS = "members change by a new run: another federation file, another --out,
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
 COMMANDS = {
-    "backup": "copy the run's folder, checkpoint/ first (docs/operating.md, A copy of a run)",
+    "backup": "copy the run's folder, checkpoint/ first and privacy/ last (docs/operating.md, A copy of a run)",
     "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
     "epoch": _MEMBERS,
     "evict": _MEMBERS,
@@ -22,7 +22,7 @@ COMMANDS = {
     "privacy epsilon": _PRIVACY,
     "privacy matrix": "the epsilon of `dpeer privacy` holds for the nearest peer, on every graph",
     "privacy plan": _PRIVACY,
-    "restore": "put the copied folder back and start with --resume; a private run takes no copy",
+    "restore": "put the copied folder back and start with --resume; a private peer names what it lacks",
     "topology advise": "`dpeer topology spectral-gap --topology ring,grid --body-bytes 45MB --bandwidth 100Mbit`",
     "topology plot": "`dpeer topology show --topology ring --size 16 --plot FILE`",
     "tune": "`dpeer compare --grid body-lr+head-lr=0.01,0.03` chooses rates by validation data",

@@ -81,8 +81,7 @@ class MeasureSettings(Section):
     )
     checkpoint_every: int = setting(
         1,
-        "save in the first, every n-th and the last round, and when stopped: less to write, more lost by a crash; with "
-        "--privacy equal on all peers",
+        "save in the first, every n-th and the last round, and when stopped: less to write, more lost by a crash",
         mark=Mark.ASIDE,
         group=_RUN,
         ge=1,

@@ -102,15 +102,13 @@ class PeerConfig:
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
 
-    unrecorded: bool = False
-    """Whether this peer protects its data, and its folder has no record of a release: where others remember rounds of
-    its rank, the record was lost with its disk, and no further release may be made."""
+    counted_rounds: int | None = None
+    """Of a peer that protects its data: its ledger has all releases of so many rounds. Where others know of more, the
+    folder is an older copy, and nothing may be released. None: whatever was released, nothing has to be counted."""
 
-    protects: bool = False
-    """Whether this peer protects its data: each round that it may have released is charged."""
-
-    restored: bool = False
-    """Whether its folder was made from a backup, and this peer has not taken part since (`dpeer.peer.restored`)."""
+    rounds_released: int = 0
+    """How many rounds may have been released from a disk that was lost, as the operator states: they are charged, and
+    none of them is released."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""

@@ -112,18 +112,9 @@ class Driver:
         self._do(self.core.look(self.now()))
         return found
 
-    def withhold(self, number: int, until: int) -> None:
-        """Release nothing up to round `until`; round `number` begins."""
-        self.core.withhold(number, until)
-        self._do(self.core.look(self.now()))
-
     def enter(self) -> None:
         """Begin the next round, which nothing holds up."""
         self._do(self.core.enter(self.now()))
-
-    def come_back(self, number: int) -> None:
-        """Begin with round `number` as a returner."""
-        self.core.come_back(number)
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round: the rounds before are on disk."""

@@ -105,13 +105,10 @@ class Learner(Protocol):
     def release(self, number: int) -> Payload | None:
         """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
-    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
-        """Charge a round that this peer may have released on a disk that was lost; nothing without privacy.
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds that are not charged: a disk that was lost may have released them.
 
-        Args:
-            number: The round.
-            active: Whether it is this peer's to run.
-            restarts: How often it may have begun again there, and repeated steps.
+        Nothing without privacy, and nothing when it is called again.
         """
 
     def evaluate(self) -> Evaluation:

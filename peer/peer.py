@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dpeer.exceptions import (
     AddressError,
-    CheckpointError,
     ConfigurationError,
     Drained,
     Interrupted,
@@ -27,7 +25,6 @@ from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.restored import Restored
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
@@ -178,7 +175,6 @@ class Peer:
             config, learner, outbox, members.lost, facts or {}, warn,
             incarnations=members.incarnations,
         )  # fmt: skip
-        self._files.to_recall = lambda: self.core.round_clock.to_recall
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -197,31 +193,16 @@ class Peer:
             self.core.round_budget.resume(self._files.round_seconds)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
-            self.core.round_clock.recalled = self._files.recalled
+            if self.config.rounds_released > self._start:
+                self.core.entry.lost_with(self._files.incarnation)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
-            if (restored := self._files.restored) is not None:
-                self._check_remembered(restored)
-                self.core.entry.lost_with(self._files.incarnation)
-                self._log.info("restored", message=_restored(restored, protects=self.config.protects))
             if self.config.listen is None or not self.neighbors:
                 return None
             return await self._transport.listen(self.config.listen)
         except BaseException:
             await self._transport.close(0)
             raise
-
-    def _check_remembered(self, restored: Restored) -> None:
-        """Refuse to go on with a backup where it is unknown how far the disk that was lost has come.
-
-        Raises:
-            CheckpointError: No neighbor can know, and the operator has stated nothing.
-        """
-        if self.config.protects and restored.rounds is None and not self.neighbors:
-            raise CheckpointError(
-                "this folder is a backup, and a peer without neighbors is remembered by none: restore it again with "
-                "--rounds N, the most rounds that it can have completed before the loss"
-            )
 
     async def serve(self, addresses: Mapping[int, str]) -> Outcome:
         """Run all rounds with the neighbors at these addresses, or those that are complete when `stop` is called.
@@ -234,6 +215,12 @@ class Peer:
         early: asyncio.Future[object] | None = None
         try:
             await self._worker.write(self._files.begin)
+            rounds = range(self._start, self.config.rounds_released)
+            stated = [number for number in rounds if self.core.schedule.at(number).active]
+            if stated:
+                await self._worker.run(self._learner.charge_stated, stated)
+                said = f"rounds {stated[0] + 1} to {self.config.rounds_released} are charged, and not released again"
+                self._log.info("ledger", message=f"{said}: a lost disk may have released them (--rounds-released)")
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self.config.rounds:
@@ -303,9 +290,6 @@ class Peer:
 
     async def _run(self) -> None:
         await self.driver.meet()
-        restored = self._files.restored
-        if restored is not None and restored.returns and self._start < self.config.rounds:
-            self.driver.come_back(self._start)
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -319,7 +303,6 @@ class Peer:
             self._worker,
             self.saver,
             evaluate_every=self.config.evaluate_every,
-            checkpoint_every=self.config.checkpoint_every,
         )
         await self.driver.linger()
 
@@ -408,12 +391,6 @@ class Peer:
             status, self._files.completed, self._files.last, dict(self.core.members.lost), self._files.diverged,
             self._why, concluded_before,
         )  # fmt: skip
-
-
-def _restored(restored: Restored, *, protects: bool) -> str:
-    made = datetime.fromtimestamp(restored.backup, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    counted = "; rounds that may have been released since are charged, and not released again" if protects else ""
-    return f"this folder is a backup of {made} with {restored.completed} completed rounds{counted}"
 
 
 _SHOWN = (

@@ -16,14 +16,12 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
-from dpeer.peer import restored as restored_folder
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
-from dpeer.peer.restored import Restored
 from dpeer.peer.run_results import RunCounts, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
@@ -83,8 +81,6 @@ class RankFolder:
         released: The last round that an earlier process of the run has trained and released; -1 without one.
         round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
-        recalled: By rank, the completed rounds that an earlier process has heard of.
-        restored: What is known of a folder that was made from a backup, until the peer takes part again; else None.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
@@ -110,14 +106,10 @@ class RankFolder:
         self._warn, self._warned = warn, False
         self.diverged = False
         """How many rounds the peer has to run, as far as is known."""
-        self.to_recall: Callable[[], Mapping[int, int]] = dict
-        """By rank, the completed rounds of others that are known now."""
         self.released = -1
         self._steps: dict[int, Sequence[int]] = {}
         self.round_seconds: float | None = None
         self.incarnation = 0
-        self.recalled: Mapping[int, int] = {}
-        self.restored: Restored | None = None
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
@@ -183,14 +175,14 @@ class RankFolder:
             self._steps = {int(one): own for one in by_round if one.isdigit() and (own := wholes(by_round[one]))}
             self.round_seconds = json_number(noted.get("seconds"))
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
-            self.restored = restored_folder.read(out)
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
         if state is not None:
             self.saved_at = checkpoint.written_at(self._config.out) if self._config.out else None
-            if state.released is not None and self.resends():
+            # One of another disk may have other bytes, where the operator states rounds that it may have released.
+            if state.released is not None and start > self._config.rounds_released:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
             if (mixed := state.extra.get("mixed")) is not None:
@@ -198,7 +190,6 @@ class RankFolder:
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
             known = state.extra.get("incarnations", {})
             self._incarnations.update({int(rank): number for rank, number in known.items()})
-            self.recalled = {int(rank): rounds for rank, rounds in state.extra.get("recalled", {}).items()}
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
@@ -262,38 +253,6 @@ class RankFolder:
         if self._config.out is not None:
             write_json(self._config.out / INCARNATION, {"incarnation": incarnation})
 
-    def last_lost(self, ahead: int) -> int:
-        """The last round that a private peer may have released before its folder was restored; -1 without any.
-
-        Args:
-            ahead: As in `Restored.last_lost`.
-        """
-        if self.restored is None or not self._config.protects:
-            return -1
-        return self.restored.last_lost(ahead, self._config.checkpoint_every)
-
-    def resends(self) -> bool:
-        """Whether neighbors that lack the checkpoint's body get it.
-
-        A private peer that comes back by what others know sends none: where all were restored, each would take the
-        other for one that has gone on.
-        """
-        return self.restored is None or not self.restored.returns or not self._config.protects
-
-    def note_restored(self, restored: Restored | None) -> None:
-        """Put on disk what is known of a restored folder; None: this peer takes part again.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        self.restored = restored
-        if self._config.out is None:
-            return
-        if restored is None:
-            restored_folder.remove(self._config.out)
-        else:
-            restored_folder.write(self._config.out, restored)
-
     def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
 
@@ -320,7 +279,6 @@ class RankFolder:
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
-                "recalled": {str(rank): rounds for rank, rounds in self.to_recall().items()},
                 "totals": totals.as_dict(), "mixed": self.mixed,
             },
         )  # fmt: skip
@@ -364,12 +322,10 @@ class RankFolder:
     def _due(self, number: int, *, over: bool) -> bool:
         """Whether a checkpoint is due after this round.
 
-        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage. A peer
-        without a ledger has to know all rounds that others remember of it, or it would be taken for one that lost it.
+        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage.
         """
         if self.saved_at is None or number + 1 == self._config.rounds:
             return True
-        over = over and not self._config.unrecorded
         return not over and (number + 1) % self._config.checkpoint_every == 0
 
     def conclude(

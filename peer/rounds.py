@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from dpeer.exceptions import CheckpointError, Drained
+from dpeer.exceptions import Drained
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner, Payload
-from dpeer.peer.restored import Restored
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
@@ -40,7 +38,7 @@ class _Round:
         number: Which.
         graph: This peer's neighbors in it.
         behind: Whether the others have gone past it, so that this peer sits it out.
-        lost: Whether this peer may have released it on a disk that was lost, so that it does not now.
+        stated: Whether the operator states that it may have been released on a disk that was lost, so it is not now.
         last: Whether it is the last one.
         evaluates: Whether its models are measured.
         gradients: How many gradients of samples the learner had computed before it.
@@ -63,7 +61,7 @@ class _Round:
     number: int
     graph: Neighborhood
     behind: bool
-    lost: bool
+    stated: bool
     last: bool
     evaluates: bool
     gradients: int
@@ -88,7 +86,7 @@ class _Round:
     @property
     def active(self) -> bool:
         """Whether this peer trains and releases."""
-        return self.graph.active and not self.behind and not self.lost
+        return self.graph.active and not self.behind and not self.stated
 
     @property
     def adopted(self) -> bool:
@@ -104,7 +102,6 @@ async def run_rounds(
     saver: Saver,
     *,
     evaluate_every: int = 1,
-    checkpoint_every: int = 1,
 ) -> None:
     """Run all rounds from `start` on; "A round" in docs/design.md gives the purpose of each step.
 
@@ -118,7 +115,7 @@ async def run_rounds(
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
         Isolated: It was cut off for longer than it waits.
     """
-    loop = _RoundLoop(learner, driver, worker, saver, evaluate_every, checkpoint_every)
+    loop = _RoundLoop(learner, driver, worker, saver, evaluate_every)
     for number in range(start, driver.core.schedule.rounds):
         await loop.reach(number)
         one = await loop.begin(number)
@@ -141,7 +138,6 @@ class _RoundLoop:
     worker: Worker
     saver: Saver
     evaluate_every: int
-    checkpoint_every: int
     measured: Evaluation | None = None
     """The figures of the present model, if it was measured."""
     received: float = 0.0
@@ -163,8 +159,6 @@ class _RoundLoop:
     async def begin(self, number: int) -> _Round:
         """Begin a round: find out whether it is sat out."""
         driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
-        if self.saver.restored is not None:
-            driver.withhold(number, self.saver.last_lost(driver.core.round_clock.ahead))
         graph, behind = schedule.at(number), driver.behind(number)
         last = number == schedule.rounds - 1
         evaluates = (number + 1) % self.evaluate_every == 0 or last
@@ -172,36 +166,8 @@ class _RoundLoop:
         if (incarnation := driver.core.entry.renewal) is not None:
             await self.worker.write(self.saver.note_incarnation, incarnation)
             driver.renew(incarnation)
-        restored = self.saver.restored
-        lost = restored is not None and await self._is_lost(number, graph.active, behind, restored)
-        return _Round(number, graph, behind, lost, last, evaluates, gradients, Stopwatch())
-
-    async def _is_lost(self, number: int, active: bool, behind: bool, restored: Restored) -> bool:
-        """Whether a peer whose folder was restored lets a round go by that it may have released before.
-
-        Such a round is charged, and so is each that it sits out, until it takes part again: which of them the folder
-        before it has released, others may have forgotten.
-
-        Raises:
-            CheckpointError: The others have begun again, so that they cannot know.
-        """
-        driver, saver = self.driver, self.saver
-        if not behind and number >= driver.core.entry.earliest:
-            await self.worker.write(saver.note_restored, None)
-            driver.say(LogEvent("info", "restored", f"takes part again from round {number + 1} on: all rounds that may "
-                                "have been released since the backup are counted", {"round": number}))  # fmt: skip
-            return False
-        furthest = driver.core.furthest
-        if furthest is not None and restored.precedes(furthest, driver.core.waiting.slack + self.checkpoint_every):
-            raise CheckpointError(
-                f"the neighbors are in round {furthest + 1}, and the backup has {restored.completed} rounds: they have "
-                "begun again, and what was released since the backup is not known to them; wait for others, or start "
-                "over with --overwrite --new-data if the data are others now"
-            )
-        await self.worker.run(self.learner.charge_lost, number, active=active, restarts=restored.restarts)
-        if restored.restarts:
-            await self.worker.write(saver.note_restored, restored.charged())
-        return not behind
+        stated = number < driver.core.entry.earliest
+        return _Round(number, graph, behind, stated, last, evaluates, gradients, Stopwatch())
 
     async def train(self, one: _Round) -> None:
         """Train and release, or sit out; the body leaves once the round before is on disk."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.restored import Restored
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 
@@ -51,19 +50,6 @@ class Saver:
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk; called on the thread for the disk."""
         self._files.note_incarnation(incarnation)
-
-    @property
-    def restored(self) -> Restored | None:
-        """What is known of a folder that was made from a backup, until this peer takes part again; else None."""
-        return self._files.restored
-
-    def note_restored(self, restored: Restored | None) -> None:
-        """Put on disk what is known of it; called on the thread for the disk."""
-        self._files.note_restored(restored)
-
-    def last_lost(self, ahead: int) -> int:
-        """The last round that a private peer may have released on the disk that was lost; see `Restored.last_lost`."""
-        return self._files.last_lost(ahead)
 
     def released(self, number: int) -> bool:
         """Whether an earlier process of the run has trained and released round `number`."""

@@ -76,22 +76,17 @@ class ClientSession:
             return self.ledger.release(number, make, self.receivers(number)), False
         return self.ledger.last(), True
 
-    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
-        """Charge a round whose release was perhaps recorded on a disk that was lost; it is never released from now on.
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds that are not charged: a disk that was lost may have released them.
 
-        Once more than the budget is charged, nothing is added: the disk that was lost has kept the budget.
-
-        Args:
-            number: The round.
-            active: Whether it is the peer's to run.
-            restarts: Changes nothing: one that begins again releases the bytes that it has.
+        None of them is released from now on. Charges end with the budget, which that disk has kept, too.
 
         Raises:
             OSError: The disk refused.
         """
-        within = self.budget is None or self.epsilon(self.ledger.releases) <= self.budget
-        if active and within and not self.ledger.charged(number):
-            self.ledger.lose(number)
+        for number in rounds:
+            if self.may_release and not self.ledger.charged(number):
+                self.ledger.state(number)
 
     def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
         """Epsilon at the guarantee's delta after so many releases of this run, with those of earlier runs.

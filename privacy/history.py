@@ -45,16 +45,6 @@ def current(folder: Path) -> Run:
     return read_or_none(folder / LEDGER) or Run()
 
 
-def empty(folder: Path) -> bool:
-    """Whether a privacy folder has no record of a release, of any run: of a new peer, or of one whose disk was lost.
-
-    A ledger that has begun and has no line of a release is none, unless its run was declared to have new data.
-    """
-    run = read_or_none(folder / LEDGER)
-    nothing = not run.rounds and not run.new_data if run is not None else not (folder / LEDGER).exists()
-    return nothing and not _aside(folder) and not payload_paths(folder)
-
-
 def earlier(folder: Path, data: str | None, *, new_data: bool, begun: bool) -> list[Run]:
     """The runs that released something on the data of the run that asks, oldest first.
 

@@ -46,7 +46,6 @@ class Ledger:
         earlier: The runs before this one that have released or charged something on the same data, oldest first.
         not_new: The runs before this one on the very same data although the user declared these to be new.
         ended: Whether this run takes no step any more; see `end`.
-        lost: Rounds whose steps are charged as perhaps taken on a disk that was lost.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to continue is of another level, mechanism, data or noise.
@@ -69,7 +68,7 @@ class Ledger:
         # One without releases may be of another mechanism, or torn: it is begun anew.
         self._begun = bool(found.rounds)
         self._rounds, self._hashes, self._charges = [*found.rounds], {**found.hashes}, [*found.charges]
-        self.ended, self.lost = found.ended, {*found.lost}
+        self._stated, self.ended = [*found.stated], found.ended
         self._new_data = new_data or (found.new_data and (self._begun or (data is not None and found.data == data)))
         runs = history.earlier(folder, data, new_data=self._new_data, begun=self._begun)
         self.earlier = [] if self._new_data else runs
@@ -90,10 +89,20 @@ class Ledger:
         """How many steps this run has charged."""
         return sum(charge.steps for charge in self._charges)
 
+    @property
+    def newest(self) -> int:
+        """The last round that was charged otherwise than because the operator states it; -1 without any."""
+        return max((one for one, stated in zip(self._rounds, self._stated, strict=True) if not stated), default=-1)
+
+    def stated(self, number: int) -> list[Charge]:
+        """The charges of a round's steps that were made because the operator states it."""
+        lines = zip(self._rounds, self._stated, self._charges, strict=False)  # the line of the end has no charge
+        return [charge for one, stated, charge in lines if stated and one == number]
+
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for its releases count beside this one's."""
         history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
-        self._begun, self._rounds, self._hashes, self._charges, self.lost = True, [], {}, [], set()
+        self._begun, self._rounds, self._stated, self._hashes, self._charges = True, [], [], {}, []
 
     def charged(self, number: int) -> bool:
         """Whether this round is charged."""
@@ -115,7 +124,7 @@ class Ledger:
 
     def last(self) -> bytes | None:
         """The bytes of the latest release of which they are there."""
-        payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[: self._keeps])
+        payloads = (self.released(number) for number in sorted(self._hashes, reverse=True)[: self._keeps])
         return next((payload for payload in payloads if payload is not None), None)
 
     def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
@@ -144,19 +153,19 @@ class Ledger:
             os.fsync(file.fileno())
         ledger_file.flush(self._folder)
         self._append(number, sha256=digest, to=sorted(to))
-        self._rounds.append(number)
+        self._note(number)
         self._hashes[number] = digest
         history.draft_of(final).rename(final)
         self._drop_old()
         return payload
 
-    def charge(self, number: int, steps: Charge, *, lost: bool = False) -> None:
+    def charge(self, number: int, steps: Charge, *, stated: bool = False) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
 
         Args:
             number: The round that they belong to.
             steps: At least one; no more than are about to be taken, or the others are paid for in vain.
-            lost: Whether they were perhaps taken on a disk that was lost, and are not now.
+            stated: Whether they were perhaps taken on a disk that was lost, and are not now.
 
         Raises:
             ValueError: No steps are given, or the run has ended.
@@ -168,11 +177,10 @@ class Ledger:
             self.begin()
         # Counted first: if the disk refuses, it may still have taken the line.
         self._charges.append(steps)
-        if lost:
-            self.lost.add(number)
-        self._append(number, charge=dataclasses.asdict(steps), **({"lost": True} if lost else {}))
+        self._note(number, stated=stated)
+        self._append(number, charge=dataclasses.asdict(steps), **({"stated": True} if stated else {}))
 
-    def lose(self, number: int) -> None:
+    def state(self, number: int) -> None:
         """Charge a release that was perhaps made on a disk that was lost, at client level: without bytes none is sent.
 
         Raises:
@@ -183,8 +191,8 @@ class Ledger:
             raise ValueError(f"round {number} is charged already")
         if not self._begun:
             self.begin()
-        self._append(number, lost=True)
-        self._rounds.append(number)
+        self._append(number, stated=True)
+        self._note(number, stated=True)
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, from this round on; it is on disk when this returns.
@@ -201,12 +209,16 @@ class Ledger:
         self.ended = True
         self._append(number, ended=True)
 
+    def _note(self, number: int, *, stated: bool = False) -> None:
+        self._rounds.append(number)
+        self._stated.append(stated)
+
     def _append(self, number: int, **values: Any) -> None:
         ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), **values})
 
     def _drop_old(self) -> None:
         """Remove the bytes for which no run can ask that resumes some rounds earlier."""
-        kept = {history.payload_path(self._folder, number) for number in sorted(self._rounds)[-self._keeps :]}
+        kept = {history.payload_path(self._folder, number) for number in sorted(self._hashes)[-self._keeps :]}
         for old in history.payload_paths(self._folder, drafts=True):
             if old.with_suffix(".bin") not in kept:
                 old.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ The first line has the run's mechanism and data: `{"mechanism": {...}, "noise": 
 "earlier": [...], "time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. At sample level
 such a line charges the local steps that the peer is about to take: `"charge": {"sampling_rate": ...,
 "noise_multiplier": ..., "steps": ...}`; a round may have several, and a line with `"ended": true` is the last. With
-`"lost": true` it charges what was perhaps released, or taken, on a disk of which an older backup was put back.
+`"stated": true` it charges what was perhaps released, or taken, on a disk that was lost.
 
 A run without noise (`"mechanism": null`) records only its first release: a second changes nothing. Noise of another
 scheme than this version's counts as none. `earlier` has the number of releases of each ledger that was put aside
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Run:
             that could not be read then.
         charges: At sample level the charge of each line, in order; otherwise empty.
         ended: Whether it takes no step any more.
-        lost: The rounds that are charged as perhaps released on a disk that was lost.
+        stated: Of each line whether it was charged because the operator states that a lost disk may have released it.
     """
 
     mechanism: Mapping[str, Any] | None = None
@@ -57,7 +57,7 @@ class Run:
     earlier: Sequence[int | None] = ()
     charges: Sequence[Charge] = ()
     ended: bool = False
-    lost: Collection[int] = ()
+    stated: Sequence[bool] = ()
 
     @property
     def protects(self) -> bool:
@@ -210,7 +210,7 @@ def _parsed(content: bytes) -> Run:
         earlier=tuple(None if count is None else int(count) for count in first["earlier"]),
         charges=charges,
         ended=ends > 0,
-        lost={int(release["round"]) for release in releases if release.get("lost") is True},
+        stated=tuple(release.get("stated") is True for release in releases),
     )
 
 

@@ -160,26 +160,24 @@ class SampleSession:
         vetted = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
         return vetted or self._epsilon(further) <= self.budget
 
-    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
-        """Charge the steps of a round, and those that were perhaps repeated, as taken on a disk that was lost.
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds whose steps are not charged: a disk that was lost may have taken them.
 
-        Once more than the budget is charged, nothing is added: the disk that was lost has kept the budget.
-
-        Args:
-            number: The round.
-            active: Whether it is the peer's to run.
-            restarts: How often the process may have begun again there; each repeats the rounds since a checkpoint, and
-                the one that ran.
+        Of the last round in the ledger, an older copy of that disk's, it may have taken more. Charges end with the
+        budget, which it has kept, too.
 
         Raises:
             OSError: The disk refused.
         """
-        repeated = restarts * (self._config.checkpoint_every + 1)
-        for steps in self.guarantee.charges(repeated + (active and number not in self.ledger.lost)):
-            self.ended = self.ended or not self._fits()
-            if self.ended:
-                return
-            self.ledger.charge(number, steps, lost=True)
+        for number in rounds:
+            if number < self.ledger.newest and self.ledger.charged(number):
+                continue
+            stated = _by_noise(self.ledger.stated(number))
+            for noise, steps in _by_noise(self.guarantee.charges(1)).items():
+                self.ended = self.ended or not self._fits()
+                if steps > stated.get(noise, 0) and not self.ended:
+                    lacking = Charge(self.rate, noise, steps - stated.get(noise, 0))
+                    self.ledger.charge(number, lacking, stated=True)
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, before anything is trained without noise; see `Ledger.end`."""

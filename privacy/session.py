@@ -54,14 +54,6 @@ class NoiselessSession:
             history.record_noiseless(self._folder, self._data, new_data=self._new_data or self._declared(run))
         self._recorded = True
 
-    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
-        """Record that bodies may have been released on a disk that was lost; which ones changes nothing.
-
-        Raises:
-            OSError: The disk refused.
-        """
-        self.record()
-
     def notes(self, parameters: int) -> list[str]:
         """No notes."""
         return []

@@ -107,6 +107,14 @@ class PrivacySettings(Section):
         mark=Mark.OWN,
         group=_GROUP,
     )
+    rounds_released: int = setting(
+        0,
+        "rounds, from the first one on, that a disk which was lost may have released: they are charged, and none of "
+        "them is released again",
+        mark=Mark.ASIDE,
+        group=_GROUP,
+        ge=0,
+    )
     microbatch: int = setting(
         64,
         "sample: how many records' gradients are in memory at a time; with fewer than 64 each is computed by itself",

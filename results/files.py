@@ -41,9 +41,6 @@ RELEASED = "released.json"
 INCARNATION = "incarnation.json"
 """In a rank's folder: how often it has returned to a federation that had gone on without it."""
 
-RESTORED = "restored.json"
-"""In a rank's folder that was made from a backup: what its peer has to know of that, until it takes part again."""
-
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""
 

@@ -153,16 +153,10 @@ class TorchLearner:
             self._sampled.before()
         return self.gossip.release(number)
 
-    def charge_lost(self, number: int, *, active: bool, restarts: int) -> None:
-        """Charge a round that this peer may have released on a disk that was lost; see `dpeer.peer.restored`.
-
-        Args:
-            number: The round.
-            active: Whether it is this peer's to run.
-            restarts: How often it may have begun again there, and repeated steps.
-        """
-        if self.session is not None and (self.shares or isinstance(self.session, SampleSession)):
-            self.session.charge_lost(number, active=active, restarts=restarts)
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds that are not charged: a disk that was lost may have released them."""
+        if isinstance(self.session, ClientSession | SampleSession):
+            self.session.charge_stated(rounds)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.

@@ -13,6 +13,7 @@ from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Effect
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
+from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
 from dpeer.peer.core.round_clock import RoundClock
@@ -30,6 +31,7 @@ class ConnectionSetup:
 
     Args:
         round_clock: Its table travels in hellos.
+        ledger_guard: Hears of how many rounds neighbors have got bodies of this peer.
         note: Takes in a neighbor's round and table, at a clock time.
         renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
@@ -53,6 +55,7 @@ class ConnectionSetup:
         start: StartWait,
         handshake: Handshake,
         round_clock: RoundClock,
+        ledger_guard: LedgerGuard,
         note: Callable[[Neighbor, int, bytes, float], None],
         renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
@@ -71,6 +74,7 @@ class ConnectionSetup:
         self._start = start
         self._handshake = handshake
         self._round_clock = round_clock
+        self._ledger_guard = ledger_guard
         self._note = note
         self._renewed = renewed
         self._log = log
@@ -146,12 +150,12 @@ class ConnectionSetup:
         self._exchange.outbox.held[rank] = wire.held(hello.holds)
         self._take_link(neighbor, link)
         neighbor.process = hello.process
-        lost = hello.recalls - self._round_clock[self._config.rank]
         unmet = neighbor.status is Status.UNSEEN or (neighbor.away and neighbor.why_away == NOT_APPEARED)
+        self._ledger_guard.note(hello.released)
+        self._note(neighbor, hello.next_round, hello.presence, now)
+        lost = self._round_clock.remembered - self._round_clock[self._config.rank]
         if unmet and lost >= (self._config.checkpoint_every if self._config.resume else 1):
             self._exchange.entry.lost_with(hello.remembers)  # what it remembers at later hellos may be of this disk
-        self._round_clock.remind(hello.recalls)
-        self._note(neighbor, hello.next_round, hello.presence, now)
         if hello.running:
             self._start.shorten(now)
         self._welcome(neighbor, link, hello.next_round, now)

@@ -7,10 +7,12 @@ body.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox
+from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
@@ -28,13 +30,13 @@ class Exchange:
         round_clock: Its table travels in every body and heartbeat.
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
+        ledger_guard: Whether bodies may leave.
         process: The name of this process, as its hellos have it.
 
     Attributes:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
-        has_released: Whether this peer has released a body since its process began.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
 
@@ -48,6 +50,7 @@ class Exchange:
         round_clock: RoundClock,
         entry: Entry,
         inbox: Inbox,
+        ledger_guard: LedgerGuard,
         process: bytes = b"",
     ) -> None:
         self.entry = entry
@@ -60,7 +63,9 @@ class Exchange:
         self._send_queues = send_queues
         self._round_clock = round_clock
         self._process = process
-        self.paused = self.has_released = False
+        self._ledger_guard = ledger_guard
+        self._first_release = math.inf
+        self.paused = False
 
     # -- bodies go out -----------------------------------------------------------------------------------------
 
@@ -89,7 +94,7 @@ class Exchange:
         if payload is None:
             self.send_heartbeats(receivers)
             return
-        clock, self.has_released = self._round_clock, True
+        clock, self._first_release = self._round_clock, min(self._first_release, number)
         body = wire.body(self._federation, self._rank, number, payload, clock.table)
         self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
@@ -97,6 +102,8 @@ class Exchange:
 
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
+        if self._ledger_guard.why_no_release() is not None:  # this peer ends with its next wait
+            return
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round
@@ -105,6 +112,7 @@ class Exchange:
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
+                self._ledger_guard.has_sent |= number >= self._first_release
                 frames = self.outbox.frames[number]
                 held = self._held(neighbor, number, frames)
                 if held is None or held < wire.size(frames[1:]):

@@ -127,7 +127,7 @@ class Handshake:
             enters=enters,
             incarnation=incarnation,
             remembers=0 if to is None else self._members.incarnations.get(to, 0),
-            recalls=0 if to is None else self._round_clock.recall(to),
+            released=0 if to is None or to not in self._members else self._members[to].released,
             process=self._config.process,
             holds=holds,
         )

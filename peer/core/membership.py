@@ -71,6 +71,7 @@ class Neighbor:
         hops: While it sits rounds out, how many hops it is from those who went on without it; else 0.
         enters: While it sits rounds out, the round from which on it is waited for again, by its own word; else 0.
         remembers: What it remembers as this peer's incarnation.
+        released: Of how many rounds it may have released bodies, by the last that it has sent here.
         asked: The round whose body this peer has asked it for by a hello, until it answers; else -1.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached the one before this peer's current one; else empty.
@@ -96,6 +97,7 @@ class Neighbor:
     hops: int = 0
     enters: int = 0
     remembers: int = 0
+    released: int = 0
     asked: int = -1
     overdue: str = ""
     overdue_in: int = -1

@@ -30,6 +30,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
+from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import RateLimiter, sender_of
 from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.membership import Membership, Neighbor, Status
@@ -96,8 +97,10 @@ class Core:
         inbox = Inbox(self._second_body)
         self.entry = Entry(
             self.schedule, self.members, inbox, config.rejoin_after, learner.payload_bytes > 0,
-            config.liveness.suspect_after / 5,
+            config.liveness.suspect_after / 5, config.rounds_released,
         )  # fmt: skip
+        slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
+        ledger_guard = LedgerGuard(config, self.round_clock, slack, self._log)
         self.exchange = Exchange(
             config.rank,
             self._federation,
@@ -107,18 +110,20 @@ class Core:
             self.round_clock,
             self.entry,
             inbox,
+            ledger_guard,
             config.process,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
         self._tokens = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
-        slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
-        self.waiting = Waiting(config, self.members, self.exchange, self.round_clock, slack, self._transfers, self._log)
+        self.waiting = Waiting(
+            config, self.members, self.exchange, self.round_clock, ledger_guard, slack, self._transfers, self._log
+        )
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
-            self.handshake, self.round_clock, self.note, self._renewed, self._log, self._drop,
+            self.handshake, self.round_clock, ledger_guard, self.note, self._renewed, self._log, self._drop,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
@@ -223,23 +228,6 @@ class Core:
         """The next round, which nothing holds up, begins now."""
         self.waiting.begun_at, self.exchange.paused = now, False
         return self.look(now)
-
-    def withhold(self, number: int, until: int) -> None:
-        """Release nothing up to round `until`; round `number` begins."""
-        announced = self.entry.enters
-        self.entry.withhold(number, until)
-        if self.entry.enters != announced:
-            self.exchange.send_heartbeats(one.rank for one in self.members.all())
-
-    @property
-    def furthest(self) -> int | None:
-        """The round of the neighbor that is furthest, of those that were heard; None if none was."""
-        heard = [one.current_round for one in self.members.all() if one.status is not Status.UNSEEN]
-        return max(heard, default=None)
-
-    def come_back(self, number: int) -> None:
-        """Begin with round `number` as a returner."""
-        self.entry.come_back(number - self._config.rejoin_after - 1)
 
     def pause(self, number: int, now: float) -> list[Effect]:
         """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
@@ -415,6 +403,7 @@ class Core:
             neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
         match message:
             case wire.Body():
+                neighbor.released = max(neighbor.released, message.round + 1)
                 self.incoming_bodies.take_body(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round

@@ -35,22 +35,24 @@ class Entry:
         rejoin_after: A peer that sits out at most so many rounds keeps its own body.
         shares: Whether peers send anything that can be adopted.
         patience: Seconds that a returner waits at least for bodies that are on their way.
+        earliest: The round before which this peer releases nothing: a disk that was lost may have.
 
     Attributes:
         hops: While this peer sits rounds out: how many hops it is from those who went on. 0 otherwise.
         enters: The round that it announces; 0 while it takes part.
         since: The first of the rounds that it sits out; None while it takes part.
-        earliest: The round before which it releases nothing in any case: a disk that it lost may have.
+        earliest: As given.
         has_adopted: Whether its body is the mean of its neighbors', since it was left behind the last time.
         incarnation: Grows with every return, so that neighbors notice that what they keep of this peer is worthless.
     """
 
     def __init__(
-        self, schedule: Schedule, members: Membership, inbox: Inbox, rejoin_after: int, shares: bool, patience: float
-    ) -> None:
+        self, schedule: Schedule, members: Membership, inbox: Inbox, rejoin_after: int, shares: bool, patience: float,
+        earliest: int = 0,
+    ) -> None:  # fmt: skip
         self.hops = self.enters = self.incarnation = 0
         self.since: int | None = None
-        self.earliest = 0
+        self.earliest = earliest
         self._schedule, self._members, self._inbox = schedule, members, inbox
         self._rejoin_after, self._shares, self._patience = rejoin_after, shares, patience
         self._adopts = self.has_adopted = self._renewed = False
@@ -72,10 +74,14 @@ class Entry:
 
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
         Where edges change, nor do they as long as this peer is as far as a neighbor of other rounds.
+
+        A peer that is not behind, and releases nothing yet, announces when it will, so that no neighbor waits for a
+        body before. Two such neighbors would wait for each other.
         """
         near = self._near(number)
         past = [one for one in near if self._is_past(number, one)]
         if self.since is None:
+            self.enters = min(self.earliest, self._schedule.rounds) if number < self.earliest else 0
             if not past or not self._members.passed(number) or self._keeps_up(number, past):
                 return False
             self._begin(number)
@@ -173,22 +179,6 @@ class Entry:
         near = self._near(number)
         there = self._first(near, number)
         return there if any(not one.away for one in near) else max(there, unknown)
-
-    def withhold(self, number: int, until: int) -> bool:
-        """Release nothing up to round `until`; returns whether round `number` is one of those.
-
-        A peer that takes part otherwise announces when it will release again, so that no neighbor waits for a body
-        before. Two such neighbors would wait for each other.
-        """
-        self.earliest = until + 1
-        withheld = number < self.earliest
-        if self.since is None:
-            self.enters = min(self.earliest, self._schedule.rounds) if withheld else 0
-        return withheld
-
-    def come_back(self, since: int) -> None:
-        """Take part again only as a returner that has been away since this round."""
-        self._begin(since)
 
     # -- adopting ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ make it wrong, and no timer enters it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal
 
 import numpy as np
@@ -48,17 +48,12 @@ class RoundClock:
         """The ranks to which no chain of neighbors leads: the start does not wait for them."""
         self.remembered = 0
         """The most rounds that others know of this rank, whatever it knows itself."""
-        self.ahead = 0
-        """The most rounds that others have known of this rank when it knew of fewer itself: another process of it, on
-        a disk that is lost, has completed them."""
-        self.recalled: Mapping[int, int] = {}
-        """By rank, the completed rounds that an earlier process of this peer has heard of: they count in no quorum."""
         self._rank = rank
         self.rounds = rounds
         self._completed = np.full(size, _ABSENT, _ENTRY)
         self._any = quorum == "any"
         self._least = quorum if isinstance(quorum, int) else None
-        self.quorum = rounds if self._any else self.find_quorum()
+        self.quorum = self.find_quorum()
 
     @property
     def table(self) -> bytes:
@@ -98,24 +93,6 @@ class RoundClock:
     def __len__(self) -> int:
         """How many ranks the federation has."""
         return len(self._completed)
-
-    def recall(self, rank: int) -> int:
-        """Rounds that the rank has completed, at least, as far as this process or an earlier one has heard."""
-        if self.silent:
-            return 0
-        return max(self[rank] if rank < len(self) else 0, self.recalled.get(rank, 0))  # a stranger may name any rank
-
-    @property
-    def to_recall(self) -> dict[int, int]:
-        """By rank, what a later process of this peer is to recall."""
-        found = {rank: self.recall(rank) for rank in {*range(len(self)), *self.recalled} - {self._rank}}
-        return {rank: rounds for rank, rounds in sorted(found.items()) if rounds}
-
-    def remind(self, rounds: int) -> None:
-        """Note that another peer recalls so many rounds of this rank."""
-        self.remembered = max(self.remembered, rounds)
-        if rounds > self[self._rank]:
-            self.ahead = max(self.ahead, rounds)
 
     @property
     def over_for_others(self) -> bool:
@@ -172,16 +149,24 @@ class RoundClock:
         for wrong in (int(np.maximum.reduce(heard)), int(np.minimum.reduce(heard))):
             if not _ABSENT <= wrong <= self.rounds:
                 raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
-        self.remind(int(heard[self._rank]))
+        self.remembered = max(self.remembered, int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard
 
     def _update(self) -> None:
-        self.quorum = self.rounds if self._any else self.find_quorum()
+        self.quorum = self.find_quorum()
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        completed: list[int] = np.maximum(self._completed, 0).tolist()
+        return self.rounds if self._any else self._among(np.maximum(self._completed, 0).tolist())
+
+    def quorum_with(self, own: int) -> int:
+        """The rounds that a quorum would have completed, if this rank had completed so many."""
+        completed = np.maximum(self._completed, 0)
+        completed[self._rank] = own
+        return self.rounds if self._any else self._among(completed.tolist())
+
+    def _among(self, completed: list[int]) -> int:
         best, half = sorted(completed, reverse=True), len(completed) // 2
         if self._least is not None:
             return best[max(self._least, half + 1) - 1]

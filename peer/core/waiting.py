@@ -53,12 +53,13 @@ class Waiting:
         members: Membership,
         exchange: Exchange,
         round_clock: RoundClock,
+        ledger_guard: LedgerGuard,
         slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
     ) -> None:
         self.start = StartWait(config, members, exchange, round_clock, log)
-        self._ledger_guard = LedgerGuard(config, members, exchange, round_clock, log)
+        self._ledger_guard = ledger_guard
         self.left_behind = 0
         self._config = config
         self._members = members
@@ -185,14 +186,15 @@ class Waiting:
         if self.drains and self._in_vain(wait, now):
             self._wait, self._exchange.paused = None, False
             return [Fail(Drained("asked to leave"))]
-        if (reason := self._ledger_guard.why_no_release()) is not None:
-            self._wait = None
-            return [Fail(CheckpointError(reason))]
-        if wait.kind == "meet":
+        reason = self._ledger_guard.why_no_release()
+        if wait.kind == "meet":  # to its end: neighbors that come later may know of more rounds
             effects = self.start.look(wait, now)
             if effects:
                 self._wait = None
-            return effects
+            return [Fail(CheckpointError(reason))] if reason is not None and Wake() in effects else effects
+        if reason is not None:
+            self._wait = None
+            return [Fail(CheckpointError(reason))]
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
         adopts = wait.kind == "collect" and self._entry.since is not None

@@ -98,8 +98,8 @@ class Hello(Header):
     """How often the sender has returned. A higher one than before: state kept for it is worthless."""
     remembers: _Round = 0
     """The highest incarnation of the receiver that the sender knows."""
-    recalls: _Round = 0
-    """The most rounds of the receiver that the sender, or an earlier process of it, has heard of."""
+    released: _Round = 0
+    """The rounds up to the last one of which the sender has got the receiver's body: its ledger has to know of them."""
     process: Annotated[bytes, Field(max_length=16)] = b""
     """The name of the sender's process, which is part of the names of its bodies."""
     holds: Annotated[bytes, Field(max_length=HELD_BODIES * HELD_ENTRY)] = b""

@@ -32,11 +32,6 @@ async def test_a_look_asks_each_rank(tmp_path: Path) -> None:
     assert found[1].answer == plain[0].answer == {"ask": "status"}
 
 
-def test_a_restored_folder_without_a_peer_is_called_that(tmp_path: Path) -> None:
-    (folder_of(tmp_path, 3, status="done") / "restored.json").touch()
-    assert [one.state for one in look(tmp_path)] == ["does not run: put back from a backup; --resume goes on"]
-
-
 def refuse(request: Any) -> Any:
     raise ConfigurationError("round 3 is over")
 

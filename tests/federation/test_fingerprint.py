@@ -54,13 +54,6 @@ def test_an_option_does_not_hide_a_setting_of_its_name() -> None:
     assert message()["option clip_norm"] == 2.0
 
 
-@pytest.mark.parametrize(("private", "compared"), [({}, None), (PRIVATE, 4), (PRIVATE_RECORDS, 4)])
-def test_peers_that_protect_data_compare_how_many_rounds_a_killed_one_forgets(private: Any, compared: Any) -> None:
-    """One with a backup counts what others have forgotten, by its own setting."""
-    assert fingerprint_of(Settings(**private, checkpoint_every=4)).get("checkpoint_every") == compared
-    assert "checkpoint_every" not in fingerprint_of(Settings(**private))
-
-
 def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert message()["algorithm"] == "Clash"
     assert len(message()["algorithm's source"]) == 64

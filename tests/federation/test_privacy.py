@@ -11,13 +11,13 @@ import pytest
 
 import dpeer
 from dpeer import privacy
-from dpeer.exceptions import BudgetTooSmall, CheckpointError, OutputError
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.checks import check_stated
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.privacy import account, check_ledger, planned_rounds, privacy_config
+from dpeer.federation.privacy import account, check_ledger, counted_rounds, planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
-from dpeer.peer import restored
-from dpeer.privacy import Guarantee, Ledger, PeerData
+from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.topology.settings import build_graph
 from tests.error_texts import refused
@@ -400,9 +400,35 @@ def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: i
     assert protect(asked, folder, resume=False).epsilon(0) == math.inf
 
 
-def test_a_folder_that_was_put_back_counts_before_it_begins_anew(tmp_path: Path) -> None:
-    (tmp_path / "privacy").mkdir()
-    Ledger(tmp_path / "privacy", {"noise_multiplier": 1.0}, level="client", resume=False, data="d")
-    restored.write(tmp_path, restored.Restored(0.0, 1))
-    with refused(CheckpointError, f"'{tmp_path}' was put back from a backup"):
-        account(tmp_path / "privacy", resume=False, protects=True)
+def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics(tmp_path: Path) -> None:
+    """After the last release in a ledger others may know rounds in which nothing was released."""
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    folder = tmp_path / "rank-0"
+    run = protect(asked, folder / "privacy", resume=False)
+    for number in (0, 1, 4):
+        run.ledger.release(number, lambda: b"x")
+    assert counted_rounds(folder, resume=True, stated=0) == 5
+    (folder / "checkpoint" / "round-00000006").mkdir(parents=True)
+    assert counted_rounds(folder, resume=True, stated=0) == 7
+    (folder / "metrics.jsonl").write_text("".join(f'{{"round": {number}}}\n' for number in range(8)))
+    assert counted_rounds(folder, resume=True, stated=0) == 8
+    assert counted_rounds(folder, resume=True, stated=9) == 9
+    assert counted_rounds(folder, resume=False, stated=0) == 0, "those were rounds of another run"
+    assert counted_rounds(folder, resume=False, stated=9) == 9
+
+
+def test_of_other_data_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None:
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    run = protect(asked, tmp_path / "privacy", resume=False, data="b", new_data=True)
+    run.begin()
+    assert counted_rounds(tmp_path, resume=True, stated=0) is None
+    run.ledger.release(20, lambda: b"x")
+    assert counted_rounds(tmp_path, resume=True, stated=0) == 21
+
+
+def test_more_rounds_than_a_run_has_cannot_be_stated() -> None:
+    with refused(ConfigurationError, "--rounds-released 21", "at most 20"):
+        check_stated(21, 20)
+    check_stated(20, 20)
+    with refused(ConfigurationError, "--rounds-released 3", "--privacy"):
+        promise(Settings(rounds_released=3))

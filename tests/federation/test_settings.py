@@ -53,7 +53,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
     "sampling_rate": (0.5, SAMPLE), "records": (64, SAMPLE), "dp_head": ("alternate", SAMPLE),
     "dp_sam": ("same-batch", SAMPLE), "privacy_unit": ("group", SAMPLE),
-    "microbatch": (8, SAMPLE),
+    "microbatch": (8, SAMPLE), "rounds_released": (1, PRIVATE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
     "training_accuracy": (True, {}),
     "checkpoint_every": (2, {}), "keep": ("best", {"validation": 0.2}),

@@ -118,10 +118,10 @@ class Table:
 
     # -- what others say ---------------------------------------------------------------------------------------
 
-    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, recalls=0, presence=(), holds=b""):
+    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, released=0, presence=(), holds=b""):
         return wire.Hello(
             rank=rank, next_round=number, reply=reply, fingerprint=fingerprint or self.fingerprint,
-            manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers, recalls=recalls,
+            manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers, released=released,
             presence=np.asarray(presence, "<i4").tobytes(), holds=holds,
         )  # fmt: skip
 

@@ -266,10 +266,10 @@ def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
 
 
 def renewal(start=0, hellos=((0, 1),), **config):
-    """The incarnation that a peer takes that begins in this round; `hellos`: what its neighbors remember and recall."""
+    """The incarnation that a peer takes that begins in this round; `hellos`: what its neighbors remember and know."""
     table = Table(rounds=9, start=start, **config)
-    for rank, (remembers, recalls) in enumerate(hellos, 1):
-        table.hear(f"from {rank}", table.hello(rank, 3, remembers=remembers, recalls=recalls))
+    for rank, (remembers, known) in enumerate(hellos, 1):
+        table.hear(f"from {rank}", table.hello(rank, 3, remembers=remembers, presence=[known, 3, 3]))
     return table, table.core.entry.renewal
 
 
@@ -295,9 +295,9 @@ def test_a_disk_with_fewer_rounds_than_a_neighbor_knows_is_another_incarnation(h
 def test_a_new_disk_is_one_incarnation_and_not_one_for_each_hello():
     table, incarnation = renewal()
     table.do(table.core.renew(incarnation, table.now))
-    table.hear("from 1", table.hello(1, 3, remembers=1, recalls=4))
+    table.hear("from 1", table.hello(1, 3, remembers=1, presence=[4, 3, 3]))
     assert table.core.entry.renewal is None
-    table.hear("from 2", table.hello(2, 3, remembers=1, recalls=4))
+    table.hear("from 2", table.hello(2, 3, remembers=1, presence=[4, 3, 3]))
     assert table.core.entry.renewal == 2, "rank 2 has not heard of this disk before"
 
 
@@ -311,21 +311,6 @@ def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bo
         table.runs(number)
         table.hear(table.links[1], table.body(1, number))
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
-
-
-def test_a_peer_that_has_begun_again_tells_each_rank_what_it_recalls_of_it():
-    table = Table(dialled=[1], rounds=9)
-    table.core.round_clock.recalled = {1: 6, 2: 4}
-    table.established(1)
-    table.hear("from 2", table.hello(2, 0))
-    assert [
-        (one.recalls, table.core.round_clock[rank])
-        for rank, link in ((1, table.links[1]), (2, "from 2"))
-        for one in table.written(link)
-        if one.kind == "hello"
-    ] == [(6, 0), (4, 0)], "and counts it in no quorum"
-    table.hear("from 2", table.beat(2, 5))
-    assert table.core.round_clock.to_recall == {1: 6, 2: 5}
 
 
 @pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])

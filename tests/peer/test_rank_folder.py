@@ -54,14 +54,6 @@ def run(files, *numbers):
         files.save()
 
 
-def test_what_is_known_of_others_is_recalled_by_a_later_process(tmp_path):
-    files = begun(tmp_path)
-    assert files.recalled == {}
-    files.to_recall = lambda: {1: 7, 12: 2}
-    run(files, 0)
-    assert begun(tmp_path, resume=True, first=1).recalled == {1: 7, 12: 2}
-
-
 def of_summary(out, *names):
     summary = json.loads((out / "summary.json").read_text())
     return [summary[name] for name in names]
@@ -89,17 +81,6 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
     assert begun(tmp_path, resume=True, first=1).last["round"] == 0, "the lines without a checkpoint are dropped"
     files.save(now=True)
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
-
-
-def test_a_private_peer_without_a_ledger_has_a_checkpoint_of_every_round(tmp_path):
-    """Others remember the rounds that it sat out: with fewer on disk it would not begin again."""
-    files = RankFolder(PeerConfig(0, 4, None, OURS, out=tmp_path, unrecorded=True), Silent(), Outbox(), {}, {}, print)
-    files.take_up()
-    files.begin()
-    run(files, 0)
-    files.complete({"round": 1, "heard": []}, over=True)
-    files.save()
-    assert checkpoint.completed(tmp_path) == 2
 
 
 def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):

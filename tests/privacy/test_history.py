@@ -8,7 +8,7 @@ import pytest
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Ledger, NoiselessSession
-from dpeer.privacy.history import empty, uncharged
+from dpeer.privacy.history import uncharged
 from dpeer.privacy.ledger_file import Run
 from dpeer.privacy.noise import SCHEME
 
@@ -77,29 +77,6 @@ def test_a_run_without_noise_that_released_nothing_changes_nothing(tmp_path: Pat
     (first,) = (tmp_path / "ledger.jsonl").read_text().splitlines()
     assert json.loads(first)["earlier"] == [2], "it says what was put aside, and no release"
     assert Ledger(tmp_path, M, resume=True).releases == 0, "there is no run to go on with"
-
-
-def test_a_folder_in_which_a_run_has_only_begun_has_no_record_of_a_release(tmp_path: Path) -> None:
-    """Whose start is refused since others remember its lost ledger begins one, and is refused the next time, too."""
-    assert empty(tmp_path)
-    private(tmp_path, 0)
-    assert empty(tmp_path)
-    private(tmp_path, 0, "b", new_data=True)
-    assert not empty(tmp_path), "it was declared to have other data"
-    private(tmp_path, 1)
-    assert not empty(tmp_path)
-    private(tmp_path, 0)
-    assert not empty(tmp_path)
-
-
-def test_an_emptied_ledger_is_no_record_and_one_that_cannot_be_read_may_be_one(tmp_path: Path) -> None:
-    private(tmp_path, 1)
-    [bytes_of_it] = tmp_path.glob("released-*")
-    bytes_of_it.unlink()
-    (tmp_path / "ledger.jsonl").write_bytes(b"")
-    assert empty(tmp_path)
-    (tmp_path / "ledger.jsonl").write_bytes(b"\xff\n" * 3)
-    assert not empty(tmp_path)
 
 
 def test_new_data_have_a_history_of_their_own(tmp_path: Path) -> None:

@@ -83,31 +83,3 @@ def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> 
 def test_at_client_level_steps_promise_nothing(tmp_path: Path) -> None:
     opened(tmp_path).charge(0, 30)
     assert ClientSession(Guarantee(5.0, 1.0, DELTA), Ledger(tmp_path, CLIENT, resume=False)).epsilon(1) == math.inf
-
-
-def test_steps_of_a_lost_disk_are_charged_once_a_round_and_with_those_that_restarts_repeated(tmp_path: Path) -> None:
-    session = opened(tmp_path, data="a")
-    session.charge(0, 30)
-    again = opened(tmp_path, resume=True, data="a")
-    again.charge_lost(0, active=True, restarts=2)
-    assert again.ledger.steps == 30 + 30 * (1 + 2 * (1 + 1)), "each may have repeated a round and the one that ran"
-    again.charge_lost(1, active=True, restarts=0)
-    again.charge_lost(2, active=False, restarts=0)
-    third = opened(tmp_path, resume=True, data="a")
-    assert third.ledger.steps == 30 * (1 + 5 + 1)
-    third.charge_lost(0, active=True, restarts=0)
-    third.charge_lost(1, active=True, restarts=0)
-    assert third.ledger.steps == again.ledger.steps, "a process that was killed charges none twice"
-    third.charge(0, 30)
-    assert third.ledger.steps == again.ledger.steps + 30
-    assert third.epsilon() == total_epsilon([Charge(0.05, 1.0, 30 * 8)], DELTA)
-
-
-def test_lost_steps_end_the_run_no_further_than_one_charge_past_the_budget(tmp_path: Path) -> None:
-    budget = total_epsilon([Charge(0.05, 1.0, 30 * 3)], DELTA)
-    session = opened(tmp_path, data="a", target_epsilon=budget)
-    for number in range(9):
-        session.charge_lost(number, active=True, restarts=0)
-    assert session.ledger.steps == 30 * 4
-    assert session.epsilon() > budget, "at least what the disk that was lost can have spent"
-    assert session.charge(9, 1) == 0

@@ -4,8 +4,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.restored import Restored
+STATED = -1
+"""In the ledger, in place of an incarnation: a round that a lost disk may have released."""
 
 
 @dataclass
@@ -18,7 +18,6 @@ class Saved:
     released: list[bytes] | None
     lost: dict[int, str]
     incarnations: dict[int, int]
-    recalled: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -31,10 +30,12 @@ class Disk:
         released: The last round that was released.
         steps: The steps with which each round was trained.
         seconds: The limit that the last one had.
-        ledger: Round and incarnation of every release that was charged.
+        ledger: Round and incarnation of every release that was charged; `STATED` in place of that if the operator has
+            stated it.
         incarnation: The peer's.
+        noted: The rounds that have a line in its metrics.
         number: How many disks the rank has lost before.
-        restored: What is known of a copy that was put back; None where the disk is the one that was written last.
+        new_data: Whether it was empty, for other data than those before.
     """
 
     saved: Saved | None = None
@@ -43,8 +44,16 @@ class Disk:
     seconds: float | None = None
     ledger: list[tuple[int, int]] = field(default_factory=list)
     incarnation: int = 0
+    noted: int = 0
     number: int = 0
-    restored: Restored | None = None
+    new_data: bool = False
+
+    def counted_rounds(self, stated):
+        """See `dpeer.federation.privacy.counted_rounds`."""
+        if self.new_data and not self.ledger:
+            return None
+        saved = 0 if self.saved is None else self.saved.next_round
+        return max(stated, saved, self.noted, max((number for number, _ in self.ledger), default=-1) + 1)
 
 
 class Files:
@@ -56,13 +65,11 @@ class Files:
     inside = None
     round_seconds = None
     incarnation = 0
-    restored = None
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
         self._completed, self.due = None, False
         self.outbox = self.lost = self.incarnations = None
-        self.recalled = {}
         self.last = None
         self.lines = []
 
@@ -78,17 +85,16 @@ class Files:
         self.released = self._disk.released if self._config.resume else -1
         self.round_seconds = self._disk.seconds if self._config.resume else None
         self.incarnation = self._disk.incarnation if self._config.resume else 0
-        self.restored = self._disk.restored if self._config.resume else None
         saved = self._disk.saved if self._config.resume else None
+        self._disk.noted = 0 if saved is None else saved.next_round
         if saved is None:
             return 0
         self.last = dict(saved.entry)
         self._learner.take(copy.deepcopy(saved.learner))
-        if saved.released is not None and self.resends():
+        if saved.released is not None and saved.next_round > self._config.rounds_released:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
         self.incarnations.update(saved.incarnations)
-        self.recalled = dict(saved.recalled)
         return saved.next_round
 
     def begin(self):
@@ -105,17 +111,11 @@ class Files:
     def note_incarnation(self, incarnation):
         self._disk.incarnation = self.incarnation = incarnation
 
-    last_lost = RankFolder.last_lost
-    resends = RankFolder.resends
-
-    def note_restored(self, restored):
-        self._disk.restored = self.restored = restored
-
     def complete(self, entry, *, over=False):
         number = entry["round"]
-        every = not (over and not self._config.unrecorded) and (number + 1) % self._config.checkpoint_every == 0
-        self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
         frames = self.outbox.frames.get(number)
+        every = not over and (number + 1) % self._config.checkpoint_every == 0
+        self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
         self.last = dict(entry)
         self.lines.append(self.last)
         self._learner.recorded(self.last)
@@ -126,11 +126,12 @@ class Files:
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
             incarnations=dict(self.incarnations),
-            recalled=dict(self.to_recall()),
             entry=dict(entry),
         )
 
     def save(self, *, now=False):
+        if self._completed is not None:
+            self._disk.noted = self._completed.next_round
         if self._completed is not None and (now or self.due):
             self._disk.saved, self._completed = self._completed, None
 

@@ -275,6 +275,7 @@ def at_the_end(world):
         and not scenario.budgets
         and len(world.present) == scenario.size
         and not scenario.arrivals
+        and not scenario.stated
         and all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2))
     ):
         for rank, number in sorted(world.sat_out)[:1]:
@@ -455,7 +456,7 @@ def _ended_well(world, life, ended):
         cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life.rank))
         world.check(cut_off, f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
-        alone = _cut_off(world, life.rank, life.peer.neighbors) or restores.none_goes_on(world)
+        alone = _cut_off(world, life.rank, life.peer.neighbors)
         world.check(alone, f"rank {life.rank} is isolated, and hears a quorum")
         saved = world.disks[life.rank].saved
         kept = 0 if saved is None else saved.next_round

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from dpeer.exceptions import Interrupted
 from tests.world import restores, returns
+from tests.world.disk import STATED
 
 _BODY = struct.Struct("<qqqdd")
 
@@ -101,9 +102,10 @@ class WorldLearner:
         self._world.exchanged.add((self._life, number))
         return [memoryview(payload)]
 
-    def charge_lost(self, number, *, active, restarts):
-        if active:
-            self._world.disks[self.rank].ledger.append((number, restores.LOST))
+    def charge_stated(self, rounds):
+        disk = self._world.disks[self.rank]
+        charged = {number for number, _ in disk.ledger}
+        disk.ledger += [(number, STATED) for number in rounds if number not in charged]
 
     def evaluate(self):
         return Found()

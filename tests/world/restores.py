@@ -9,9 +9,6 @@ from tests.world.faults import Fault
 RESTORES = 120
 """The number of schedules, from seed 0 on, in the test suite."""
 
-LOST = -1
-"""In the ledger, in place of an incarnation: a round that was perhaps released on the disk that was lost."""
-
 
 def generate_restores(seed):
     """The scenario of a seed: ranks lose their disks, and go on with copies of some seconds before."""
@@ -49,22 +46,6 @@ def generate_restores(seed):
     )  # fmt: skip
 
 
-def generate_singly(seed):
-    """The scenario of a seed: all ranks lose their disks, and go on with copies of different ages."""
-    from tests.world.scenario import Scenario
-
-    rng = random.Random(f"singly {seed}")
-    size, topology = rng.choice((3, 4, 5)), rng.choice(("full", "ring"))
-    faults = []
-    for rank in range(size):
-        copied, lost, away = rng.uniform(3.0, 6.0), rng.uniform(15.0, 15.2), rng.uniform(0.5, 3.0)
-        faults += [
-            Fault("back up", (rank,), round(copied, 2)),
-            Fault("restore", (rank,), round(lost, 2), round(away, 2)),
-        ]
-    return Scenario(seed, topology, size, 30, wait=30.0, faults=tuple(faults))
-
-
 # -- invariants --------------------------------------------------------------------------------------------------------
 
 
@@ -73,18 +54,30 @@ def is_restored(world, rank):
     return any(fault.what == "restore" and rank in fault.ranks for fault in world.scenario.faults)
 
 
-def none_goes_on(world):
-    """Whether all ranks were put back and wait for one that was not."""
-    return all(life.files.restored is not None for life in world.present)
+def heard_of(world, rank):
+    """By each other process that runs: the rounds that it knows the rank to have released."""
+    cores = {one: one.peer.core for one in world.present if one.rank != rank and one.peer and not one.process.dead}
+    return {
+        one: max(core.round_clock[rank], core.members[rank].released if rank in core.members else 0)
+        for one, core in cores.items()
+    }
 
 
 def releases(world, life, number):
-    """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent."""
-    if not is_restored(world, life.rank):
+    """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent.
+
+    Where no neighbor knows of them that it has met they are not found.
+    """
+    if not is_restored(world, life.rank) or life.unknowing:
         return
     charged = {one for one, _ in world.disks[life.rank].ledger}
     lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in charged)
-    world.check(not lacks, f"rank {life.rank} releases round {number}, and its ledger lacks rounds {lacks}")
+    members = life.peer.core.members
+    here = [one for one in life.heard_of if one.rank in members and members.is_there(one.rank)]
+    told = [life.heard_of[one] for one in here if one is world.lives[one.rank][-1]]
+    life.unknowing = bool(lacks) and lacks[0] >= max(told, default=0)
+    found = life.unknowing or not lacks
+    world.check(found, f"rank {life.rank} releases round {number}, and its ledger lacks rounds {lacks}")
 
 
 def sends(world, rank, number):
@@ -92,7 +85,7 @@ def sends(world, rank, number):
 
     From one disk it may: here a round that is run again after a crash is mixed with other bodies.
     """
-    if not is_restored(world, rank):
+    if not is_restored(world, rank) or any(life.unknowing for life in world.lives[rank]):
         return
     _, body = world.made[rank, number]
     disk, before = world.sent_bodies.setdefault((rank, number), (world.disks[rank].number, body))

@@ -88,12 +88,11 @@ def _open(world, life):
 def is_out(world, life, number):
     """Whether a round in which a peer does not train is one that it sits out, because the others have gone past it.
 
-    In a round that is not the peer's to run it would not train anyway. It may be on its way back in such a round too,
-    begin to be, or adopt; only its own word tells.
+    In a round that is not the peer's to run, or that a lost disk may have released, it would not train anyway. It may
+    be on its way back in such a round too, begin to be, or adopt; only its own word tells.
     """
-    if life.peer.saver.restored is not None:  # or a round that it may have released on the disk that was lost
-        return life.peer.core.entry.since is not None
-    return world.graphs.at(number, life.rank).active or life.peer.core.entry.since is not None
+    runs = world.graphs.at(number, life.rank).active and number >= world.stated[life.rank]
+    return runs or life.peer.core.entry.since is not None
 
 
 def begins(world, life, number, *, trains):
@@ -110,7 +109,7 @@ def begins(world, life, number, *, trains):
         # With all bodies of a round it may begin the next one as soon as any of those who have released them. In rounds
         # without neighbors it may have come further alone before its disk was lost: the backup of that ends there.
         far = number > max(others, default=0) + 1
-        backup = life.peer.saver.restored is not None and number == way.since
+        backup = world.disks[life.rank].number > 0 and number == way.since
         world.check(
             backup or not far, f"rank {life.rank} sits out round {number}, and no other has completed the one before"
         )

@@ -59,6 +59,8 @@ class Scenario:
     """Ranks that come with other settings at first, and are corrected some time after a start was refused."""
     resets: tuple[Any, ...] = ()
     """Where connections break in the middle of a body: `tests.world.resets.Reset`."""
+    stated: tuple[int, ...] = ()
+    """By rank, the rounds that its operator states from the start as perhaps released from a lost disk."""
     crossed: bool = False
     """Whether no rank's own file has its address: then of two neighbors each dials the other."""
 

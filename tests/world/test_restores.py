@@ -1,57 +1,77 @@
-"""Restores: a peer that lost its disk goes on with a backup: it counts what it released since, and repeats nothing."""
+"""Restores: of a peer whose disk is an older copy neighbors know more; it counts that, and repeats no release."""
 
 from dataclasses import replace
 
 import pytest
 
+from dpeer.exceptions import CheckpointError
+from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.restored import Restored
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
 from tests.world.checking import check, why
-from tests.world.disk import Files
+from tests.world.disk import STATED, Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
-from tests.world.restores import LOST, RESTORES, generate_restores, generate_singly
+from tests.world.restores import RESTORES, generate_restores
+from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario
-from tests.world.world import Violation, World
+from tests.world.world import World
 
 CHUNKS = 12
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
-def test_the_invariants_hold_when_backups_are_put_back(chunk):
+def test_the_invariants_hold_when_older_copies_are_put_back(chunk):
     check(generate_restores, range(chunk, RESTORES, CHUNKS))
 
 
-def restored(seconds, *faults, size=5, rounds=40, **more):
+def put_back(seconds, *faults, size=5, rounds=40, **more):
     """A world in which rank 3's disk is copied after 5 s and lost at 12 s, and the copy put back `seconds` later."""
     loss = Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, seconds), *faults
     return World(Scenario(1, "ring", size, rounds, wait=300.0, faults=loss, **more)).run()
 
 
-def test_a_backup_of_the_first_round_is_another_incarnation_although_no_neighbor_knows_of_more():
-    """The lost disk had completed none, and its neighbors have mixed the body of its first round."""
-    faults = Fault("back up", (5,), 2.87), Fault("restore", (5,), 3.23, 0.26)
-    world = World(Scenario(1, "ring", 6, 8, wait=300.0, faults=faults, disk=(2.0,))).run()
-    assert world.lives[5][-1].peer.core.entry.incarnation == 1
-    assert world.disks[5].restored is None
-
-
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 30.0])
-def test_all_rounds_since_the_backup_are_charged_and_released_again_in_none(seconds):
+def test_a_peer_with_an_older_copy_refuses_and_once_its_rounds_are_stated_charges_and_repeats_none(seconds):
     """Its neighbors may still wait for it, or be far ahead."""
-    world = restored(seconds)
+    world = put_back(seconds)
+    first, refused, last = world.lives[3]
+    assert isinstance(refused.outcome, CheckpointError)
+    assert not refused.began
+    assert last.outcome.status == "done"
+    stated = [number for number, incarnation in world.disks[3].ledger if incarnation == STATED]
+    again = [number for rank, number, life in world.released if rank == 3 and life == 2]
+    assert max(first.began) in stated
+    assert stated == list(range(stated[0], world.stated[3]))
+    assert again == list(range(again[0], 40))
+    assert again[0] >= world.stated[3]
+
+
+def test_an_empty_disk_in_place_of_a_private_peers_is_an_older_copy_too():
+    loss = Fault("back up", (3,), 0.0), Fault("restore", (3,), 12.0, 1.0)
+    world = World(Scenario(1, "ring", 5, 40, wait=300.0, faults=loss)).run()
+    assert isinstance(world.lives[3][1].outcome, CheckpointError)
+    assert [number for number, _ in world.disks[3].ledger][: world.stated[3]] == list(range(world.stated[3]))
+
+
+def test_a_copy_that_lacks_one_release_alone_is_found_by_who_has_its_body():
+    """The lost disk had completed no more than the copy, and its neighbors have mixed the body of its next round."""
+    faults = Fault("back up", (5,), 0.0), Fault("restore", (5,), 3.23, 0.26)
+    world = World(Scenario(1, "ring", 6, 8, wait=300.0, faults=faults, disk=(2.0,))).run()
+    assert world.stated[5] == 1
+    assert world.disks[5].ledger[0] == (0, STATED)
+
+
+def test_killed_on_its_way_back_it_charges_nothing_twice():
+    world = put_back(3.0, Fault("power", (3,), 15.5, 1.0), Fault("power", (3,), 40.0, 1.0))
+    assert len(world.lives[3]) == 5
+    stated = [number for number, incarnation in world.disks[3].ledger if incarnation == STATED]
+    assert sorted({*stated}) == stated
     assert world.lives[3][-1].outcome.status == "done"
-    first, second = world.lives[3]
-    lost = [number for number, incarnation in world.disks[3].ledger if incarnation == LOST]
-    again = [number for rank, number, life in world.released if rank == 3 and life == 1]
-    assert max(first.began) in lost
-    assert lost == list(range(lost[0], lost[-1] + 1))
-    assert again == list(range(lost[-1] + 1, 40))
-    assert second.files.restored is None
 
 
 LOOSE = Conditions(latency=(0.001, 0.002), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
@@ -61,15 +81,6 @@ def loosely(seed, topology, size, rounds, *faults, **more):
     """A world in which each rank takes part in some rounds only, so that some are far ahead of others."""
     more = {"conditions": LOOSE, **more}
     return World(Scenario(seed, topology, size, rounds, 0.6, wait=300.0, faults=faults, **more)).run()
-
-
-def test_a_backup_may_be_of_a_round_that_no_other_has_begun():
-    """Rank 2 has run rounds without neighbors by itself."""
-    world = loosely(20313, "star", 3, 28, Fault("back up", (2,), 5.63), Fault("restore", (2,), 10.31, 1.41))
-    (way,) = (one for one in world.returns if one.life.rank == 2)
-    others = [number for (rank, number), at in world.began.items() if rank != 2 and at < world.began[2, way.since]]
-    assert way.since > max(others) + 1
-    assert way.adopted
 
 
 def test_a_returner_that_hears_another_one_alone_does_not_pass_those_who_go_on():
@@ -92,41 +103,6 @@ def test_a_peer_that_has_kept_up_runs_its_last_rounds_though_a_returner_has_pass
     assert not [number for rank, number in world.sat_out if rank == 6]
 
 
-def test_neighbors_that_were_killed_and_have_forgotten_a_round_are_not_believed():
-    """All lose power at once, with checkpoints of every fourth round."""
-    power = tuple(Fault("power", (rank,), 12.0, 1.0) for rank in (0, 1, 2, 4))
-    world = restored(1.0, *power, checkpoint_every=4)
-    assert world.lives[3][-1].outcome.status == "done"
-
-
-def test_all_that_are_restored_wait_for_one_that_remembers():
-    """Two of three, side by side: each comes back by what the third one knows."""
-    both = Fault("back up", (1,), 5.0), Fault("restore", (1,), 12.0, 3.0)
-    world = World(Scenario(1, "full", 3, 30, wait=300.0, faults=(
-        *both, Fault("back up", (2,), 5.0), Fault("restore", (2,), 12.5, 3.0),
-    ))).run()  # fmt: skip
-    assert all(life.outcome.status == "done" for life in world.present)
-
-
-FOUND_SINGLY = 0
-"""A seed that finds a body which is sent again."""
-
-
-class Unasked(World):
-    """A world whose operators state nothing, each of whom puts one rank back."""
-
-    def stated(self):
-        return None
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_of_ranks_that_are_all_put_back_singly_none_releases_again(seed):
-    """A copy that is a round further than another must not look like a peer that has gone on."""
-    world = Unasked(generate_singly(seed)).run()
-    assert {life.outcome.status for life in world.present} == {"isolated"}
-    assert not [number for _, number, life in world.released if life > 0]
-
-
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("seconds", [0.0, 30.0])
 def test_of_two_peers_the_one_that_is_left_waits_for_the_other(rank, seconds):
@@ -140,73 +116,72 @@ def test_of_two_peers_the_one_that_is_left_waits_for_the_other(rank, seconds):
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
-def it_goes_on_from_its_backup(patch):
-    """As if an older copy had been put back by hand."""
-    take_up = Files.take_up
-
-    def blind(self):
-        start = take_up(self)
-        self.restored = None
-        return start
-
-    patch.setattr(Files, "take_up", blind)
+def it_begins_all_the_same(patch):
+    patch.setattr(LedgerGuard, "why_no_release", lambda self: None)
 
 
-def it_charges_no_round_that_it_sits_out(patch):
-    charge = WorldLearner.charge_lost
+def rounds_that_others_know_are_not_heard(patch):
+    parse = RoundClock.parse
 
-    def mean(self, number, *, active, restarts):
-        charge(self, number, active=active and self._life.peer.core.entry.since is None, restarts=restarts)
+    def deaf(self, table):
+        heard, self.remembered = parse(self, table), 0
+        return heard
 
-    patch.setattr(WorldLearner, "charge_lost", mean)
-
-
-def it_charges_none_that_others_remember(patch):
-    patch.setattr(Files, "last_lost", lambda self, ahead: -1)
+    patch.setattr(RoundClock, "parse", deaf)
 
 
-def it_forgets_after_a_crash_that_it_was_restored(patch):
-    take_up = Files.take_up
-
-    def hasty(self):
-        start, self._disk.restored = take_up(self), None
-        return start
-
-    patch.setattr(Files, "take_up", hasty)
+def bodies_that_neighbors_have_are_not_heard(patch):
+    patch.setattr(LedgerGuard, "note", lambda self, released: None)
 
 
-def the_next_round_is_thought_to_be_new(patch):
-    """A peer that has completed n rounds may have released the one after them."""
-    patch.setattr(Restored, "last_lost", lambda self, ahead, every: max(self.completed, ahead) - 1)
+def what_is_stated_is_not_charged(patch):
+    patch.setattr(WorldLearner, "charge_stated", lambda self, rounds: None)
 
 
-def what_others_remember_is_not_heard(patch):
-    patch.setattr(RoundClock, "remind", lambda self, rounds: None)
+def what_is_stated_is_released_again(patch):
+    begin = Core.open
+
+    def forgetful(self, dialled, number, now):
+        self.entry.earliest = 0
+        return begin(self, dialled, number, now)
+
+    patch.setattr(Core, "open", forgetful)
 
 
 def it_announces_no_entry(patch):
     """Two side by side that release nothing yet wait for each other's bodies."""
-    patch.setattr(Core, "withhold", lambda self, number, until: setattr(self.entry, "earliest", until + 1))
+    behind = Entry.behind
+
+    def silent(self, number):
+        found = behind(self, number)
+        if self.since is None:
+            self.enters = 0
+        return found
+
+    patch.setattr(Entry, "behind", silent)
 
 
-_KILLED_AT_ONCE = Scenario(1, "ring", 5, 40, wait=300.0, faults=(
-    Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, 3.0), Fault("power", (3,), 15.001, 1.0),
-))  # fmt: skip
-"""Before it has charged anything."""
+def a_round_that_is_not_charged_needs_no_checkpoint(patch):
+    """Killed after it, a peer whose disk was never lost would be refused."""
+    complete = Files.complete
 
-_ALL = Scenario(1, "full", 3, 12, wait=300.0, faults=tuple(
-    fault for rank in range(3) for fault in (Fault("back up", (rank,), 0.0), Fault("restore", (rank,), 4.0, 2.0))
-))  # fmt: skip
-"""All go on with copies of empty disks, of which none is a returner."""
+    def careless(self, entry, **more):
+        complete(self, entry, **more)
+        self.due = self._disk.saved is None or (entry["round"] + 1) % self._config.checkpoint_every == 0
+
+    patch.setattr(Files, "complete", careless)
+
+
+_SIDE_BY_SIDE = Scenario(1, "full", 3, 12, wait=300.0, stated=(0, 3, 3))
 
 MUTATIONS = {
-    it_goes_on_from_its_backup: 0,
-    it_charges_no_round_that_it_sits_out: 0,
-    it_charges_none_that_others_remember: 1,
-    it_forgets_after_a_crash_that_it_was_restored: _KILLED_AT_ONCE,
-    the_next_round_is_thought_to_be_new: 1,
-    what_others_remember_is_not_heard: 1,
-    it_announces_no_entry: _ALL,
+    it_begins_all_the_same: 0,
+    rounds_that_others_know_are_not_heard: 0,
+    bodies_that_neighbors_have_are_not_heard: 10,
+    what_is_stated_is_not_charged: 0,
+    what_is_stated_is_released_again: 57,
+    it_announces_no_entry: _SIDE_BY_SIDE,
+    a_round_that_is_not_charged_needs_no_checkpoint: generate_returns(99),
 }
 """Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
@@ -220,13 +195,8 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
 
 
-def test_the_body_of_a_backup_that_is_sent_again_is_found(monkeypatch):
-    """Others that were put back, too, would adopt it and go on."""
-    monkeypatch.setattr(Files, "resends", lambda self: True)
-    with pytest.raises(Violation, match="its ledger lacks rounds"):
-        Unasked(generate_singly(FOUND_SINGLY)).run()
-
-
-@pytest.mark.parametrize("scenario", [_KILLED_AT_ONCE, _ALL])
-def test_a_schedule_that_is_made_for_a_mutation_ends_well_without_it(scenario):
-    assert why(scenario) is None
+@pytest.mark.parametrize("stated", [(0, 3, 3), (3, 3, 3)])
+def test_peers_side_by_side_that_release_nothing_yet_wait_for_no_body_of_each_other(stated):
+    world = World(replace(_SIDE_BY_SIDE, stated=stated)).run()
+    assert all(life.outcome.status == "done" for life in world.present)
+    assert not [number for rank, number, _ in world.released if rank and number < 3]

@@ -237,28 +237,6 @@ def test_a_new_disk_that_counts_incarnations_from_one_is_found(monkeypatch):
         test_a_disk_that_is_lost_twice_is_another_incarnation_each_time()
 
 
-def left_behind_by_none():
-    """Rank 0 loses its disk when all but rank 1 have ended; rank 1, which is in round 4, has mixed its bodies.
-
-    No quorum is past round 0 that goes on. So rank 0 begins there, and trains until it is where rank 1 is.
-    """
-    faults = Fault("crash", (1,), 16.0, 33.0), Fault("lose", (0,), 49.0, 26.0), Fault("power", (1,), 53.0, 19.0)
-    return Scenario(1, "ring", 6, 10, pace=3.0, quorum=2, wait=300.0, faults=faults)
-
-
-def test_a_new_disk_is_another_incarnation_where_its_rank_is_not_left_behind():
-    world = World(left_behind_by_none()).run()
-    assert not world.returns
-    assert [life.peer.core.entry.incarnation for life in world.present[:2]] == [1, 0]
-    assert any(number > 2 and heard == [0] for (rank, number), heard in world.used.items() if rank == 1)
-
-
-def test_a_new_disk_that_goes_on_in_the_incarnation_of_the_lost_one_is_found(monkeypatch):
-    monkeypatch.setattr(Entry, "lost_with", lambda self, incarnation: None)
-    with pytest.raises(AssertionError, match="and has mixed one of it that a lost disk had"):
-        World(left_behind_by_none()).run()
-
-
 def test_a_number_may_be_used_again_where_none_is_there_that_remembers_it():
     """Two side by side lose their disks, and the third that knows their incarnations has ended before they are back."""
     faults = (

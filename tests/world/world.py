@@ -6,6 +6,7 @@ import copy
 import hashlib
 import math
 import random
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,10 +14,9 @@ from typing import Any
 
 import msgpack
 
-from dpeer.exceptions import Refused
+from dpeer.exceptions import CheckpointError, Refused
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.restored import Restored
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants, restores, returns
@@ -72,6 +72,10 @@ class Life:
     task: Any = None
     outcome: Any = None
     stopped: bool = False
+    heard_of: dict["Life", int] = field(default_factory=dict)
+    """By each other process: the rounds that it knew this rank to have released, when this one began."""
+    unknowing: bool = False
+    """Whether none that this process has met knew what a lost disk had released."""
     drained: int | None = None
     """How many rounds it had begun when it was drained; None if it was not."""
     began: list[int] = field(default_factory=list)
@@ -103,6 +107,7 @@ class World:
         self.corrected = False
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.returns: list[returns.Return] = []
+        self.stated = [*scenario.stated] or [0] * self.size
         self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
         self.made_on: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.origins: dict[tuple[int, int, int], tuple[int, int, tuple[float, ...]]] = {}
@@ -177,6 +182,7 @@ class World:
         costs, disk = Costs(self.times, self.scenario.disk), self.disks[rank].number
         life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), costs, disk)
         life.transport = self.network.transport(rank, life.process)
+        life.heard_of = restores.heard_of(self, rank)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
         if not self.is_mistaken(life):
@@ -214,8 +220,8 @@ class World:
             resume=resume,
             say_waiting=1000.0,
             process=f"{life.rank}.{life.incarnation}".encode(),
-            protects=True,
-            restored=resume and self.disks[life.rank].restored is not None,
+            counted_rounds=self.disks[life.rank].counted_rounds(self.stated[life.rank]),
+            rounds_released=self.stated[life.rank],
         )
         learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)
@@ -225,6 +231,10 @@ class World:
             life.outcome = await life.peer.serve(self.listed(life.rank))
         except Exception as error:
             life.outcome = error
+            if isinstance(error, CheckpointError):
+                lost = restores.is_restored(self, life.rank)
+                self.check(lost, f"rank {life.rank} ends, and its disk was never lost: {error}")
+                life.task.add_done_callback(lambda _: self._state(life))
             if isinstance(error, Refused) and self.scenario.mistaken:
                 invariants.refused(self, life)
                 later(_CORRECTED_AFTER, self._correct)
@@ -289,29 +299,28 @@ class World:
     def begin_anew(self, rank):
         """Begin again with an empty disk."""
         if self.lives[rank][-1].process.dead:
-            self.disks[rank] = Disk(number=self.disks[rank].number + 1)
+            self.disks[rank] = Disk(number=self.disks[rank].number + 1, new_data=True)
             self._begin(rank, resume=False)
 
     def back_up(self, rank):
         """Copy a rank's disk; in use or not."""
         self.backups[rank] = copy.deepcopy(self.disks[rank])
 
-    def stated(self):
-        """The rounds that operators state when they put a disk back; None where peers know."""
-        if all(restores.is_restored(self, one) for one in range(self.size)):
-            return max((number for _, number in self.began), default=0)
-        return None
-
     def put_back(self, rank):
         """Begin again with the last copy of the disk."""
         if self.lives[rank][-1].process.dead:
             number = self.disks[rank].number + 1
             disk = self.disks[rank] = copy.deepcopy(self.backups[rank])
+            here = {(rank, disk.number, one) for one, _ in disk.ledger} & self.made_on.keys()
+            self.made_on |= {(rank, number, one): self.made_on[rank, earlier, one] for _, earlier, one in here}
             disk.number = number
-            completed = 0 if disk.saved is None else disk.saved.next_round
-            known = self.stated()
-            disk.restored = Restored(0.0, completed, known is None and completed > 0, known)
             self._begin(rank, resume=True)
+
+    def _state(self, life):
+        """An operator states the rounds that a peer has named in its refusal, and begins it again."""
+        if self.lives[life.rank][-1] is life:
+            self.stated[life.rank] = int(re.search(r"--rounds-released (\d+)", str(life.outcome))[1])
+            self._begin(life.rank, resume=True)
 
     def _go_on(self, life):
         if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
@@ -398,8 +407,7 @@ class World:
 
     def sits_out(self, life, number):
         if returns.is_out(self, life, number):
-            if life.peer.saver.restored is None:  # such a peer is away until a neighbor has gone on
-                invariants.left_behind(self, life, number)
+            invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
 
     def _sent(self, source, target, frames):

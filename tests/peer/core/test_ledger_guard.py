@@ -1,55 +1,87 @@
-"""When a lost ledger or an older folder ends a private peer, when it warns only, and when neither."""
+"""When news of rounds that a private peer's folder does not count ends it, when it warns only, and when neither."""
 
 import pytest
 
-from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Fail
+from dpeer.topology import build
 from tests.peer.table import Table, ring
 
 
-def test_where_others_remember_a_rank_that_protects_its_data_and_has_no_ledger_it_does_not_begin():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
+def private(counted=0, *, start=0, **more):
+    """A peer of a ring of three that waits for its neighbors, and whose folder counts so many rounds."""
+    table = Table(dialled=[1], rounds=19, start=start, counted_rounds=counted, **more)
     table.established(1)
     table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[0, 6, 6]))
-    assert table.ended == [], "a new peer"
-    table.hear("from 2", table.hello(2, 6, presence=[4, 6, 6]))
-    assert str(table.ended[0].error) == (
-        "the others know 4 rounds of rank 0, and its folder has no ledger of them: put its folder 'privacy' back as it "
-        "was last, or give --new-data if it trains on other data now"
+    return table
+
+
+def meets(table, number=0, **said):
+    """Both neighbors say hello, the second one with what `said` has."""
+    table.hear(table.links[1], table.hello(1, number, reply=True))
+    table.hear("from 2", table.hello(2, number, **said))
+
+
+def refusal(rounds, counted, stated):
+    return (
+        f"{rounds} may have been released that this folder does not know (it counts {counted} of rank 0): put back a "
+        f"newer copy, or state --rounds-released {stated}, which charges them at this run's settings"
     )
+
+
+def test_a_peer_whose_folder_counts_fewer_rounds_than_others_know_does_not_begin():
+    """One that has completed four rounds may have released the fifth."""
+    table = private()
+    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[4, 6, 6]))
+    assert table.ended == [], "the other neighbor may know of more"
+    table.hear("from 2", table.hello(2, 6, presence=[5, 6, 6]))
+    assert str(table.ended[0].error) == refusal("6 rounds", 0, 6)
     assert table.ended[0].error.exit_code == 2
 
 
-def test_a_neighbor_that_holds_a_body_of_a_rank_without_a_ledger_ends_that_rank():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
+def test_a_body_that_a_neighbor_has_shows_a_release_in_a_round_that_was_not_completed():
+    table = private(4, start=4)
+    meets(table, 4, presence=[4, 4, 4], released=5)
+    assert str(table.ended[0].error) == refusal("1 round", 4, 5)
+
+
+@pytest.mark.parametrize("counted", [5, 9, None])
+def test_a_peer_whose_folder_counts_as_many_rounds_begins(counted):
+    """None: it protects nothing, or its data are others."""
+    table = private(counted, start=4)
+    meets(table, 5, presence=[4, 5, 5], released=5)
+    assert not hasattr(table.ended[0], "error")
+
+
+@pytest.mark.parametrize(
+    ("presence", "claimed", "stated"),
+    [([19, 3, 3], 0, 5), ([0, 3, 3], 19, 5), ([3, 9, 9], 0, 4), ([18, 18, 18], 0, 19)],
+)
+def test_a_claim_counts_as_far_as_a_quorum_lets_a_peer_come(presence, claimed, stated):
+    """Any member may write one; it would have all rounds of the run charged."""
+    table = private(2, start=2)
+    meets(table, 3, presence=presence, released=claimed)
+    assert f"--rounds-released {stated}," in str(table.ended[0].error)
+
+
+def test_of_two_peers_the_lower_one_may_have_run_without_the_other_whatever_its_own_entry_says():
+    table = Table(0, build("full", 2), dialled=[1], rounds=19, start=2, counted_rounds=2)
     table.established(1)
     table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 0, reply=True, holds=wire.holding({b"a" * 16: 40})))
-    assert str(table.ended[0].error) == (
-        "rank 1 holds a body of rank 0, and its folder has no ledger of that: put its folder 'privacy' back as it was "
-        "last, or give --new-data if it trains on other data now"
-    )
+    table.hear(table.links[1], table.hello(1, 5, reply=True, presence=[5, 5]))
+    assert "--rounds-released 6," in str(table.ended[0].error)
 
 
-def test_neighbors_that_recall_rounds_of_a_rank_from_their_disks_end_it_where_it_has_no_ledger():
-    table = Table(dialled=[1], rounds=9, unrecorded=True)
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, presence=[-1, 6, -1], recalls=4))
-    assert "the others know 4 rounds of rank 0" in str(table.ended[0].error)
-
-
-def test_a_private_peer_without_an_earlier_ledger_goes_on_where_neighbors_hold_what_it_has_released():
-    table = ring(rounds=9, unrecorded=True)
+def test_rounds_that_this_process_has_completed_count_as_its_own():
+    table = ring(rounds=9, counted_rounds=0)
     table.runs(0)
-    table.hear("from 2", table.hello(2, 0, holds=wire.holding({b"a" * 16: 40})))
-    assert table.ended == []
+    table.do(table.core.begin(1, table.now))
+    table.hear("from 2", table.beat(2, 1, presence=[1, 1, 1]))
+    table.hear("from 2", table.hello(2, 1, released=1))
+    assert table.events("ledger") == []
 
 
-def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
+def test_news_that_comes_after_a_body_has_left_is_a_warning_and_said_once():
     """Any member may write it into its tables: it would end a peer that trains."""
-    table = ring(rounds=9, unrecorded=True)
+    table = ring(rounds=9, counted_rounds=0)
     table.runs(0)
     table.runs(1)
     table.do(table.core.begin(2, table.now))
@@ -60,37 +92,34 @@ def test_of_a_lost_ledger_that_is_heard_of_after_a_release_a_peer_warns_once():
         table.hear("from 2", table.beat(2, 2, presence=[rounds, 2, 2]))
     assert table.ended == []
     (warning,) = table.events("ledger")
-    assert "the others know 3 rounds of rank 0" in warning.message
-
-
-def test_a_lost_ledger_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
-    table = ring(rounds=9, unrecorded=True)
-    table.do(table.core.begin(0, table.now))
-    table.do(table.core.collect(0, table.now))
-    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
-    assert "the others know 3 rounds of rank 0" in str(table.ended[0].error)
-
-
-def test_an_older_folder_of_a_rank_that_was_put_back_from_a_backup_does_not_begin():
-    """Its disk was thought to be lost, and turns up again; each return is on disk before a neighbor hears of it."""
-    table = Table(dialled=[1], rounds=9, start=4, resume=True, protects=True)
-    table.core.entry.incarnation = 1
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=1))
-    assert table.ended == []
-    table.hear("from 2", table.hello(2, 6, remembers=2))
-    assert str(table.ended[0].error) == (
-        "another folder of rank 0 has taken part since (a backup that was put back?): the others know its return "
-        "number 2, and this folder 1; go on with that one, for what it released is not in this one's ledger"
+    assert warning.message == (
+        f"{refusal('2 rounds', 2, 4)}; until then epsilon counts what this folder's ledger has alone"
     )
 
 
-@pytest.mark.parametrize("other", [{"restored": True}, {"protects": False}, {"resume": False}, {"start": 0}])
-def test_an_older_folder_begins_if_it_is_restored_not_private_or_of_a_new_run(other):
-    table = Table(**{"dialled": [1], "rounds": 9, "start": 4, "resume": True, "protects": True, **other})
-    table.established(1)
-    table.do(table.core.meet(table.now))
-    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=2))
-    table.hear("from 2", table.hello(2, 6, remembers=2))
-    assert not any(isinstance(one, Fail) for one in table.ended)
+def test_news_that_comes_while_the_first_round_trains_ends_it_before_the_body_leaves():
+    table = ring(rounds=9, counted_rounds=0)
+    table.do(table.core.begin(0, table.now))
+    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
+    table.written(table.links[1])
+    table.do(table.core.release(0, [b"a body"], table.now))
+    assert not [message for message in table.written(table.links[1]) if message.kind == "body"]
+    table.do(table.core.collect(0, table.now))
+    assert "--rounds-released" in str(table.ended[0].error)
+
+
+def test_it_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
+    table = ring(rounds=9, counted_rounds=0)
+    table.do(table.core.begin(0, table.now))
+    table.do(table.core.collect(0, table.now))
+    table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
+    assert "--rounds-released" in str(table.ended[0].error)
+
+
+def test_each_hello_says_of_how_many_rounds_bodies_of_its_receiver_have_come():
+    table = ring(rounds=9)
+    table.hear("from 2", table.body(2, 0), table.body(2, 1))
+    table.breaks("from 2")
+    table.hear("new from 2", table.hello(2, 0))
+    (answer,) = [message for message in table.written("new from 2") if message.kind == "hello"]
+    assert answer.released == 2

@@ -134,7 +134,7 @@ def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(
     table.now, core = begun, table.core
     for rank in (1, 2):
         core.members.give_up(rank)
-    core.come_back(2)
+    core.entry._begin(0)
     table.do(core.begin(2, table.now))
     assert core.waiting.behind(2)
     table.do(core.collect(2, table.now))

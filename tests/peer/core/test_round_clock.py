@@ -222,7 +222,7 @@ def test_a_peer_that_has_mixed_nothing_waits_for_a_returner_to_come_as_far():
 def test_a_returner_that_waits_for_longer_than_wait_for_a_neighbor_that_is_there_is_not_due_for_ever():
     """Its clock would stand still, and the neighbor's word never be read."""
     peer = ring(rounds=30, start=3, wait=10.0)
-    peer.core.come_back(3)
+    peer.core.entry._begin(1)
     peer.do(peer.core.begin(3, peer.now))
     peer.do(peer.core.collect(3, peer.now))
     peer.wait(12, lambda: [peer.hear(link, peer.beat(rank, 3)) for rank, link in ((1, peer.links[1]), (2, "from 2"))])

@@ -1,0 +1,121 @@
+"""Rounds that a lost disk may have released are charged once, as the operator states them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy.sample_level import Phase
+from dpeer.privacy.settings import PrivacySettings
+
+DELTA = 1e-5
+PLEDGE = Guarantee(5.0, 1.0, DELTA)
+
+
+def client(folder: Path, *, budget: float | None = None, resume: bool = True) -> ClientSession:
+    return ClientSession(PLEDGE, Ledger(folder, vars(PLEDGE), resume=resume, data="a"), budget)
+
+
+def sample(folder: Path, *phases: Phase, budget: float | None = None, resume: bool = True) -> SampleSession:
+    asked = PrivacySettings(
+        privacy="sample", noise_multiplier=1.0, sampling_rate=0.05, records=100, delta=DELTA, target_epsilon=budget
+    )
+    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData("a", records=100), resume=resume)
+    session.prepare(phases or [Phase("model", 30)])
+    return session
+
+
+def lines(folder: Path) -> list[tuple[int, bool]]:
+    """Round of each line of the ledger, and whether it was stated."""
+    found = map(json.loads, (folder / "ledger.jsonl").read_text().splitlines()[1:])
+    return [(line["round"], line.get("stated", False)) for line in found]
+
+
+def test_stated_rounds_that_have_no_line_get_one_once(tmp_path: Path) -> None:
+    first = client(tmp_path, resume=False)
+    for number in (0, 1):
+        first.release(number, lambda: b"x")
+    first.charge_stated([1, 2, 3])
+    for _ in range(2):
+        again = client(tmp_path)
+        again.charge_stated([1, 2, 3])
+        assert lines(tmp_path) == [(0, False), (1, False), (2, True), (3, True)]
+        assert again.ledger.releases == 4
+        assert again.epsilon(4) == again.spent()["epsilon"]
+    again.charge_stated([4])
+    assert lines(tmp_path)[-1] == (4, True), "another disk was lost"
+
+
+def test_a_stated_round_is_silent_and_the_last_own_bytes_stay_for_when_the_budget_ends(tmp_path: Path) -> None:
+    budget = PLEDGE.epsilon(5)
+    session = client(tmp_path, budget=budget, resume=False)
+    session.release(0, lambda: b"own")
+    session.charge_stated([1, 2, 3])
+    assert session.release(2, lambda: pytest.fail("released again")) == (None, False)
+    assert session.release(4, lambda: b"last") == (b"last", False)
+    assert client(tmp_path, budget=budget).release(5, lambda: pytest.fail("beyond the budget")) == (b"last", True)
+
+
+def test_stated_releases_end_with_the_budget_which_the_lost_disk_has_kept(tmp_path: Path) -> None:
+    budget = PLEDGE.epsilon(3)
+    session = client(tmp_path, budget=budget, resume=False)
+    session.release(0, lambda: b"own")
+    session.charge_stated(range(1, 9))
+    assert lines(tmp_path) == [(0, False), (1, True), (2, True)]
+    assert session.spent()["epsilon"] <= budget
+    assert session.release(8, lambda: pytest.fail("beyond the budget")) == (b"own", True)
+
+
+def test_an_empty_folder_begins_its_ledger_with_what_is_stated(tmp_path: Path) -> None:
+    client(tmp_path, resume=False).charge_stated([0, 1])
+    assert lines(tmp_path) == [(0, True), (1, True)]
+    assert client(tmp_path).ledger.releases == 2
+
+
+def test_of_the_last_round_the_lost_disk_may_have_taken_more_steps(tmp_path: Path) -> None:
+    session = sample(tmp_path, resume=False)
+    session.charge(0, 30)
+    session.charge(1, 10)
+    for _ in range(2):
+        again = sample(tmp_path)
+        again.charge_stated([0, 1, 2])
+        assert again.ledger.steps == 30 + 10 + 30 + 30, "whole rounds, each once"
+    assert lines(tmp_path) == [(0, False), (1, False), (1, True), (2, True)]
+    again.charge(3, 30)
+    after = sample(tmp_path)
+    after.charge_stated([0, 1, 2])
+    assert after.ledger.steps == 130
+
+
+def test_phases_of_one_noise_are_charged_together_and_a_process_that_is_killed_between_two_charges_the_rest(
+    tmp_path: Path,
+) -> None:
+    phases = Phase("head", 5), Phase("body", 10), Phase("body", 20, 2)
+    session = sample(tmp_path, *phases, resume=False)
+    session.charge_stated([0])
+    assert [charge.steps for charge in session.ledger.charges] == [15, 20]
+    path = tmp_path / "ledger.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    again = sample(tmp_path, *phases)
+    again.charge_stated([0])
+    assert again.ledger.charges == session.ledger.charges
+
+
+def test_stated_steps_end_the_run_no_further_than_one_charge_past_the_budget(tmp_path: Path) -> None:
+    budget = sample(tmp_path / "other", resume=False).epsilon(3)
+    session = sample(tmp_path, budget=budget, resume=False)
+    session.charge_stated(range(9))
+    assert session.ledger.steps == 30 * 4
+    assert session.epsilon() > budget, "at least what the disk that was lost can have spent"
+    assert session.charge(9, 1) == 0
+    assert sample(tmp_path, budget=budget).charge(9, 1) == 0
+
+
+def test_a_run_that_has_ended_takes_no_stated_steps(tmp_path: Path) -> None:
+    session = sample(tmp_path, resume=False)
+    session.charge(0, 30)
+    session.end(1)
+    for one in (session, sample(tmp_path)):
+        one.charge_stated([1, 2])
+        assert one.ledger.charges == (Charge(0.05, 1.0, 30),)
