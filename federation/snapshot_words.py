@@ -15,6 +15,7 @@ _WAITS = {
     "meet": "before the start",
     "pause": "in a pause",
     "collect": "for bodies",
+    "adopt": "for bodies to adopt",
     "settle": "for the end of the round",
     "linger": "after the last round",
     "part": "before it leaves",

@@ -14,7 +14,7 @@ from dpeer.peer.core.protocol import Core
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.results.records import line_share
 
-Phase = Literal["starting", "meet", "pause", "work", "collect", "settle", "linger", "part", "ended"]
+Phase = Literal["starting", "meet", "pause", "work", "collect", "adopt", "settle", "linger", "part", "ended"]
 """What a peer does.
 
 "starting": it reads its data. "work": it trains, evaluates, mixes or saves. "ended": its rounds are over.

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.effects import Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
@@ -82,12 +81,14 @@ class StartWait:
         times = [at for at in (self._give_up_at, self._leave_at) if now < at]
         return min(*times, wait.log_at, wait.since + self._config.wait)
 
-    def look(self, wait: Wait, now: float) -> list[Effect]:
-        """The effect that ends the wait, if it is over."""
-        every = {neighbor.rank for neighbor in self._members.all()}
+    def refused(self, now: float) -> Refused | None:
+        """Why this peer does not take part: a neighbor refuses it, and none accepts it."""
         none_is_left = all(one.trouble for one in self._members.all())
-        if self._refusal is not None and not self.accepted and (none_is_left or now >= self._leave_at):
-            return [Fail(self._refusal)]
+        return None if self.accepted or not (none_is_left or now >= self._leave_at) else self._refusal
+
+    def agreed(self, now: float) -> bool:
+        """Whether rounds begin: enough ranks have been there, and all neighbors are, or have been given up."""
+        every = {neighbor.rank for neighbor in self._members.all()}
         if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
             for rank in self._members.missing():
                 self._members.give_up(rank)
@@ -98,17 +99,18 @@ class StartWait:
             for rank in self._members.missing():
                 if not self._is_kept_waiting_for(rank):
                     self._members.give_up(rank)
-        agreed = self._round_clock.started or not every
-        if agreed and not self._members.missing():
-            self.began = True
-            self._exchange.send_heartbeats(every)  # neighbors may wait for this news
-            return [Wake()]
-        if now >= wait.since + self._config.wait:
-            advice = "start them, and check the addresses and that all use the same settings"
-            return [Fail(PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}"))]
-        if now >= wait.log_at:
-            self._log_missing(wait, now)
-        return []
+        if self._members.missing() or not (self._round_clock.started or not every):
+            return False
+        self.began = True
+        self._exchange.send_heartbeats(every)  # neighbors may wait for this news
+        return True
+
+    def timed_out(self, wait: Wait, now: float) -> PeersMissing | None:
+        """Who has not appeared for `--wait`."""
+        if now < wait.since + self._config.wait:
+            return None
+        advice = "start them, and check the addresses and that all use the same settings"
+        return PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}")
 
     def _is_kept_waiting_for(self, rank: int) -> bool:
         """Whether a neighbor that has left before the first round is waited for all the same.
@@ -126,7 +128,8 @@ class StartWait:
         wait = self._config.wait
         return f"{wait:g} s" if wait < 10 * _MINUTE else duration(wait)
 
-    def _log_missing(self, wait: Wait, now: float) -> None:
+    def log_missing(self, wait: Wait, now: float) -> None:
+        """Log who is not there yet."""
         clock, waited = self._round_clock, now - wait.since
         some = len(clock) - len(clock.absent)
         lasts = f", for {duration(waited)}" if waited >= _MINUTE else ""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["meet", "pause", "collect", "settle", "linger", "part"]
-"""The aim of a wait: the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after
-it: after the last round ("linger"), or the one after which it leaves ("part")."""
+Kind = Literal["meet", "pause", "collect", "adopt", "settle", "linger", "part"]
+"""The aim of a wait: the neighbors, the begin of a round, its bodies, those that a returner adopts, the round's end, or
+neighbors that need this peer after it: after the last round ("linger"), or the one after which it leaves ("part")."""
 
 
 @dataclass

@@ -1,10 +1,13 @@
-"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum; no I/O."""
+"""Waiting: what the round loop waits for, and `RULES`, the one table that says when each wait ends; no I/O.
+
+A wait ends by the first of its rules whose condition holds. docs/design.md prints the table, and what a wait is for.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, get_args
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.config import PeerConfig
@@ -12,11 +15,12 @@ from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.ledger_guard import LedgerGuard
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
-from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
+from dpeer.peer.core.round_deadline import RoundDeadline, TransferProgress
 from dpeer.peer.core.start_wait import StartWait
-from dpeer.peer.core.wait import Pauses, Wait, WaitingNow
+from dpeer.peer.core.wait import Kind, Pauses, Wait, WaitingNow
+from dpeer.peer.core.wait_reports import WaitReports
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -67,8 +71,8 @@ class Waiting:
         self._entry = exchange.entry
         self._round_clock = round_clock
         self.slack = slack
-        self._transfers = transfers
         self._round_deadline = RoundDeadline(config.deadline)
+        self._reports = WaitReports(members, transfers, self._round_deadline, config.rounds, config.say_waiting, log)
         self.pauses = Pauses()
         self._mixed_nothing = False
         self._news_at = 0.0
@@ -102,24 +106,27 @@ class Waiting:
             self._wait.log_at = min(self._wait.log_at, now + self._config.remind_every)
 
     def collect(self, number: int, now: float) -> None:
-        """Wait for round `number`'s bodies."""
-        self._wait = self._patient("collect", number, now)
+        """Wait for round `number`'s bodies: to mix them, or, as a returner, to adopt their mean."""
+        self._begin("collect" if self._entry.since is None else "adopt", number, now)
 
     def settle(self, number: int, now: float) -> None:
         """Wait until round `number` may be completed."""
-        self._wait = self._patient("settle", number, now)
+        self._begin("settle", number, now)
 
     def linger(self, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
-        self._wait = self._patient("linger", self._exchange.schedule.rounds, now)
+        self._begin("linger", self._exchange.schedule.rounds, now)
 
     def part(self, number: int, now: float) -> None:
         """Wait until no neighbor needs the body of the round before `number`, which is not begun any more."""
-        self._wait = self._patient("part", number, now)
+        self._begin("part", number, now)
 
     def over(self) -> None:
         """Wait for nothing."""
         self._wait = None
+
+    def _begin(self, kind: Kind, number: int, now: float) -> None:
+        self._wait = Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
@@ -176,63 +183,152 @@ class Waiting:
             return NO_NEIGHBOR
         return None
 
-    # -- whether it has come -----------------------------------------------------------------------------------
+    # -- whether it is over ------------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
-        """The effect that ends the wait, if it is over."""
+        """The effect that ends the wait, by the first rule that gives one."""
         wait = self._wait
         if wait is None:
             return []
-        if self.drains and self._in_vain(wait, now):
-            self._wait, self._exchange.paused = None, False
-            return [Fail(Drained("asked to leave"))]
-        reason = self._ledger_guard.why_no_release()
-        if wait.kind == "meet":  # to its end: neighbors that come later may know of more rounds
-            effects = self.start.look(wait, now)
-            if effects:
+        self._heed_deadline(wait, now)
+        for rule in _RULES_OF[wait.kind]:
+            if (effect := rule.effect(self, wait, now)) is not None:
                 self._wait = None
-            return [Fail(CheckpointError(reason))] if reason is not None and Wake() in effects else effects
-        if reason is not None:
-            self._wait = None
-            return [Fail(CheckpointError(reason))]
-        if wait.kind == "pause":
-            return self._look_for_a_quorum(wait, now)
-        adopts = wait.kind == "collect" and self._entry.since is not None
-        patient = adopts and not self._members.passed(wait.number)  # it may have come before its neighbors
-        if now >= wait.since + self._round_deadline.seconds and not patient:
-            self._go_on_without(self._ranks(wait, now), wait, now)
-        ranks = self._ranks(wait, now)
-        if adopts:
-            return self._look_for_bodies_to_adopt(wait, ranks, now)
-        if ranks:
-            self._log_for_whom(wait, ranks, now)
-            return []
-        self._wait = None
-        if wait.kind == "collect":
-            self._round_deadline.collected(wait.number, now - wait.since, now)
-            return [self._deliver(wait.number)]
-        return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
+                if wait.kind == "pause":
+                    self._end_pause(wait, effect, now)
+                return [effect]
+        self._report(wait, now)
+        return []
 
-    def _in_vain(self, wait: Wait, now: float) -> bool:
-        """Whether a peer that leaves waits for what comes after its leaving only.
+    def drained(self, wait: Wait, now: float) -> Effect | None:
+        """A peer that leaves waits in vain.
 
         A neighbor that was stopped since this round began, or so shortly before that the round waits for it, leaves,
         too, most likely: the round is run again when both are back, and then has its body.
         """
-        if wait.kind in ("meet", "pause"):
-            return True
+        if not self.drains:
+            return None
+        lacking: list[int] = []
         if wait.kind == "settle":
-            return any(self._members.comes_back(rank, now) for rank in self._ranks(wait, now))
-        if wait.kind != "collect":
-            return False
-        senders = self._exchange.schedule.at(wait.number).in_neighbors
-        lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
-        return any(self._members.comes_back(rank, self.begun_at) for rank in lacking)
+            lacking, since = self._ranks(wait, now), now
+        elif wait.kind in ("collect", "adopt"):
+            senders = self._exchange.schedule.at(wait.number).in_neighbors
+            lacking = [rank for rank in senders if not self._exchange.inbox.has(rank, wait.number)]
+            since = self.begun_at
+        if wait.kind in ("meet", "pause") or any(self._members.comes_back(rank, since) for rank in lacking):
+            return Fail(Drained("asked to leave"))
+        return None
+
+    def refused(self, wait: Wait, now: float) -> Effect | None:
+        """A neighbor refuses this peer, and none accepts it."""
+        refusal = self.start.refused(now)
+        return None if refusal is None else Fail(refusal)
+
+    def met(self, wait: Wait, now: float) -> Effect | None:
+        """The start is agreed."""
+        if not self.start.agreed(now):
+            return None
+        return self.uncounted(wait, now) or Wake()  # not before: neighbors that come later may know of more rounds
+
+    def missed(self, wait: Wait, now: float) -> Effect | None:
+        """Somebody has not appeared for `--wait`."""
+        missing = self.start.timed_out(wait, now)
+        return None if missing is None else Fail(missing)
+
+    def uncounted(self, wait: Wait, now: float) -> Effect | None:
+        """Others have had releases of this peer that its ledger lacks."""
+        reason = self._ledger_guard.why_no_release()
+        return None if reason is None else Fail(CheckpointError(reason))
+
+    def too_late(self, wait: Wait, now: float) -> Effect | None:
+        """The others have completed the run, so that no body comes any more."""
+        return Fail(LeftBehind(_WITHOUT_IT)) if self._exchange.over(wait.number) else None
+
+    def may_begin(self, wait: Wait, now: float) -> Effect | None:
+        """Nothing holds the round up any more."""
+        return Wake() if self.blocked(wait.number) is None else None
+
+    def isolated(self, wait: Wait, now: float) -> Effect | None:
+        """A pause has brought no news for `--wait`, or a return no body."""
+        since = max(self._news_at, wait.since)
+        if now < since + self._config.wait or (wait.kind == "adopt" and self._ranks(wait, now)):
+            return None
+        why = self.blocked(wait.number) if wait.kind == "pause" else "no neighbor had a body for its return"
+        return Fail(Isolated(f"{why} for {now - since:.0f} s (--wait)"))
+
+    def adopted(self, wait: Wait, now: float) -> Effect | None:
+        """A returner, which gives none, has the bodies that it takes, or holds a neighbor up for no longer."""
+        self._collected_at = self._entry.over_at(wait.number, bool(self._ranks(wait, now)), wait.since, now)
+        if now < self._collected_at:
+            return None
+        bodies = self._bodies(wait.number)
+        if self._entry.keeps_its_own(wait.number):
+            bodies = {}
+        if wait.number + 1 == self._exchange.schedule.rounds and not bodies and self._entry.lacks_a_body:
+            return Fail(LeftBehind(_WITHOUT_IT))
+        return Deliver(wait.number, bodies)
+
+    def collected(self, wait: Wait, now: float) -> Effect | None:
+        """Every body that is waited for is here."""
+        if self._ranks(wait, now):
+            return None
+        self._round_deadline.collected(wait.number, now - wait.since, now)
+        in_neighbors, bodies = self._exchange.schedule.at(wait.number).in_neighbors, self._bodies(wait.number)
+        if in_neighbors:
+            self._mixed_nothing = not bodies
+        for rank in sorted(set(in_neighbors) - bodies.keys()):
+            if reason := self._members.note_lost(rank):
+                self._reports.log_lost(rank, reason, wait.number)
+        return Deliver(wait.number, bodies)
+
+    def settled(self, wait: Wait, now: float) -> Effect | None:
+        """No neighbor needs anything of this peer any more."""
+        if self._ranks(wait, now):
+            return None
+        return Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)
+
+    def _end_pause(self, wait: Wait, effect: Effect, now: float) -> None:
+        self._exchange.paused = False
+        self.pauses.add(now - wait.since)
+        if wait.logged and effect == Wake():
+            self._log(
+                "info", "pause-over", f"goes on with round {wait.number + 1} after a pause of {now - wait.since:.0f} s",
+                round=wait.number,
+            )  # fmt: skip
+
+    def _heed_deadline(self, wait: Wait, now: float) -> None:
+        """Wait no longer for neighbors that are there and too slow, once the deadline is over.
+
+        It does not count for a returner that may have come to its round before its neighbors.
+        """
+        if wait.kind in ("meet", "pause") or now < wait.since + self._round_deadline.seconds:
+            return
+        if wait.kind == "adopt" and not self._members.passed(wait.number):
+            return
+        for rank in self._ranks(wait, now):
+            neighbor = self._members[rank]
+            if not neighbor.away and (why := self._reports.overdue(wait, rank, now)) is not None:
+                neighbor.overdue, neighbor.overdue_in = why, neighbor.current_round
+
+    def _report(self, wait: Wait, now: float) -> None:
+        """Log for whom or for what it is waited, where it is time to."""
+        if wait.kind == "adopt" and not (self._members.passed(wait.number) and self._ranks(wait, now)):
+            wait.log_at = max(wait.log_at, now + wait.log_every)  # one in the past would be due for ever
+        if now < wait.log_at:
+            return
+        if wait.kind == "meet":
+            self.start.log_missing(wait, now)
+        elif wait.kind != "pause":
+            self._reports.log_ranks(wait, self._ranks(wait, now), now)
+        elif (why := self.blocked(wait.number)) is not None:
+            self._reports.log_pause(wait, why, self._news_at + self._config.wait - now, self._ranks(wait, now), now)
+
+    # -- what it is for ----------------------------------------------------------------------------------------
 
     @property
     def collecting(self) -> int | None:
         """The round whose bodies the round loop waits for; None if it waits for nothing or for something else."""
-        return self._wait.number if self._wait is not None and self._wait.kind == "collect" else None
+        return self._wait.number if self._wait is not None and self._wait.kind in ("collect", "adopt") else None
 
     def ranks(self, now: float) -> list[int]:
         """The ranks that the round loop waits for at present."""
@@ -243,26 +339,9 @@ class Waiting:
         wait = self._wait
         if wait is None:
             return None
-        ranks = {rank: self._why(wait, rank, now) for rank in self._ranks(wait, now)}
+        ranks = {rank: self._reports.why(wait, rank, now) for rank in self._ranks(wait, now)}
         held = self.blocked(wait.number) if wait.kind == "pause" else None
         return WaitingNow(wait.kind, now - wait.since, ranks, held or "")
-
-    def _why(self, wait: Wait, rank: int, now: float) -> str:
-        """Why a rank is waited for."""
-        if rank not in self._members:
-            return "has not been there"
-        one = self._members[rank]
-        if trouble := one.trouble or one.trouble_dialling:
-            return trouble
-        if one.status is Status.UNSEEN:
-            return "not heard yet"
-        if one.away:
-            return one.why_away
-        return self._progress(wait, rank, now)
-
-    def _progress(self, wait: Wait, rank: int, now: float) -> str:
-        number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
-        return f"in round {self._shown(number)}{f'; {transfer}' if transfer else ''}"
 
     def next_look(self, now: float) -> float:
         """The clock time at which `look` may give something although nothing has happened; infinity for never."""
@@ -274,7 +353,7 @@ class Waiting:
         times = [wait.log_at]
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
-        if wait.kind == "collect" and self._entry.since is not None:
+        if wait.kind == "adopt":
             over = max(self._news_at, wait.since) + self._config.wait
             times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
         due = wait.since + self._round_deadline.seconds
@@ -283,16 +362,13 @@ class Waiting:
         times += [end for end in ends if now < end]
         return min(times)
 
-    def _patient(self, kind: Literal["collect", "settle", "linger", "part"], number: int, now: float) -> Wait:
-        return Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
-
     def _ranks(self, wait: Wait, now: float) -> list[int]:
         match wait.kind:
             case "meet":
                 return self.start.lacking()
             case "pause":
                 return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
-            case "collect":
+            case "collect" | "adopt":
                 return self._exchange.awaited(wait.number, now)
             case "settle":
                 return self._exchange.unsettled(wait.number, now)
@@ -305,128 +381,93 @@ class Waiting:
         """The bodies of a round that are here."""
         return self._exchange.inbox.take(number, self._exchange.schedule.at(number).in_neighbors)
 
-    def _deliver(self, number: int) -> Deliver:
-        in_neighbors = self._exchange.schedule.at(number).in_neighbors
-        bodies = self._bodies(number)
-        if in_neighbors:
-            self._mixed_nothing = not bodies
-        for rank in sorted(set(in_neighbors) - bodies.keys()):
-            if reason := self._members.note_lost(rank):
-                todo = "nothing has to be done here"
-                if self._members[rank].overdue and not self._members[rank].away:
-                    todo = "see whether its process or its disk hangs; it is used again once it has caught up"
-                self._log(
-                    "warning",
-                    "neighbor-lost",
-                    f"lost rank {rank} ({reason}): its weight goes to the diagonal, and rounds go on without it; "
-                    f"{todo}",
-                    neighbor=rank,
-                    round=number,
-                    reason=reason,
-                )
-        return Deliver(number, bodies)
 
-    def _look_for_bodies_to_adopt(self, wait: Wait, ranks: list[int], now: float) -> list[Effect]:
-        """End the wait of a returner, which gives none: it is over with the round, or nothing has come for long."""
-        self._collected_at = self._entry.over_at(wait.number, bool(ranks), wait.since, now)
-        if now >= self._collected_at:
-            self._wait = None
-            bodies = self._bodies(wait.number)
-            if self._entry.keeps_its_own(wait.number):
-                bodies = {}
-            last = wait.number + 1 == self._exchange.schedule.rounds
-            if last and not bodies and self._entry.lacks_a_body:
-                return [Fail(LeftBehind(_WITHOUT_IT))]
-            return [Deliver(wait.number, bodies)]
-        since = max(self._news_at, wait.since)
-        if not ranks and now >= since + self._config.wait:
-            self._wait = None
-            return [Fail(Isolated(f"no neighbor had a body for its return for {now - since:.0f} s (--wait)"))]
-        if ranks and self._members.passed(wait.number):
-            self._log_for_whom(wait, ranks, now)
-        else:
-            wait.log_at = max(wait.log_at, now + wait.log_every)  # one in the past would be due for ever
-        return []
+class Rule(NamedTuple):
+    """One way in which waits end.
 
-    def _look_for_a_quorum(self, wait: Wait, now: float) -> list[Effect]:
-        """End a pause: the round may begin, or this peer has waited for long enough."""
-        why, over = self.blocked(wait.number), self._exchange.over(wait.number)
-        if why is not None and not over and now < self._news_at + self._config.wait:
-            if now >= wait.log_at:
-                self._log_pause(wait, why, now)
-            return []
-        self._wait, self._exchange.paused = None, False
-        self.pauses.add(now - wait.since)
-        if over:
-            return [Fail(LeftBehind(_WITHOUT_IT))]
-        if why is not None:
-            return [Fail(Isolated(f"{why} for {now - self._news_at:.0f} s (--wait)"))]
-        if wait.logged:
-            self._log(
-                "info", "pause-over", f"goes on with round {wait.number + 1} after a pause of {now - wait.since:.0f} s",
-                round=wait.number,
-            )  # fmt: skip
-        return [Wake()]
+    Attributes:
+        kinds: The waits.
+        when: The condition, as docs/design.md prints it.
+        then: What the round loop gets, likewise.
+        effect: The effect; None while the condition does not hold.
+    """
 
-    def _log_pause(self, wait: Wait, why: str, now: float) -> None:
-        left = self._news_at + self._config.wait - now
-        self._log(
-            "info" if wait.logged else "warning", "paused",
-            f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once that changes, or ends "
-            f"in {left:.0f} s (--wait; --resume goes on later)",
-            round=wait.number, reason=why, neighbors=self.ranks(now),
-        )  # fmt: skip
-        wait.logged = True
-        wait.log_at = now + wait.log_every
-        wait.log_every *= 2
+    kinds: tuple[Kind, ...]
+    when: str
+    then: str
+    effect: Callable[[Waiting, Wait, float], Effect | None]
 
-    def _log_for_whom(self, wait: Wait, ranks: list[int], now: float) -> None:
-        if now < wait.log_at:
-            return
-        wait.log_every *= 2
-        wait.log_at = now + wait.log_every
-        where = [self._where(wait, rank, now) for rank in ranks]
-        quiet = now - self._config.say_waiting
-        still = [
-            rank for rank in ranks if self._transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
-        ]
-        due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._round_deadline.seconds
-        one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
-        advice = f"it goes on without in {due - now:.0f} s, {self._round_deadline}" if now < due < math.inf else (
-            "--deadline SECONDS: go on without it")  # fmt: skip
-        self._log(
-            "info",
-            "waiting",
-            f"round {self._shown(wait.number)} has been waiting for {', '.join(where)} for "
-            f"{now - wait.since:.0f} s{f', {one} there, and slow or hanging ({advice})' if still else ''}",
-            neighbors=ranks,
-            round=wait.number,
-        )
 
-    def _where(self, wait: Wait, rank: int, now: float) -> str:
-        return f"rank {rank} ({self._progress(wait, rank, now)})"
+RULES = (
+    Rule(
+        ("meet", "pause", "collect", "adopt", "settle"),
+        "the peer was asked to leave, and what it waits for comes only after that",
+        "it leaves: drained",
+        Waiting.drained,
+    ),
+    Rule(
+        ("meet",),
+        "a neighbor refuses this peer, and none accepts it",
+        "it ends: refused",
+        Waiting.refused,
+    ),
+    Rule(
+        ("meet",),
+        "enough ranks have been there, and all neighbors are",
+        "rounds begin, unless the ledger lacks releases that others have had",
+        Waiting.met,
+    ),
+    Rule(
+        ("meet",),
+        "a rank has not appeared for `--wait`",
+        "it ends: peers missing",
+        Waiting.missed,
+    ),
+    Rule(
+        ("pause", "collect", "adopt", "settle", "linger", "part"),
+        "others have had releases that the ledger of this private peer lacks",
+        "it ends, and names `--rounds-released`",
+        Waiting.uncounted,
+    ),
+    Rule(
+        ("pause",),
+        "the others have completed the run, and no body comes any more",
+        "it ends: left behind",
+        Waiting.too_late,
+    ),
+    Rule(
+        ("pause",),
+        "a quorum has come far enough, and a neighbor is there",
+        "the round begins",
+        Waiting.may_begin,
+    ),
+    Rule(
+        ("adopt",),
+        "the bodies that it adopts are here, or may not come any more",
+        "it adopts their mean; without one in the last round it ends: left behind",
+        Waiting.adopted,
+    ),
+    Rule(
+        ("pause", "adopt"),
+        "nothing new has come for `--wait`",
+        "it ends: isolated",
+        Waiting.isolated,
+    ),
+    Rule(
+        ("collect",),
+        "no body is waited for any more",
+        "it mixes those that are here",
+        Waiting.collected,
+    ),
+    Rule(
+        ("settle", "linger", "part"),
+        "no neighbor needs a body of this peer any more",
+        "it goes on, or leaves",
+        Waiting.settled,
+    ),
+)
+"""When waits end, in the order in which the rules are asked."""
 
-    def _shown(self, number: int) -> int:
-        """A round as messages name it: counted from 1, and none after the last one."""
-        return min(number, self._round_clock.rounds - 1) + 1
-
-    def _transfer(self, wait: Wait, rank: int, now: float) -> Transfer | None:
-        """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
-        coming = self._transfers.coming(rank, wait.number, now) if wait.kind == "collect" else None
-        return coming or self._transfers.going(rank, now)
-
-    def _go_on_without(self, ranks: list[int], wait: Wait, now: float) -> None:
-        """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace.
-
-        A neighbor that has just got this peer's body has a deadline from then on, as long as a body might take.
-        """
-        deadline = self._round_deadline.seconds
-        for rank in ranks:
-            neighbor, transfer = self._members[rank], self._transfer(wait, rank, now)
-            if neighbor.away or (transfer is not None and transfer.worth_waiting(now - wait.since, deadline)):
-                continue
-            if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
-                continue
-            fault = "sent nothing within" if transfer is None else "its body comes too slowly for"
-            neighbor.overdue = f"{fault} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._round_deadline})"
-            neighbor.overdue_in = neighbor.current_round
+_RULES_OF: Mapping[Kind, tuple[Rule, ...]] = {
+    kind: tuple(rule for rule in RULES if kind in rule.kinds) for kind in get_args(Kind)
+}

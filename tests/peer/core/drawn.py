@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dpeer.peer.core.membership import TRANSITIONS, Status
+from dpeer.peer.core.waiting import RULES
 
 PAGE = Path(__file__).parents[3] / "docs" / "design.md"
 
@@ -16,6 +17,12 @@ def states() -> list[str]:
         [sign, *(turns[one].value if one in turns else "" for one in Status)] for sign, turns in TRANSITIONS.items()
     ]
     return table(["sign of a neighbor", *(one.value for one in Status)], rows)
+
+
+def waits() -> list[str]:
+    """When each wait ends: a row each rule, in their order."""
+    rows = [[", ".join(rule.kinds), rule.when, rule.then] for rule in RULES]
+    return table(["wait", "ends when", "then"], rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -30,7 +37,7 @@ def line(cells: Iterable[str]) -> str:
 
 def drawn() -> list[list[str]]:
     """All tables."""
-    return [states()]
+    return [states(), waits()]
 
 
 def redrawn(page: str) -> str:
