@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import resource
 import sys
 import time
@@ -135,7 +136,7 @@ def forecast(
     """
     learner, how = parts.learner, config.training
     # At sample level the steps of a round are planned and charged together: none can be left out.
-    train_seconds = _train(learner, None if config.privacy.privacy == "sample" else TRAINS)
+    train_seconds = train_for(learner, math.inf if config.privacy.privacy == "sample" else TRAINS)
     taken, asked = sum(learner.steps), sum(learner.steps_asked)
     began = time.perf_counter()
     learner.evaluate()
@@ -170,12 +171,19 @@ def forecast(
     )
 
 
-def _train(learner: TorchLearner, seconds: float | None) -> float:
-    """Train a round for so many seconds, None for the whole; returns how long it took."""
-    if seconds is not None:
-        learner.train(0, seconds=0.0)  # the first steps pay for what later ones find ready
+def train_for(learner: TorchLearner, seconds: float) -> float:
+    """Train a round, or as much of one as takes about so many seconds; returns how long it took."""
+    share = 1.0
+    if seconds < math.inf:
+        _timed(learner, 0.0)  # the first steps pay for what later ones find ready
+        taken = _timed(learner, 0.0)
+        share = min(1.0, seconds / taken * sum(learner.steps) / max(1, sum(learner.steps_asked)))
+    return _timed(learner, share)
+
+
+def _timed(learner: TorchLearner, share: float) -> float:
     began = time.perf_counter()
-    learner.train(0, seconds=seconds)
+    learner.train(0, share=share)
     _settle()
     return time.perf_counter() - began
 

@@ -17,7 +17,7 @@ from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, working_folder_kept
-from dpeer.federation.forecast import Forecast, forecast
+from dpeer.federation.forecast import Forecast, forecast, train_for
 from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
 from dpeer.federation.line_check import check_lines
 from dpeer.federation.scheduler_rank import own_rank
@@ -235,7 +235,7 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
         findings.passed("threads", f"one: a step takes {duration(step)}")
         return
     torch.set_num_threads(1)
-    learner.train(0, seconds=_ONE_THREAD_TRAINS)
+    train_for(learner, _ONE_THREAD_TRAINS)
     torch.set_num_threads(many)
     alone = step if learner.pace is None else learner.pace.seconds / learner.pace.steps
     words = f"a step takes {duration(step)} with {many}, {duration(alone)} with one"

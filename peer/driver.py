@@ -14,6 +14,7 @@ from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.protocol import Core, Goodbyes
+from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.learner import Payload
 from dpeer.peer.transport import (
     Arrival,
@@ -120,9 +121,13 @@ class Driver:
         """Make round `number` this peer's current round: the rounds before are on disk."""
         self._do(self.core.begin(number, self.now()))
 
-    def train(self, number: int) -> float | None:
-        """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+    def train(self, number: int) -> RoundLimit | None:
+        """Round `number`'s local training begins; returns its limit, None without a budget."""
         return self.core.train(number, self.now())
+
+    def trained(self, share: float) -> None:
+        """The training, of this share of the round's steps, is over."""
+        self.core.round_budget.trained(share, self.now())
 
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""

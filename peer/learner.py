@@ -88,15 +88,12 @@ class Learner(Protocol):
     def steps_asked(self) -> Sequence[int]:
         """How many those are without a limit."""
 
-    def train(
-        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
-    ) -> float | None:
+    def train(self, number: int, *, share: float = 1.0) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
 
         Args:
             number: The round.
-            seconds: After how long they end, between two minibatches; None for no limit.
-            recorded: The `steps` to be taken instead, for the bits that they gave.
+            share: Of the minibatches of each phase, 0 to 1; at least one of each. The same share gives the same bits.
 
         Raises:
             Interrupted: `interrupt` was called; the model is left between two minibatches.

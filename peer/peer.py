@@ -190,7 +190,7 @@ class Peer:
         """
         try:
             self._start = await self._worker.run(self._files.take_up)
-            self.core.round_budget.resume(self._files.round_seconds)
+            self.core.round_budget.resume(self._files.last_limit)
             self.saver.begin(self._start)
             self.core.entry.incarnation = self._files.incarnation
             if self.config.rounds_released > self._start:

@@ -9,7 +9,7 @@ import json
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import ABSENT, difference
+from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.run_results import RunCounts, round_entries
@@ -38,9 +39,11 @@ from dpeer.results.files import (
     write_json,
 )
 from dpeer.results.json_fields import number as json_number
-from dpeer.results.json_fields import table_or_empty, whole, wholes
+from dpeer.results.json_fields import table_or_empty, whole
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
+
+_WHOLE = RoundLimit(1.0, None, None)
 
 _RECENT = 10
 """Rounds over which their length is averaged."""
@@ -79,7 +82,6 @@ class RankFolder:
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
-        round_seconds: The limit that the training of that round had; None without one.
         incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
@@ -107,8 +109,7 @@ class RankFolder:
         self.diverged = False
         """How many rounds the peer has to run, as far as is known."""
         self.released = -1
-        self._steps: dict[int, Sequence[int]] = {}
-        self.round_seconds: float | None = None
+        self._limits: dict[int, RoundLimit] = {}
         self.incarnation = 0
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
@@ -171,9 +172,8 @@ class RankFolder:
             noted = read_object(out / RELEASED)
             found = whole(noted.get("round"))
             self.released = -1 if found is None else found
-            by_round = table_or_empty(noted.get("steps"))
-            self._steps = {int(one): own for one in by_round if one.isdigit() and (own := wholes(by_round[one]))}
-            self.round_seconds = json_number(noted.get("seconds"))
+            by_round = table_or_empty(noted.get("limits"))
+            self._limits = {int(one): _limit(table_or_empty(by_round[one])) for one in by_round if one.isdigit()}
             self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
@@ -222,8 +222,8 @@ class RankFolder:
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
 
-    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
-        """Note that a round was trained, with these steps of each phase and this limit, and released.
+    def note_released(self, number: int, limit: RoundLimit | None) -> None:
+        """Note that a round was trained, within this limit, and released.
 
         Flushed where a clock has decided about the steps. Else after a power loss an earlier round may stand.
         """
@@ -232,16 +232,21 @@ class RankFolder:
         path = self._config.out / RELEASED
         # Of a process that is killed now, the rounds since the last checkpoint are trained again.
         least = number - self._config.checkpoint_every
-        self._steps = {one: own for one, own in self._steps.items() if one >= least} | {number: tuple(steps)}
-        noted = {"round": number, "steps": {str(one): own for one, own in self._steps.items()}, "seconds": seconds}
-        if self._config.round_seconds is None:
-            path.write_text(json.dumps(noted))
-        else:
-            write_json(path, noted, indent=None)
+        if limit is None:
+            path.write_text(json.dumps({"round": number}))
+            return
+        self._limits = {one: own for one, own in self._limits.items() if one >= least} | {number: limit}
+        limits = {str(one): own._asdict() for one, own in self._limits.items()}
+        write_json(path, {"round": number, "limits": limits}, indent=None)
 
-    def recorded_steps(self, number: int) -> Sequence[int] | None:
-        """The steps of each phase with which round `number` is to be trained again; None where they are free."""
-        return self._steps.get(number) if number <= self.released else None
+    def recorded(self, number: int) -> RoundLimit | None:
+        """The limit within which round `number` is to be trained again; None where it has not been released."""
+        return self._limits.get(number, _WHOLE) if number <= self.released else None
+
+    @property
+    def last_limit(self) -> RoundLimit:
+        """The limit of the last round that was released."""
+        return self._limits.get(self.released, _WHOLE)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk, before a neighbor hears of it.
@@ -465,3 +470,8 @@ def _shown(value: object) -> str:
 def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
     """The same by ranks as text, because JSON's keys are strings."""
     return {str(rank): reason for rank, reason in lost.items()}
+
+
+def _limit(noted: Mapping[str, Any]) -> RoundLimit:
+    share = json_number(noted.get("share"))
+    return RoundLimit(1.0 if share is None else share, *(json_number(noted.get(one)) for one in ("seconds", "whole")))

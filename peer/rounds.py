@@ -9,6 +9,7 @@ from functools import partial
 
 from dpeer.exceptions import Drained
 from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.saver import Saver
@@ -172,12 +173,14 @@ class _RoundLoop:
     async def train(self, one: _Round) -> None:
         """Train and release, or sit out; the body leaves once the round before is on disk."""
         number, learner = one.number, self.learner
-        seconds = self.driver.train(number) if one.active else None
+        limit = self.driver.train(number) if one.active else None
         trains = train_and_release if one.active else sit_out
         one.train_loss, one.payload, one.train_seconds = await self.worker.run(
-            trains, learner, number, one.watch, self.saver, seconds, lambda: self.driver.core.lateness.in_vain
+            trains, learner, number, one.watch, self.saver, limit, lambda: self.driver.core.lateness.in_vain
         )
         one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
+        if limit is not None and any(one.steps_asked):
+            self.driver.trained(sum(one.steps) / sum(one.steps_asked))
         self.saver.once_saved(partial(self.driver.send, number, one.payload))
         one.exchange_seconds = one.watch.lap()
 
@@ -285,23 +288,24 @@ class _RoundLoop:
 
 
 def train_and_release(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, limit: RoundLimit | None, in_vain: Callable[[], bool]
 ) -> tuple[float | None, Payload | None, float]:
-    """Train, for so many seconds at most, and release; returns the training loss, the body, and training's seconds.
+    """Train, within a limit, and release; returns the training loss, the body, and training's seconds.
 
     A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
     reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
-    loss = learner.train(number, seconds=seconds, recorded=saver.recorded_steps(number))
+    limit = saver.recorded(number) or limit
+    loss = learner.train(number, share=1.0 if limit is None else limit.share)
     taken = watch.lap()
     payload = None if in_vain() else learner.release(number)
     if payload is not None:
-        saver.note_released(number, learner.steps, seconds)
+        saver.note_released(number, limit)
     return loss, payload, taken
 
 
 def sit_out(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, seconds: float | None, in_vain: Callable[[], bool]
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver, limit: RoundLimit | None, in_vain: Callable[[], bool]
 ) -> tuple[None, None, float]:
     """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
@@ -39,13 +40,13 @@ class Saver:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
 
-    def note_released(self, number: int, steps: Sequence[int], seconds: float | None) -> None:
-        """Note on disk that a round was trained, with these steps and limit, and released; not on the event loop."""
-        self._files.note_released(number, steps, seconds)
+    def note_released(self, number: int, limit: RoundLimit | None) -> None:
+        """Note on disk that a round was trained, within this limit, and released; not on the event loop."""
+        self._files.note_released(number, limit)
 
-    def recorded_steps(self, number: int) -> Sequence[int] | None:
-        """The steps with which an earlier process of the run, or another run, has trained round `number`; or None."""
-        return self._files.recorded_steps(number)
+    def recorded(self, number: int) -> RoundLimit | None:
+        """The limit within which an earlier process of the run has trained and released round `number`; or None."""
+        return self._files.recorded(number)
 
     def note_incarnation(self, incarnation: int) -> None:
         """Put this peer's incarnation on disk; called on the thread for the disk."""

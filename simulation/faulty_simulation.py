@@ -141,9 +141,9 @@ class FaultySimulation(Simulation):
         rank = self._ranks[one.rank]
         one.peer = await self._peer(
             rank.config, one.transport, one.worker, rank.log, resume=resume,
-            on_connected=lambda: self._injector.reached(0), share=one.costs.share,
+            on_connected=lambda: self._injector.reached(0),
         )  # fmt: skip
-        one.costs.budget = lambda core=one.peer.core: core.round_budget.seconds  # type: ignore[misc]
+        one.costs.share = lambda core=one.peer.core: core.round_budget.share  # type: ignore[misc]
 
     def _start(self, one: _Incarnation, *, again: bool) -> None:
         one.task = one.process.start(self._run(one, again=again))

@@ -172,9 +172,9 @@ class Simulation:
 
     async def _peer(
         self, config: RunConfig, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
-        on_connected: Callable[[], None] = lambda: None, share: Callable[[float], float] | None = None,
+        on_connected: Callable[[], None] = lambda: None,
     ) -> Peer:  # fmt: skip
-        """Make a peer of a rank; `share` is that of `TorchLearner.virtual`."""
+        """Make a peer of a rank."""
         rank, new_data = config.rank, self._new_data and not resume
         out = rank_folder(self._out, rank)
         assembled = worker.run(build, config, resume=resume, new_data=new_data, workers=self._workers, home=self._home)
@@ -186,7 +186,6 @@ class Simulation:
         if rank == 0:
             self._notes = parts.notes
         learner = parts.learner
-        learner.virtual = share
         self._bodies[rank] = lambda: learner.body
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         if rank not in self._tracking:  # not of a rank that a fault has killed

@@ -328,35 +328,26 @@ class RoundCosts:
     """Training and mixing last a round together, and saving a twentieth of one, beside the next round.
 
     All else takes no time: it is little beside training, and the costs of faults are counted in rounds. Nor does a
-    round that the peer sits out. Training that has a budget of time ends then, with a share of its steps.
+    round that the peer sits out. Training of a share of its steps takes as much of that time.
 
     Args:
         seconds: The seconds of a round.
         process: The process, which may be slow.
 
     Attributes:
-        budget: Gives the seconds that a round's training may take; None for no limit.
+        share: Gives the share of its steps that the present round trains.
     """
 
     def __init__(self, seconds: float, process: Process) -> None:
         self._seconds, self._process = seconds, process
         self._trained = False
-        self._share = 1.0
-        self.budget: Callable[[], float | None] = lambda: None
-
-    def share(self, seconds: float) -> float:
-        """The share of a round's steps, 0 to 1, that the present training takes: it was found when that began."""
-        return self._share
+        self.share: Callable[[], float] = lambda: 1.0
 
     def before(self, job: Job) -> float:
         """See `Costs`."""
         if job in (train_and_release, sit_out):
             self._trained = job is train_and_release
-            whole, most = _TRAINING * self._seconds, self.budget()
-            if most is not None and whole:
-                self._share = min(1.0, most / (whole * self._process.slowness))
-                whole *= self._share
-            return whole if self._trained else 0.0
+            return self.share() * _TRAINING * self._seconds if self._trained else 0.0
         if job is mix_received and self._trained:
             return _MIXING * self._seconds
         saves = getattr(job, "__func__", None) is RankFolder.save

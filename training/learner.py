@@ -53,9 +53,6 @@ class TorchLearner:
         session: The peer's privacy; None trains and sends without noise and record.
         sampled: The releases of a run with privacy at sample level.
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
-
-    Attributes:
-        virtual: On a virtual clock: the share of a round's steps that are taken in so many seconds. None on a real one.
     """
 
     def __init__(
@@ -80,7 +77,6 @@ class TorchLearner:
         self.checkpoints, self._sampled = checkpoints, sampled
         self._mixed = False
         self.mixes_at_once = gossip.brief and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
-        self.virtual: Callable[[float], float] | None = None
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -105,15 +101,12 @@ class TorchLearner:
         if self.session is not None and (self.shares or not isinstance(self.session, ClientSession)):
             self.session.begin()
 
-    def train(
-        self, number: int, *, seconds: float | None = None, recorded: Sequence[int] | None = None
-    ) -> float | None:
+    def train(self, number: int, *, share: float = 1.0) -> float | None:
         """Run round `number`'s local steps; epochs are their most.
 
         Args:
             number: The round.
-            seconds: After how long they end, each phase after its first minibatch at the earliest; None for no limit.
-            recorded: The steps of each phase, as `steps` gave them, so that the bits are the same; these count then.
+            share: Of each phase's minibatches, 0 to 1; one is taken at least. The same share gives the same bits.
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
@@ -126,13 +119,10 @@ class TorchLearner:
         self.trainer.begin(number)
         self._mixed = False
         self.finishing.forget()
-        share = None if seconds is None or self.virtual is None else self.virtual(seconds)
         if (pace := self.trainer.pace) is not None:
             pace.begin()
-        with self._training(Purpose.TRAIN, number, "train"):
-            gradients = 0.0 if seconds is None else self.algorithm.gradients(self.trainer.hyperparameters)
-            with self.trainer.budget.limiting(gradients, seconds=seconds, share=share, recorded=recorded):
-                self.algorithm.train(self.trainer)
+        with self._training(Purpose.TRAIN, number, "train"), self.trainer.budget.limiting(share):
+            self.algorithm.train(self.trainer)
         if pace is not None:
             pace.end(number)
         return self.trainer.figures.loss

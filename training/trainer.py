@@ -116,8 +116,7 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
-        self.budget, self.pace = StepBudget(compute.drain), pace
-        self._looks = 1
+        self.budget, self.pace = StepBudget(), pace
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0
@@ -213,9 +212,8 @@ class Trainer:
         """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
-        self._looks = gradients = looks(gradient, self.ascent)
         pace = self.pace
-        timed = None if pace is None else pace.phase(gradients)
+        timed = None if pace is None else pace.phase(looks(gradient, self.ascent))
         for batch in self.minibatches(phase or part.phase, epochs):
             began = 0.0 if pace is None else pace.clock()
             loss = gradient(self, part, batch)
@@ -265,9 +263,8 @@ class Trainer:
         return self._minibatches.of(self.number, phase, epochs, self.begin_phase(epochs))
 
     def begin_phase(self, epochs: int) -> More:
-        """Begin a phase of the round's budget, with the gradients that `steps` computes on a batch, or one."""
-        gradients, self._looks = float(epochs * self._looks), 1
-        return self.budget.phase(self.planned_steps(epochs), gradients)
+        """Begin a phase of the round's budget."""
+        return self.budget.phase(self.planned_steps(epochs))
 
     def note(self, loss: Tensor, batch: Batch) -> None:
         """Remember the loss of a minibatch: `loss` becomes the mean over the last epoch's."""

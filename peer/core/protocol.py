@@ -35,7 +35,7 @@ from dpeer.peer.core.limits import RateLimiter, sender_of
 from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.returner import Entry
-from dpeer.peer.core.round_budget import RoundBudget
+from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.schedule import Schedule
@@ -219,8 +219,8 @@ class Core:
         self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
         return self.look(now)
 
-    def train(self, number: int, now: float) -> float | None:
-        """Round `number`'s local training begins; returns the seconds that it may take, None for no limit."""
+    def train(self, number: int, now: float) -> RoundLimit | None:
+        """Round `number`'s local training begins; returns its limit, None without a budget."""
         self.lateness.begin_training(number)
         return self.round_budget.begin(number, now)
 

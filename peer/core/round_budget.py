@@ -1,24 +1,44 @@
-"""Round budget (`--round-seconds`): how long local training may take in a round, given or from arrivals; no I/O."""
+"""Round budget (`--round-seconds`): which share of its steps a round trains, by the seconds of the last; no I/O."""
 
 from __future__ import annotations
 
 from collections import deque
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 _WINDOW = 3
 """Rounds that count: the last ones. A peer that has become slower, or faster, is one that soon."""
+
+_FIRST = 0.05
+"""The share of a first round."""
 
 _TIMES = 1.25
 """Of what the neighbors take. The rest keeps peers that are equally fast from shortening their rounds in turn, and lets
 a shortened round grow again."""
 
 
-class RoundBudget:
-    """The seconds of each round's local training.
+class RoundLimit(NamedTuple):
+    """The limit of a round's local training, as it goes to disk.
 
-    "auto" finds them from the bodies that come: a neighbor has taken as long as from the begin of this peer's training
-    to the arrival of its body. A round may take a quarter more than the mean over the neighbors, of the last
+    Attributes:
+        share: Of the steps of each phase, 0 to 1.
+        seconds: How long it may take; None before that is known.
+        whole: How long all steps would take; None before a round was trained.
+    """
+
+    share: float
+    seconds: float | None
+    whole: float | None
+
+
+class RoundBudget:
+    """The share of its steps that each round trains, so that they take a given time, or what neighbors take.
+
+    All steps would take as long as those of the round before, and the rest of them. Before that is known a round that
+    has a limit trains a twentieth of its steps.
+
+    "auto" finds the seconds from the bodies that come: a neighbor has taken as long as from the begin of this peer's
+    training to the arrival of its body. A round may take a quarter more than the mean over the neighbors, of the last
     rounds the median. With their maximum two slow peers side by side would never become quicker, and with their minimum
     a quick one would drag all others along.
 
@@ -27,10 +47,15 @@ class RoundBudget:
 
     Args:
         given: Seconds; "auto"; None for no budget.
+
+    Attributes:
+        share: Of the steps of the present round, 0 to 1.
     """
 
     def __init__(self, given: float | Literal["auto"] | None) -> None:
+        self.share = 1.0
         self._given = given
+        self._whole: float | None = None
         self._taken: deque[float] = deque(maxlen=_WINDOW)
         self._number = -1
         self._began = 0.0
@@ -38,13 +63,14 @@ class RoundBudget:
         self._elsewhere = 0.0
         self._arrivals: dict[tuple[int, int], float] = {}
 
-    def resume(self, seconds: float | None) -> None:
-        """Go on from the seconds that an earlier process had found."""
-        if self._given == "auto" and seconds is not None:
-            self._taken.append(seconds / _TIMES)
+    def resume(self, limit: RoundLimit) -> None:
+        """Go on from the limit that an earlier process had."""
+        if self._given == "auto" and limit.seconds is not None:
+            self._taken.append(limit.seconds / _TIMES)
+        self._whole = limit.whole
 
-    def begin(self, number: int, now: float) -> float | None:
-        """Note that round `number`'s training begins; returns its seconds, None for no limit."""
+    def begin(self, number: int, now: float) -> RoundLimit | None:
+        """Note that round `number`'s training begins; returns its limit, None without a budget."""
         if self._released is not None:
             arrivals = [at for (_, round_), at in self._arrivals.items() if round_ == self._number]
             if arrivals:
@@ -52,7 +78,19 @@ class RoundBudget:
             if number == self._number + 1:  # none was sat out in between
                 self._elsewhere = now - max([self._released, *arrivals])
         self._number, self._began, self._released = number, now, None
-        return self.seconds
+        if self._given is None:
+            return None
+        seconds = self.seconds
+        if seconds is None:
+            self.share = 1.0
+        else:
+            self.share = _FIRST if self._whole is None else min(1.0, seconds / max(self._whole, 1e-9))
+        return RoundLimit(self.share, seconds, self._whole)
+
+    def trained(self, share: float, now: float) -> None:
+        """Note that the present round's training, of this share of its steps, is over."""
+        if share > 0.0:
+            self._whole = (now - self._began) / share
 
     def arrived(self, rank: int, number: int, now: float) -> None:
         """Note that a neighbor's body of a round has come."""

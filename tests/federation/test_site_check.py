@@ -331,8 +331,9 @@ def test_one_thread_is_timed_beside_the_others(alone: float, level: Level, words
 
     class Learner:
         pace: RoundPace | None = RoundPace(0, 10, 0.3, 0.3, 8)
+        steps = steps_asked = (10,)
 
-        def train(self, number: int, *, seconds: float) -> None:
+        def train(self, number: int, *, share: float) -> None:
             assert set_to == [1]
             self.pace = RoundPace(0, 10, 10 * alone, 10 * alone, 1)
 

@@ -67,7 +67,7 @@ class VectorLearner:
     def start_over(self):
         pass
 
-    def train(self, number, *, seconds=None, recorded=None):
+    def train(self, number, *, share=1.0):
         self.on_train(number)
         self.gradients += 10 * (self.rank + 1)
         if number == self.fail:

@@ -10,6 +10,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
+from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.rank_folder import RankFolder
 from tests.error_texts import refused
 
@@ -213,11 +214,12 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     assert [bytes(frame) for frame in again.outbox.frames[0]] == [bytes(frame) for frame in sent]
 
 
-@pytest.mark.parametrize(
-    ("every", "kept"), [(1, {2: [5, 2], 3: [1, 1]}), (3, {0: [9, 9], 1: [7, 3], 2: [5, 2], 3: [1, 1]})]
-)
-def test_rounds_that_may_be_trained_again_have_the_steps_with_which_they_were_released(every, kept, tmp_path):
-    """Those since the last checkpoint; a round that no process has released is trained by the clock."""
+WHOLE = RoundLimit(1.0, None, None)
+
+
+@pytest.mark.parametrize(("every", "kept"), [(1, [2, 3]), (3, [0, 1, 2, 3])])
+def test_rounds_that_may_be_trained_again_have_the_limit_with_which_they_were_released(every, kept, tmp_path):
+    """Those since the last checkpoint; a round that no process has released has a limit of its own."""
 
     def begun_with_a_budget(*, resume, first):
         config = PeerConfig(0, 9, None, OURS, out=tmp_path, resume=resume, checkpoint_every=every, round_seconds="auto")
@@ -228,21 +230,36 @@ def test_rounds_that_may_be_trained_again_have_the_steps_with_which_they_were_re
 
     files = begun_with_a_budget(resume=False, first=0)
     run(files, 0)
-    for number, steps in enumerate(([9, 9], [7, 3], [5, 2], [1, 1])):
-        files.note_released(number, steps, 2.5 + number)
+    limits = [WHOLE, RoundLimit(0.5, 2.5, 5.0), RoundLimit(0.3, 1.5, 5.0), RoundLimit(0.1, 0.25, 2.5)]
+    for number, limit in enumerate(limits):
+        files.note_released(number, limit)
     again = begun_with_a_budget(resume=True, first=1)
-    assert {number: again.recorded_steps(number) for number in range(6)} == {
-        number: tuple(kept[number]) if number in kept else None for number in range(6)
+    assert {number: again.recorded(number) for number in range(6)} == {
+        number: (limits[number] if number in kept else WHOLE) if number <= 3 else None for number in range(6)
     }
-    assert again.round_seconds == 5.5
-    again.note_released(1, [7, 3], 9.0)
-    assert begun_with_a_budget(resume=False, first=0).recorded_steps(1) is None, "a new run"
+    assert again.last_limit == limits[3]
+    assert begun_with_a_budget(resume=False, first=0).recorded(1) is None, "a new run"
+
+
+def test_a_round_that_was_released_without_a_limit_is_trained_whole_again(tmp_path):
+    """Whatever `--round-seconds` says at the resume: a round has one body."""
+    files = begun(tmp_path)
+    run(files, 0)
+    files.note_released(1, None)
+    assert begun(tmp_path, resume=True, first=1).recorded(1) == WHOLE
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[1]", '{"round": 3, "steps": 7}', '{"round": 3, "steps": {"3": "many", "x": [1]}}']
+    ("content", "found"),
+    [
+        ("", None),
+        ("[1]", None),
+        ('{"round": 3, "limits": 7}', WHOLE),
+        ('{"round": 3, "limits": {"3": "many", "x": [1]}}', WHOLE),
+        ('{"round": 3, "limits": {"3": {"share": "much", "whole": 2}}}', RoundLimit(1.0, None, 2.0)),
+    ],
 )
-def test_damaged_notes_of_releases_leave_steps_to_the_clock(content, tmp_path):
+def test_damaged_notes_of_releases_leave_rounds_whole(content, found, tmp_path):
     run(begun(tmp_path), 0)
     (tmp_path / "released.json").write_text(content)
-    assert begun(tmp_path, resume=True, first=1).recorded_steps(3) is None
+    assert begun(tmp_path, resume=True, first=1).recorded(3) == found

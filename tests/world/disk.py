@@ -4,6 +4,10 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.core.round_budget import RoundLimit
+
+WHOLE = RoundLimit(1.0, None, None)
+
 STATED = -1
 """In the ledger, in place of an incarnation: a round that a lost disk may have released."""
 
@@ -28,8 +32,7 @@ class Disk:
     Attributes:
         saved: The checkpoint; None before the first one.
         released: The last round that was released.
-        steps: The steps with which each round was trained.
-        seconds: The limit that the last one had.
+        limits: The limit within which each round was trained.
         ledger: Round and incarnation of every release that was charged; `STATED` in place of that if the operator has
             stated it.
         incarnation: The peer's.
@@ -40,8 +43,7 @@ class Disk:
 
     saved: Saved | None = None
     released: int = -1
-    steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    seconds: float | None = None
+    limits: dict[int, RoundLimit | None] = field(default_factory=dict)
     ledger: list[tuple[int, int]] = field(default_factory=list)
     incarnation: int = 0
     noted: int = 0
@@ -63,7 +65,6 @@ class Files:
     kept = True
     released = -1
     inside = None
-    round_seconds = None
     incarnation = 0
 
     def __init__(self, disk, config, learner):
@@ -83,7 +84,6 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
-        self.round_seconds = self._disk.seconds if self._config.resume else None
         self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         self._disk.noted = 0 if saved is None else saved.next_round
@@ -101,12 +101,16 @@ class Files:
         if not self._config.resume:
             self._learner.start_over()
 
-    def note_released(self, number, steps, seconds):
-        self._disk.released, self._disk.seconds = number, seconds
-        self._disk.steps[number] = tuple(steps)
+    def note_released(self, number, limit):
+        self._disk.released = number
+        self._disk.limits[number] = limit
 
-    def recorded_steps(self, number):
-        return self._disk.steps.get(number) if number <= self.released else None
+    def recorded(self, number):
+        return self._disk.limits.get(number) or WHOLE if number <= self.released else None
+
+    @property
+    def last_limit(self):
+        return self._disk.limits.get(self.released) or WHOLE
 
     def note_incarnation(self, incarnation):
         self._disk.incarnation = self.incarnation = incarnation

@@ -74,16 +74,12 @@ class WorldLearner:
 
     # -- a round ----
 
-    def train(self, number, *, seconds=None, recorded=None):
+    def train(self, number, *, share=1.0):
         if self._stop:
             raise Interrupted("between two minibatches")
         self._world.begins(self._life, number, self.next, trains=True)
         whole = self._world.times.uniform(0.6, 1.4) * self._world.scenario.pace
-        steps = STEPS
-        if recorded is not None:
-            (steps,) = recorded
-        elif seconds is not None:
-            steps = min(STEPS, max(1, int(STEPS * seconds / (whole * self._life.process.slowness))))
+        steps = max(1, int(STEPS * share + 1e-9))
         self._life.costs.owe(whole * steps / STEPS)
         self.steps, self.steps_asked = [steps], [STEPS]
         self._base = self.body

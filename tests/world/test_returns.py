@@ -70,7 +70,7 @@ def test_a_returner_adopts_from_one_neighbor_when_the_other_dies_meanwhile():
 def rounds_of_a_second(monkeypatch):
     """Training takes a second, and whatever else a peer does no time."""
 
-    def train(self, number, **budget):
+    def train(self, number, *, share):
         self._world.begins(self._life, number, self.next, trains=True)
         self._life.costs.owe(1.0)
         self._base = self.body

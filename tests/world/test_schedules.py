@@ -103,9 +103,9 @@ def test_a_violation_names_the_rank_and_the_schedule_is_shrunk(monkeypatch):
 def test_a_peer_that_trains_twenty_times_slower_logs_that_no_peer_mixes_its_bodies(monkeypatch):
     train = WorldLearner.train
 
-    def slowly(self, number, **budget):
+    def slowly(self, number, *, share):
         self._life.costs.owe(19.0 if self.rank == 3 else 0.0)
-        return train(self, number, **budget)
+        return train(self, number, share=share)
 
     monkeypatch.setattr(WorldLearner, "train", slowly)
     world = World(Scenario(4, "full", 5, 60, deadline=5.0), log=True).run()

@@ -67,7 +67,7 @@ def test_a_round_is_trained_again_with_the_steps_that_were_released():
 
 
 def no_budget_is_kept(patch):
-    patch.setattr(RoundBudget, "seconds", property(lambda self: None))
+    patch.setattr(RoundBudget, "begin", lambda self, number, now: None)
 
 
 def arrivals_are_not_noted(patch):
@@ -103,7 +103,7 @@ def overdue_until_it_is_in_the_same_round(patch):
 
 
 def a_round_is_trained_again_by_the_clock(patch):
-    patch.setattr(Files, "recorded_steps", lambda self, number: None)
+    patch.setattr(Files, "recorded", lambda self, number: None)
 
 
 MUTATIONS = {

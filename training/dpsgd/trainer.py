@@ -31,7 +31,7 @@ from dpeer.training.dpsgd.gradient import Met, PrivateGradient
 from dpeer.training.dpsgd.poisson_batches import PoissonBatches
 from dpeer.training.dpsgd.task_checks import check_collate
 from dpeer.training.flat import Flat
-from dpeer.training.gradients import Gradient, plain
+from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.minibatches import Batch
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
@@ -206,19 +206,19 @@ class DPSGDTrainer(Trainer):
 
     def steps(self, part: Flat, *, gradient: Gradient = plain, **how: Any) -> Iterator[None]:
         """See `Trainer.steps`."""
-        self._phase = part.phase
+        self._phase, self._looks = part.phase, looks(gradient, self.ascent)
         yield from super().steps(part, gradient=gradient, **how)
 
     def minibatches(self, phase: str, epochs: int) -> Iterator[Batch]:
         """See `Trainer.minibatches`; each batch is charged before it is drawn, and shows nothing of what is in it."""
+        many, self._looks = self._looks, 1
         if self._free:
             yield from super().minibatches(phase, epochs)
             return
         if self._planned is not None:
-            self._planned.append(Phase(self._phase, self._sampled.steps(epochs), self._looks))
-            self._looks = 1
+            self._planned.append(Phase(self._phase, self._sampled.steps(epochs), many))
             return
-        many, more = self._looks, self.begin_phase(epochs)
+        more = self.begin_phase(epochs)
         for batch in self._sampled.of(self.number, phase, epochs, more, lambda left: self._pay(left, many)):
             self._batch, self._left, self._loss = batch, many, None
             # Algorithms get none of what was drawn: a step that depends on it would release it.

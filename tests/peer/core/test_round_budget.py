@@ -30,8 +30,10 @@ class Peers:
         begin, number = self.now, self.number
         wholes = [one * self.rng.uniform(1 - self.jitter, 1 + self.jitter) for one in self.whole]
         limits = [budget.begin(number, begin) for budget in self.budgets]
-        found = [whole if limit is None else min(whole, limit) for whole, limit in zip(wholes, limits, strict=True)]
+        shares = [1.0 if one is None else one.share for one in limits]
+        found = [whole * share for whole, share in zip(wholes, shares, strict=True)]
         for rank, budget in enumerate(self.budgets):
+            budget.trained(budget.share, begin + found[rank])
             budget.released(number, begin + found[rank])
             for other in self.near[rank]:
                 if other not in self.far:
@@ -45,16 +47,49 @@ class Peers:
 
 def test_seconds_that_are_given_stay():
     found = Peers([1.0, 5.0], given={1: 2.0}).rounds(4)
-    assert found == [[1.0, 2.0]] * 4
+    assert found == [[1.0, 5.0 / 20]] + [[1.0, 2.0]] * 3, "a twentieth shows how long all steps take"
 
 
-@pytest.mark.parametrize("given", [None, 2.5])
-def test_what_is_given_does_not_depend_on_arrivals(given):
-    budget = RoundBudget(given)
+def test_what_is_given_does_not_depend_on_arrivals():
+    budget = RoundBudget(2.5)
     for number in range(5):
-        assert budget.begin(number, float(number)) == given
+        limit = budget.begin(number, float(number))
+        assert limit.seconds == 2.5
+        assert limit.share == (0.05 if number == 0 else pytest.approx(2.5 / 10))
+        budget.trained(limit.share, number + 10 * limit.share)
         budget.arrived(1, number, number + 0.01)
         budget.released(number, number + 0.9)
+
+
+def test_without_a_budget_a_round_has_no_limit():
+    budget = RoundBudget(None)
+    for number in range(3):
+        assert budget.begin(number, float(number)) is None
+        assert budget.share == 1.0
+        budget.arrived(1, number, number + 0.01)
+        budget.released(number, number + 0.9)
+
+
+def test_a_share_is_counted_in_the_steps_that_were_taken():
+    """Of ten steps one is taken at least, whatever the share: the whole is ten times that."""
+    budget = RoundBudget(0.5)
+    budget.begin(0, 0.0)
+    budget.trained(1.0, 10.0)
+    for number in range(1, 400):
+        assert budget.begin(number, 20.0 * number).share == 0.05
+        budget.trained(0.1, 20.0 * number + 1.0)
+    budget.begin(400, 9000.0)
+    budget.trained(0.1, 9000.01)
+    assert budget.begin(401, 9100.0).share == 1.0, "it has become quick"
+
+
+def test_a_resumed_peer_goes_on_with_the_limit_that_it_had():
+    peers = Peers([1.0, 5.0])
+    peers.rounds(4)
+    limit = peers.budgets[1].begin(4, peers.now)
+    again = RoundBudget("auto")
+    again.resume(limit)
+    assert again.begin(4, 7.0) == limit
 
 
 def test_a_quick_neighbor_that_is_a_round_ahead_counts_although_a_slow_one_is_heard_after_it():
@@ -64,10 +99,10 @@ def test_a_quick_neighbor_that_is_a_round_ahead_counts_although_a_slow_one_is_he
     for rank, number, now in ((1, 0, 1.0), (1, 1, 2.0), (2, 0, 8.0)):
         budget.arrived(rank, number, now)
     budget.released(0, 8.0)
-    assert budget.begin(1, 8.0) == 1.25 * (1 + 8) / 2
+    assert budget.begin(1, 8.0).seconds == 1.25 * (1 + 8) / 2
     budget.arrived(2, 1, 16.0)
     budget.released(1, 13.0)
-    assert budget.begin(2, 16.0) == 1.25 * ((1 + 8) / 2 + (0 + 8) / 2) / 2
+    assert budget.begin(2, 16.0).seconds == 1.25 * ((1 + 8) / 2 + (0 + 8) / 2) / 2
 
 
 def test_one_peer_five_times_slower_takes_a_quarter_longer_than_the_others_from_the_second_round_on():
@@ -82,7 +117,7 @@ def test_a_peer_that_becomes_slow_or_quick_again_is_noticed_within_two_rounds():
     peers.whole[2] = 9.0
     assert peers.rounds(3)[1:] == [[1.0, 1.0, 1.25]] * 2
     peers.whole[2] = 1.0
-    assert peers.round() == [1.0, 1.0, 1.0]
+    assert peers.rounds(2)[1] == [1.0, 1.0, 1.0]
     peers.whole[:2] = [4.0, 4.0]
     peers.whole[2] = 20.0
     assert [one[2] for one in peers.rounds(12)][-1] == pytest.approx(5.0), "it grows again with the others"
@@ -128,16 +163,16 @@ def test_neighbors_that_are_away_do_not_count():
 def test_a_body_that_was_there_before_training_began_is_that_of_a_neighbor_ahead():
     budget = RoundBudget("auto")
     budget.arrived(1, 0, 9.0)
-    assert budget.begin(0, 10.0) is None
+    assert budget.begin(0, 10.0).seconds is None
     budget.released(0, 18.0)
     budget.arrived(2, 0, 18.0)
-    assert budget.begin(1, 19.0) == 1.25 * (0.0 + 8.0) / 2
+    assert budget.begin(1, 19.0).seconds == 1.25 * (0.0 + 8.0) / 2
 
 
 def test_a_neighbor_that_sends_at_once_takes_three_eighths_of_each_round():
     budget, now = RoundBudget("auto"), 0.0
     for number in range(60):
-        limit = budget.begin(number, now)
+        limit = budget.begin(number, now).seconds
         release = now + (8.0 if limit is None else min(8.0, limit))
         budget.arrived(1, number, now)
         budget.released(number, release)
@@ -152,13 +187,13 @@ def test_rounds_that_were_sat_out_do_not_count():
     budget.arrived(1, 0, 1.0)
     budget.released(0, 5.0)
     budget.released(3, 900.0)  # it has begun no such round
-    assert budget.begin(7, 1000.0) == 1.25
+    assert budget.begin(7, 1000.0).seconds == 1.25
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole bodies", "in chunks"])
 def test_a_core_times_the_bodies_that_come(whole):
     peer = ring(chunk_bytes=None if whole else CHUNK, round_seconds="auto")
-    assert peer.core.train(0, peer.now) is None
+    assert peer.core.train(0, peer.now).share == 1.0
     for seconds, link, rank in ((2, peer.links[1], 1), (4, "from 2", 2)):
         peer.now += seconds
         body = peer.body(rank, 0)
@@ -166,4 +201,4 @@ def test_a_core_times_the_bodies_that_come(whole):
     peer.now += 30
     peer.do(peer.core.release(0, [payload(0, peer.learner)], peer.now))
     peer.do(peer.core.begin(1, peer.now))
-    assert peer.core.train(1, peer.now) == 1.25 * (2 + 6) / 2
+    assert peer.core.train(1, peer.now).seconds == 1.25 * (2 + 6) / 2
