@@ -114,7 +114,7 @@ class Forecast:
             times = ", ".join(f"{duration(bits / one)} at {rate(one)}" for one in _SHOWN) + " (--bandwidth for yours)"
             if self.exchange_seconds is not None:
                 times = f"{duration(self.exchange_seconds)} at this bandwidth"
-            found["line"] = f"a round's bodies take {times}"
+            found["line"] = f"a round's bodies take {times}; a connection that breaks more often delivers none"
         found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,9 +111,6 @@ class PeerConfig:
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""
-
-    process: bytes = field(default_factory=lambda: secrets.token_bytes(8))
-    """A name of this process, at most 16 bytes: neighbors find by it which connections are the same process's."""
 
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, these names: for messages to this peer's user.

@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.core.round_budget import RoundLimit
-from dpeer.peer.learner import Payload
 from dpeer.peer.transport import (
     Arrival,
     Broken,
@@ -129,9 +128,9 @@ class Driver:
         """The training, of this share of the round's steps, is over."""
         self.core.round_budget.trained(share, self.now())
 
-    def send(self, number: int, payload: Payload | None) -> None:
+    def send(self, number: int, body: Released | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
-        self._do(self.core.release(number, payload, self.now()))
+        self._do(self.core.release(number, body, self.now()))
 
     async def pause(self, number: int) -> None:
         """Wait until round `number` may begin.

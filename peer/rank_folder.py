@@ -203,7 +203,8 @@ class RankFolder:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
         presence = wire.unpack(frames[0]).get("presence", b"")
-        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
+        digest = wire.digest_of(frames[1:])
+        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], digest, presence))
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dpeer.exceptions import Drained
-from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.driver import Driver
-from dpeer.peer.learner import Evaluation, Learner, Payload
+from dpeer.peer.learner import Evaluation, Learner
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
@@ -45,7 +45,7 @@ class _Round:
         gradients: How many gradients of samples the learner had computed before it.
         watch: Measures its parts.
         train_loss: The mean loss of the last local epoch; None where none was trained.
-        payload: The released body; None without one.
+        released: The released body; None without one.
         steps: The minibatches of each phase.
         steps_asked: How many they are without a budget.
         trained: The measured model before mixing.
@@ -68,7 +68,7 @@ class _Round:
     gradients: int
     watch: Stopwatch
     train_loss: float | None = None
-    payload: Payload | None = None
+    released: Released | None = None
     steps: list[int] = field(default_factory=list)
     steps_asked: list[int] = field(default_factory=list)
     trained: Evaluation | None = None
@@ -175,13 +175,13 @@ class _RoundLoop:
         number, learner = one.number, self.learner
         limit = self.driver.train(number) if one.active else None
         trains = train_and_release if one.active else sit_out
-        one.train_loss, one.payload, one.train_seconds = await self.worker.run(
+        one.train_loss, one.released, one.train_seconds = await self.worker.run(
             trains, learner, number, one.watch, self.saver, limit, lambda: self.driver.core.lateness.in_vain
         )
         one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
         if limit is not None and any(one.steps_asked):
             self.driver.trained(sum(one.steps) / sum(one.steps_asked))
-        self.saver.once_saved(partial(self.driver.send, number, one.payload))
+        self.saver.once_saved(partial(self.driver.send, number, one.released))
         one.exchange_seconds = one.watch.lap()
 
     async def evaluate_trained(self, one: _Round) -> None:
@@ -214,7 +214,7 @@ class _RoundLoop:
         hears others all the same (`ServerSampling`) takes their mean.
         """
         number, driver = one.number, self.driver
-        one.mixes = one.payload is not None or (not one.active and bool(received))
+        one.mixes = one.released is not None or (not one.active and bool(received))
         adopts = one.behind and bool(received)
         if adopts:
             refused = await self.worker.run(adopt_received, self.learner, number, received, one.graph.row)
@@ -278,7 +278,7 @@ class _RoundLoop:
                 steps_asked=one.steps_asked,
                 active=one.active or saver.released(number),
                 adopted=one.adopted,
-                disagreement=learner.disagreement if one.payload is not None and one.heard else None,
+                disagreement=learner.disagreement if one.released is not None and one.heard else None,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
@@ -289,7 +289,7 @@ class _RoundLoop:
 
 def train_and_release(
     learner: Learner, number: int, watch: Stopwatch, saver: Saver, limit: RoundLimit | None, in_vain: Callable[[], bool]
-) -> tuple[float | None, Payload | None, float]:
+) -> tuple[float | None, Released | None, float]:
     """Train, within a limit, and release; returns the training loss, the body, and training's seconds.
 
     A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
@@ -301,7 +301,7 @@ def train_and_release(
     payload = None if in_vain() else learner.release(number)
     if payload is not None:
         saver.note_released(number, limit)
-    return loss, payload, taken
+    return loss, None if payload is None else Released.of(payload), taken
 
 
 def sit_out(

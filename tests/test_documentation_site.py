@@ -102,14 +102,9 @@ def test_the_vector_on_the_page_is_the_message_that_it_describes():
     assert bytes(wire.encode(message)[0]) == frame
 
 
-def test_the_name_of_a_body_on_the_page_is_that_of_the_protocol():
-    block = re.search(r"^header ([0-9a-f\s]+)name ([0-9a-f\s]+)entry ([0-9a-f\s]+)```", WIRE, re.MULTILINE)
-    header, name, entry = (bytes.fromhex("".join(part.split())) for part in block.groups())
-    message = wire.decode([header], wire.Limits(payload_bytes=11))
-    assert (message.kind, message.rank, message.round, message.sizes) == ("body", 1, 4, [8, 3])
-    assert wire.body_name(b"a-name", header) == name
-    assert wire.held(entry) == {name: 65_536}
-    assert wire.holding({name: 65_536}) == entry
+def test_the_digest_on_the_page_is_that_of_the_protocol():
+    (digest,) = re.findall(r"^digest ([0-9a-f]{32})$", WIRE, re.MULTILINE)
+    assert wire.digest_of([b"12345678", b"abc"]).hex() == digest
 
 
 def test_the_limits_and_names_on_the_page_are_those_of_the_protocol():

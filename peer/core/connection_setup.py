@@ -108,19 +108,13 @@ class ConnectionSetup:
         if to is None:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
-        holds = {} if to is None else {**self._reassembly.holds(to, self._going_on(link, to)), **self._inbox.holds(to)}
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table,
-            enters=entry.enters, incarnation=entry.incarnation, to=to, holds=wire.holding(holds),
+            enters=entry.enters, incarnation=entry.incarnation, to=to,
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
             self._send_queues[link].goodbye = wire.encode(self.goodbye)
-
-    def _going_on(self, link: Link, rank: int) -> list[Link]:
-        """The links of which a body goes on on this one: itself, and an earlier one that has the same dialler."""
-        earlier = self._members[rank].link if rank in self._members else None
-        return [link] if earlier is None or self._crosses(link, earlier) else [link, earlier]
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -147,9 +141,7 @@ class ConnectionSetup:
             self._await_correction(rank if expected is None else expected, str(refusal))
             raise ProtocolError("mismatch", str(refusal)) from refusal
         neighbor = self._members[rank]
-        self._exchange.outbox.held[rank] = wire.held(hello.holds)
         self._take_link(neighbor, link)
-        neighbor.process = hello.process
         unmet = neighbor.status is Status.UNSEEN or (neighbor.away and neighbor.why_away == NOT_APPEARED)
         self._ledger_guard.note(hello.released)
         self._note(neighbor, hello.next_round, hello.presence, now)
@@ -350,7 +342,7 @@ class ConnectionSetup:
 
     def part(self, link: Link) -> int | None:
         """Forget the state of a link that is broken; returns the rank that has no other one now."""
-        self._reassembly.keep(link)
+        self._reassembly.forget(link)
         unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:

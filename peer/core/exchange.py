@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.bodies import Inbox, Outbox
+from dpeer.peer.core.bodies import Inbox, Outbox, Released
 from dpeer.peer.core.ledger_guard import LedgerGuard
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.wire import Frames
-from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
 
 
@@ -31,7 +29,6 @@ class Exchange:
         entry: This peer's way back, if it was left behind.
         inbox: The bodies that came.
         ledger_guard: Whether bodies may leave.
-        process: The name of this process, as its hellos have it.
 
     Attributes:
         inbox: The bodies that came.
@@ -51,7 +48,6 @@ class Exchange:
         entry: Entry,
         inbox: Inbox,
         ledger_guard: LedgerGuard,
-        process: bytes = b"",
     ) -> None:
         self.entry = entry
         self.inbox = inbox
@@ -62,7 +58,6 @@ class Exchange:
         self._members = members
         self._send_queues = send_queues
         self._round_clock = round_clock
-        self._process = process
         self._ledger_guard = ledger_guard
         self._first_release = math.inf
         self.paused = False
@@ -83,7 +78,7 @@ class Exchange:
         listeners.update([one.rank for one in self._members.all() if one.left_behind])
         self.send_heartbeats(sorted(listeners))
 
-    def release(self, number: int, payload: Payload | None) -> None:
+    def release(self, number: int, body: Released | None) -> None:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
 
         So no inbox has to keep bodies of more than the next round. On a mutual edge that stays, this is known already:
@@ -91,12 +86,12 @@ class Exchange:
         new round alone.
         """
         receivers = self.schedule.at(number).out_neighbors
-        if payload is None:
+        if body is None:
             self.send_heartbeats(receivers)
             return
         clock, self._first_release = self._round_clock, min(self._first_release, number)
-        body = wire.body(self._federation, self._rank, number, payload, clock.table)
-        self.outbox.add(number, wire.encode(body), receivers)
+        message = wire.body(self._federation, self._rank, number, body.payload, body.digest, clock.table)
+        self.outbox.add(number, wire.encode(message), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
 
@@ -113,20 +108,7 @@ class Exchange:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
                 self._ledger_guard.has_sent |= number >= self._first_release
-                frames = self.outbox.frames[number]
-                held = self._held(neighbor, number, frames)
-                if held is None or held < wire.size(frames[1:]):
-                    self._send_queues.add_body(neighbor.link, number, frames, held)
-
-    def _held(self, neighbor: Neighbor, number: int, frames: Frames) -> int | None:
-        """Bytes of a body that a neighbor's hello named as held, from the first one on; None if it named no such body.
-
-        A wrong number harms the neighbor alone, which lacks the body then.
-        """
-        if number in self.outbox.again:
-            return None
-        held = self.outbox.held.get(neighbor.rank, {})
-        return held.get(wire.body_name(self._process, frames[0])) if held else None
+                self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
 
     def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.

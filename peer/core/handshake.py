@@ -112,7 +112,7 @@ class Handshake:
 
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", enters: int = 0,
-        incarnation: int = 0, to: int | None = None, holds: bytes = b"",
+        incarnation: int = 0, to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         return Hello(
@@ -128,8 +128,6 @@ class Handshake:
             incarnation=incarnation,
             remembers=0 if to is None else self._members.incarnations.get(to, 0),
             released=0 if to is None or to not in self._members else self._members[to].released,
-            process=self._config.process,
-            holds=holds,
         )
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:

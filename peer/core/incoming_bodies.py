@@ -62,38 +62,24 @@ class IncomingBodies:
         self._round_budget = round_budget
         self._tokens = tokens
         self._throttle = throttle
-        self._ask_anew_at: dict[int, float] = {}
 
     def take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
         self._connection_setup.heard(neighbor, message.round, now)
-        name = wire.body_name(neighbor.process, frames[0])
-        if message.buffers is None:
-            self._begin(link, neighbor, message, wire.size(frames), name, now)
+        if message.buffers is not None:
+            self._put(message, Received(frames[1:], wire.size(frames)), now)
             return
-        self._put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames), name), now)
-
-    def _begin(
-        self, link: Link, neighbor: Neighbor, message: wire.Body, header_bytes: int, name: bytes, now: float
-    ) -> None:
-        wanted = self._inbox.wants(neighbor.rank, message.round)
+        wanted = self._inbox.wants(message)
         earlier = self._reassembly.get(link)
         if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
             wanted = self._tokens.spend(sender_of(neighbor.rank), limits.USELESS_BODY, now)
         if wanted:
             self.receive_time.begin(link, now)
-        length = header_bytes + message.payload_bytes
-        self._reassembly.begin(link, message, length, wanted=wanted, name=name, now=now)
+        self._reassembly.begin(link, message, wire.size(frames) + message.payload_bytes, wanted=wanted, now=now)
 
     def take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
         """A chunk of a body came."""
         self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        partial, again = self._reassembly.get(link), now >= self._ask_anew_at.get(neighbor.rank, now)
-        if self._reassembly.lacks(link, chunk) and again and partial is not None:
-            self._ask_anew_at[neighbor.rank] = now + self._config.liveness.suspect_after
-            neighbor.asked = partial.body.round
-            self._reassembly.forget(link)  # a hello that does not name the body has it sent from its first byte on
-            self._connection_setup.introduce(link, now)
         arriving = self._reassembly.add(link, chunk, now)
         if (queue := self._send_queues.get(link)) is not None:
             queue.got = 0 if arriving.complete else arriving.got
@@ -104,19 +90,14 @@ class IncomingBodies:
         if not arriving.complete:
             return
         self.receive_time.end(link, now)
-        body = arriving.body
-        if arriving.fingerprint is None:
-            received = Received(arriving.payload, arriving.wire_bytes, arriving.name)
-            self._put(body.rank, body.round, received, now)
-        elif not arriving.skipped:
-            self._inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
+        if arriving.wanted:
+            self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes), now)
         self._measure(link, *arriving.pace)
 
-    def _put(self, rank: int, number: int, received: Received, now: float) -> None:
-        """Put a body into the inbox."""
-        if self._inbox.put(rank, number, received):
-            self._round_budget.arrived(rank, number, now)
-            self._tokens.earn(sender_of(rank), limits.FOR_A_BODY)
+    def _put(self, body: wire.Body, received: Received, now: float) -> None:
+        if self._inbox.put(body, received):
+            self._round_budget.arrived(body.rank, body.round, now)
+            self._tokens.earn(sender_of(body.rank), limits.FOR_A_BODY)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
         """Tell the sender how long its chunks may be, if that has changed much."""

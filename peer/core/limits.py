@@ -43,12 +43,6 @@ CHUNK = 2**23
 """Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (4 MiB: a sixth more processor time for
 bodies of 5 MB, which are one message so), longer ones show less often that a neighbor is alive."""
 
-HELD_ENTRY = 24
-"""Bytes that a hello has for each body that its sender holds, whole or in part: a name and a length."""
-
-HELD_BODIES = 8
-"""Such entries of a hello: bodies of two rounds can still be of use, and those of one or two more are remembered."""
-
 MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
 
@@ -123,8 +117,8 @@ UNREPORTED = 8
 
 # -- kept state ------------------------------------------------------------------------------------------------------
 
-PAYLOAD_FINGERPRINTS = 4
-"""Payload fingerprints of each neighbor's bodies that are kept when a round begins: 16 bytes each."""
+DIGESTS = 4
+"""Rounds of which the digest of each neighbor's body is kept when a round begins."""
 
 SEND_QUEUES = 1024
 """Links that may have a send queue. A neighbor has one; the others are strangers that do not read."""

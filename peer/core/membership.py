@@ -54,7 +54,6 @@ class Neighbor:
     Attributes:
         link: Where to send to; None before the handshake, and where a hello has to be answered first. For a moment
             messages may come on another one, too, where both ends have dialled.
-        process: The name of its process, by its last hello: bodies of one name are of one process.
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
         grace: Seconds from then for which rounds wait for it, if it was stopped.
@@ -104,7 +103,6 @@ class Neighbor:
     replaced: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    process: bytes = b""
 
     def turn(self, sign: Sign) -> None:
         """Take the state that follows from a sign."""

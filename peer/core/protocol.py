@@ -21,7 +21,7 @@ from typing import Any, Literal
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.bodies import Inbox, Released
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.drop_counter import DropCounter
@@ -42,7 +42,7 @@ from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.learner import Learner, Payload
+from dpeer.peer.learner import Learner
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, temporal_diameter
 
@@ -111,7 +111,6 @@ class Core:
             self.entry,
             inbox,
             ledger_guard,
-            config.process,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
@@ -211,11 +210,8 @@ class Core:
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: the rounds before are on disk."""
         self.exchange.begin(number)
-        self.reassembly.forget_before(number)
-        for one in self.members.all():
-            partial = self.reassembly.get(one.link) if one.status is Status.DEAD else None
-            if partial is not None and partial.body.round < number:
-                partial.give_up()
+        if late := self.reassembly.give_up_before(number):
+            self.exchange.inbox.dropped["late"] += late
         self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
         return self.look(now)
 
@@ -234,13 +230,13 @@ class Core:
         self.waiting.pause(number, now)
         return self.look(now)
 
-    def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
+    def release(self, number: int, body: Released | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
-        if payload is not None:
+        if body is not None:
             self.round_budget.released(number, now)
         first = number == self.handshake.start
-        self.lateness.note_release(number, released=payload is not None, perhaps_released_before=first)
-        self.exchange.release(number, payload)
+        self.lateness.note_release(number, released=body is not None, perhaps_released_before=first)
+        self.exchange.release(number, body)
         return self.look(now)
 
     def collect(self, number: int, now: float) -> list[Effect]:
@@ -318,7 +314,7 @@ class Core:
         if queue is None:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
-            if queue.bodies or queue.paused:
+            if queue.bodies:
                 self.exchange.forget_useless(neighbor.rank)
         elif queue.empty and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
@@ -448,7 +444,6 @@ class Core:
             return
         self.members.goodbye(neighbor, reason, now, back_within)
         self.reassembly.forget(neighbor.link)
-        self.reassembly.forget_rank(neighbor.rank)
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             self._give_up_done()

@@ -116,7 +116,8 @@ class Transfer:
         words = f"{size(self.done)} of {size(self.total)} of {whose} body {there}"
         if not 0 < self.left < math.inf:
             return words
-        return f"{words}, {size(round(self.done / self.seconds))}/s, about {duration(self.left)} to go"
+        pace, whole = self.done / self.seconds, self.seconds + self.left
+        return f"{words}, {size(round(pace))}/s, about {duration(self.left)} of {duration(whole)} to go"
 
 
 class TransferProgress:
@@ -140,9 +141,9 @@ class TransferProgress:
         arriving = self._reassembly.get(self._members[rank].link)
         if arriving is None or arriving.body.round > number:
             return None
-        came = arriving.got - arriving.before
-        seconds = (now - arriving.since) * (arriving.got / came if came else 1.0)  # all of it at the pace of the rest
-        found = Transfer(arriving.got, arriving.body.payload_bytes, seconds, now - arriving.last, incoming=True)
+        found = Transfer(
+            arriving.got, arriving.body.payload_bytes, now - arriving.since, now - arriving.last, incoming=True
+        )
         return found if found.silent < self._dead_after else None
 
     def acknowledged(self, rank: int, got: int, now: float) -> None:

@@ -24,7 +24,6 @@ class SendQueue:
     Attributes:
         chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
-        paused: Those of which some was written before nothing came for long; the rest waits for a hello.
         known: Whether the link is a neighbor's.
         measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
@@ -35,7 +34,6 @@ class SendQueue:
     def __init__(self, chunk_bytes: int) -> None:
         self.chunk_bytes = chunk_bytes
         self.bodies: dict[int, ChunkedBody] = {}
-        self.paused: dict[int, ChunkedBody] = {}
         self.known = False
         self.measured = self.got = self.total = 0
         self._small: dict[str, Frames] = {}
@@ -73,15 +71,13 @@ class SendQueue:
         """Forget the bodies and the heartbeat, which go elsewhere; returns the bodies' rounds."""
         rounds = sorted(self.bodies)
         self.bodies.clear()
-        self.paused.clear()
         self._beat = None
         return rounds
 
     def forget_before(self, number: int) -> None:
         """Forget the bodies of rounds before `number`."""
-        for bodies in (self.bodies, self.paused):
-            for old in [one for one in bodies if one < number]:
-                del bodies[old]
+        for old in [one for one in self.bodies if one < number]:
+            del self.bodies[old]
 
     @property
     def empty(self) -> bool:
@@ -131,21 +127,12 @@ class SendQueues:
             self._send_queues[link] = SendQueue(min(LEAST_CHUNK, self._most or LEAST_CHUNK))
         return self._send_queues[link]
 
-    def add_body(self, link: Link, number: int, frames: Frames, held: int | None = None) -> None:
-        """Add round `number`'s body, or begin it again if it is on its way.
-
-        Args:
-            link: The link.
-            number: The round.
-            frames: The encoded body.
-            held: How many of its bytes the other end holds, from the first one on, and waits for more; None for none.
-        """
+    def add_body(self, link: Link, number: int, frames: Frames) -> None:
+        """Add round `number`'s body. If it is on its way, it goes on: a link that lasts loses nothing."""
         queue = self[link]
-        begun = queue.bodies.get(number) or queue.paused.get(number)
-        queue.paused.pop(number, None)
-        if held is None or begun is None or not begun.goes_on(frames, held):
-            begun = ChunkedBody(frames, whole=self._most is None, skip=held or 0)
-        queue.bodies[number] = begun
+        begun = queue.bodies.get(number)
+        if begun is None or begun.frames is not frames:
+            queue.bodies[number] = ChunkedBody(frames, whole=self._most is None)
 
     def pace(self, link: Link, chunk_bytes: int) -> None:
         """Note how long a chunk may be on this link, as its reader measured."""
@@ -153,13 +140,12 @@ class SendQueues:
             self._send_queues[link].chunk_bytes = max(min(chunk_bytes, self._most), min(LEAST_CHUNK, self._most))
 
     def begin_anew(self, link: Link) -> list[int]:
-        """Cut short chunks again, and pause the bodies, because nothing came for long; returns their rounds."""
+        """Cut short chunks again, and forget the bodies, because nothing came for long; returns their rounds."""
         if link not in self._send_queues:
             return []
         queue = self._send_queues[link]
         queue.chunk_bytes = queue.measured = min(LEAST_CHUNK, self._most or LEAST_CHUNK)
         rounds = sorted(queue.bodies)
-        queue.paused |= {number: body for number, body in queue.bodies.items() if body.begun}
         queue.bodies.clear()
         return rounds
 

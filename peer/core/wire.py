@@ -27,6 +27,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgpack
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
@@ -36,12 +39,13 @@ from dpeer.peer.core.limits import (
     HEADER_DEPTH,
     HEADER_FIELDS,
     HEADER_UNIT,
-    HELD_BODIES,
-    HELD_ENTRY,
     MOST_AWAY,
 )
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.learner import Buffer
+
+DIGEST_BYTES = 16
+"""Bytes of a body's digest."""
 
 PROTOCOL = 7
 """The protocol that this dpeer speaks. Another number means that its messages cannot be understood, and is refused.
@@ -100,10 +104,6 @@ class Hello(Header):
     """The highest incarnation of the receiver that the sender knows."""
     released: _Round = 0
     """The rounds up to the last one of which the sender has got the receiver's body: its ledger has to know of them."""
-    process: Annotated[bytes, Field(max_length=16)] = b""
-    """The name of the sender's process, which is part of the names of its bodies."""
-    holds: Annotated[bytes, Field(max_length=HELD_BODIES * HELD_ENTRY)] = b""
-    """What the sender has of the receiver's bodies, whole or in part: these need not be sent again (`holding`)."""
 
 
 class Body(Header):
@@ -113,6 +113,8 @@ class Body(Header):
     federation: bytes
     round: _Round
     sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
+    digest: Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    """`digest_of` the buffers, by which the body is known: of a round a rank has one."""
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in chunks."""
     presence: _Presence = b""
@@ -185,15 +187,14 @@ class Chunk(NamedTuple):
 
 
 Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
-_ONLY_IF_SET = ("holds",)
-"""Fields that take no byte where no body is under way."""
-
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
 
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _CHUNK = struct.Struct("<c8sQ")
-_HELD = struct.Struct("<16sQ")
+_AT_ONCE = 2**30
+"""Bytes for which OpenSSL is called at once: it takes less than 2 GiB."""
+
 _MARK = b"\xc1"
 
 PROBE = b"\x00P"
@@ -209,20 +210,34 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
 def encode(message: Message) -> list[Buffer]:
     """The frames of a message. Buffers are passed on, not copied."""
     # Plain values in the order of the fields, which is that of `model_dump`; that would copy each one.
-    fields = {
-        name: value
-        for name, value in vars(message).items()
-        if (value or name not in _ONLY_IF_SET) and name not in _NO_FIELDS
-    }
+    fields = {name: value for name, value in vars(message).items() if name not in _NO_FIELDS}
     header = msgpack.packb(fields, use_bin_type=True)
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
 
 
-def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
+def digest_of(buffers: Sequence[Buffer]) -> bytes:
+    """The digest of a body with these buffers: the tag of AES-GCM for their bytes, under a key that everybody knows.
+
+    It names a body and proves nothing: only its sender makes it. Processors have instructions for it, so 8 MiB take
+    0.4 ms; SHA-256 takes 4.5 ms.
+    """
+    tag = Cipher(AES(bytes(16)), GCM(bytes(12))).encryptor()
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        for start in range(0, view.nbytes, _AT_ONCE):
+            tag.authenticate_additional_data(view[start : start + _AT_ONCE])
+    tag.finalize()
+    return tag.tag
+
+
+def body(
+    federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], digest: bytes, presence: bytes = b""
+) -> Body:
     """The message that carries round `number`'s released body of `rank`."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
-        federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence
+        federation=federation, rank=rank, round=number, sizes=sizes, digest=digest, buffers=tuple(buffers),
+        presence=presence,
     )  # fmt: skip
 
 
@@ -234,24 +249,6 @@ def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
 def tag(header: Buffer) -> bytes:
     """The mark of the chunks of the body with this header."""
     return hashlib.sha256(header).digest()[:8]
-
-
-def body_name(process: bytes, header: Buffer) -> bytes:
-    """A body's name, 16 bytes: of its header, and of the process that has released it.
-
-    Two bodies of one name have the same bytes, unless their process has released a round twice (`Outbox.again`).
-    """
-    return hashlib.sha256(process.ljust(16, b"\0") + bytes(header)).digest()[:16]
-
-
-def holding(bodies: Mapping[bytes, int]) -> bytes:
-    """What a hello says that its sender holds of the receiver's bodies: bytes from the first one on, by name."""
-    return b"".join(_HELD.pack(name, nbytes) for name, nbytes in [*bodies.items()][:HELD_BODIES])
-
-
-def held(entries: bytes) -> dict[bytes, int]:
-    """Undo `holding`; an entry that is cut off is left out."""
-    return dict(_HELD.iter_unpack(entries[: len(entries) - len(entries) % HELD_ENTRY]))
 
 
 def decode(frames: Frames, limits: Limits) -> Message | Chunk:

@@ -16,7 +16,8 @@ HELLO = wire.Hello(
     manifest={"parameters": [{"name": "w", "shape": [2], "offset": 0}]}, presence=b"\x01\0\0\0" * 3, enters=6,
     running=True,
 )  # fmt: skip
-BODY = wire.body(FEDERATION, 1, 4, [b"12345678", b"abc"], b"\x01\0\0\0" * 3)
+BUFFERS = [b"12345678", b"abc"]
+BODY = wire.body(FEDERATION, 1, 4, BUFFERS, wire.digest_of(BUFFERS), b"\x01\0\0\0" * 3)
 
 
 def plain(value):

@@ -6,6 +6,7 @@ import numpy as np
 
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
+from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
@@ -118,11 +119,11 @@ class Table:
 
     # -- what others say ---------------------------------------------------------------------------------------
 
-    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, released=0, presence=(), holds=b""):
+    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, released=0, presence=()):
         return wire.Hello(
             rank=rank, next_round=number, reply=reply, fingerprint=fingerprint or self.fingerprint,
             manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers, released=released,
-            presence=np.asarray(presence, "<i4").tobytes(), holds=holds,
+            presence=np.asarray(presence, "<i4").tobytes(),
         )  # fmt: skip
 
     def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0, hops=0):
@@ -138,13 +139,23 @@ class Table:
 
     def body(self, rank, number, value=1.0):
         """A body in one message."""
-        return wire.encode(wire.body(self.federation, rank, number, [payload(value, self.learner)]))
+        return encoded(self.federation, rank, number, [payload(value, self.learner)])
+
+    def releases(self, number, value=None):
+        """The round loop releases the body of a round."""
+        body = Released.of([payload(number if value is None else value, self.learner)])
+        self.do(self.core.release(number, body, self.now))
 
     def runs(self, number):
         """The round loop begins a round and releases its body; what it waits for is collected."""
         self.do(self.core.begin(number, self.now))
-        self.do(self.core.release(number, [payload(number, self.learner)], self.now))
+        self.releases(number)
         self.do(self.core.collect(number, self.now))
+
+
+def encoded(federation, rank, number, buffers, presence=b""):
+    """A body with its digest, in one message."""
+    return wire.encode(wire.body(federation, rank, number, buffers, wire.digest_of(buffers), presence))
 
 
 def payload(value, learner):

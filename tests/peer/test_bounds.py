@@ -6,7 +6,7 @@ import pytest
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Throttle
-from tests.peer.table import Table, payload, ring
+from tests.peer.table import Table, encoded, payload, ring
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
@@ -101,8 +101,8 @@ def test_bodies_that_begin_again_and_again_are_late_as_others_of_no_use(headers)
     table.runs(0)
     for number in range(200):
         presence = [0, 0, number % 5 if headers == "others" else 0]
-        body = wire.body(table.federation, 1, 0, [payload(7.0, table.learner)], np.asarray(presence, "<i4").tobytes())
-        announced, *chunks = chunked(wire.encode(body), 64)
+        known = np.asarray(presence, "<i4").tobytes()
+        announced, *chunks = chunked(encoded(table.federation, 1, 0, [payload(7.0, table.learner)], known), 64)
         table.hear(table.links[1], announced)
         effects = [table.core.receive(table.links[1], chunk, table.now) for chunk in chunks[:-1]]
         late.append(all(any(isinstance(one, Throttle) for one in some) for some in effects))
@@ -117,7 +117,7 @@ def test_bodies_that_begin_again_and_again_are_late_as_others_of_no_use(headers)
 def test_only_the_last_chunk_may_be_short_and_each_has_no_more_frames_than_buffers():
     table = ring()
     table.runs(0)
-    body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
+    body = table.body(1, 0, 7.0)
     header, mark = body[0], wire.tag(body[0])
     table.hear(table.links[1], [header])
     for offset in range(0, 400, 4):

@@ -14,6 +14,7 @@ from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.topology import Isolated, Participation, ServerSampling, build
 from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, from_edges, lines
+from tests.peer.table import encoded
 
 RING = build("ring", 4)
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
@@ -88,7 +89,7 @@ async def test_every_round_is_recorded(federation, kind, tmp_path):
     entries = lines(tmp_path, 1)
     assert [entry["round"] for entry in entries] == [0, 1, 2]
     assert all(entry["heard"] == [0, 2] and entry["missed"] == [] for entry in entries)
-    frames = wire.encode(wire.body(b"f" * 16, 1, 0, [b"x" * 40], bytes(4 * RING.size)))
+    frames = encoded(b"f" * 16, 1, 0, [b"x" * 40], bytes(4 * RING.size))
     assert entries[0]["bytes_sent"] == entries[0]["bytes_received"] == 2 * wire.size(frames)
     assert entries[0]["accuracy_trained"] == 2.0
     assert entries[0]["accuracy"] == pytest.approx((1 + 2 + 3) / 3)
@@ -277,7 +278,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, tmp_path, until)
         [b"GET / HTTP/1.1\r\n"],
         [b"\xc1" * 50, b"x" * 30],
         [msgpack.packb({"kind": "hello"})],
-        wire.encode(wire.body(federation_id, 0, 2, [np.full(5, 1e6).tobytes()])),
+        encoded(federation_id, 0, 2, [np.full(5, 1e6).tobytes()]),
         wire.encode(wire.Goodbye(rank=0, federation=federation_id, reason="stopped")),
         wire.encode(wire.Hello(rank=0, next_round=2, fingerprint={"size": 5}, manifest={}, digest="")),
         [b"h", b"x" * 10_000],

@@ -5,8 +5,10 @@ import pytest
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
 from tests.peer.fuzzing import CORPUS, case, messages, tried
+from tests.peer.table import encoded
 
-BODY = wire.encode(wire.body(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)]))
+BODY = encoded(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)])
+NEXT = encoded(b"f" * 16, 2, 6, [bytes(90)])
 
 
 def test_a_case_has_its_messages():
@@ -27,11 +29,15 @@ def test_a_case_that_is_cut_off_has_what_is_there():
         (list(chunked(BODY, 32)), ["announced", "chunk", "chunk", "chunk"]),
         (
             [*list(chunked(BODY, 32))[:2], *chunked(BODY, 32)],
+            ["announced", "chunk", "announced", "chunk", "chunk", "chunk"],
+        ),
+        (
+            [*list(chunked(BODY, 32))[:2], *chunked(NEXT, 32)],
             ["announced", "chunk", "incomplete", "chunk", "chunk", "chunk"],
         ),
         ([BODY, wire.encode(wire.Unknown(rank=1)), [b"junk"], []], ["body", "unknown", "malformed", "malformed"]),
     ],
-    ids=["a body", "the same again", "others"],
+    ids=["a body", "the same again", "the next one", "others"],
 )
 def test_what_becomes_of_messages(several, kinds):
     assert tried(case(*several)) == kinds

@@ -70,10 +70,10 @@ class Hostile:
         return [wire.encode(self.table.beat(HOSTILE, number))], 0
 
     def disordered(self, number):
-        """A body that was sent already: its second chunk, its first one, and that again."""
+        """A second body of the round: its second chunk, its first one, and that again."""
         header, first, second, *_ = chunked(self.table.body(HOSTILE, number, float(number)), CHUNK)
-        interrupted, self.pending = self.pending, True
-        return [header, second, first, first], 2 + interrupted
+        self.pending = True
+        return [header, second, first, first], 3
 
     def infinite(self, number):
         """A second body of the round, of values that are not finite."""

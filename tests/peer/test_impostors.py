@@ -2,7 +2,7 @@
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from tests.peer.table import Table, payload, ring
+from tests.peer.table import Table, ring
 
 # -- another process speaks for a neighbor -----------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ def test_a_second_process_with_a_rank_that_is_taken_is_refused_once_the_first_is
 
 def test_a_chunk_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
     table = ring()
-    body = list(chunked(wire.encode(wire.body(table.federation, 2, 0, [payload(7.0, table.learner)])), 64))
+    body = list(chunked(table.body(2, 0, 7.0), 64))
     table.hear("from 2", *body[:2])
     suspect(table)
     table.hear("from an impostor", table.hello(2))

@@ -8,7 +8,7 @@ from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.peer import dialled
-from tests.peer.table import Table, payload, ring
+from tests.peer.table import Table, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them()
 def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
     table = ring()
     table.runs(0)
-    body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
+    body = table.body(1, 0, 7.0)
     table.hear(table.links[1], *list(chunked(body, 64))[:3])
     assert len(table.core.reassembly) == 1
     if way == "goodbye":

@@ -13,6 +13,7 @@ from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.rank_folder import RankFolder
 from tests.error_texts import refused
+from tests.peer.table import encoded
 
 OURS = {"size": 2, "rounds": 4, "body_lr": 0.1}
 
@@ -203,7 +204,7 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     """Neighbors that have the same, larger number of rounds would drop one of another federation."""
     older = OURS | {"rounds": 3}
     first = begun(tmp_path, older)
-    sent = wire.encode(wire.body(wire.federation_id(older), 0, 0, [b"12345678", b"abc"]))
+    sent = encoded(wire.federation_id(older), 0, 0, [b"12345678", b"abc"])
     first.outbox.add(0, sent, (1,))
     run(first, 0)
     second = begun(tmp_path, resume=True, first=1)

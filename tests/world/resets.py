@@ -1,12 +1,11 @@
-"""Schedules of resets in mid-body: connections break at drawn bytes, and what has come is not sent again.
+"""Schedules of resets in mid-body: connections break at drawn bytes, and what had come comes again, whole.
 
-A receiver is told by its own core what came of a body, so the check is independent of what hellos say: of a body whose
-receiver lives on, no byte is written that the receiver has got already. In other families that is no rule: a returner's
-neighbors forget its bodies, and who is silent for long may ask for what is on its way. Nor is it where neighbors dial
-each other both: what is under way on one link when both change to the other one comes twice.
+A reset costs one body: of a connection that lasts no body begins twice. Where ranks stand still it may, for who is
+silent for long is sent it again; and where neighbors dial each other both, for both change to the other link.
 """
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from dpeer.peer.core import wire
@@ -56,50 +55,40 @@ def generate_resets(seed: int) -> Scenario:
 
 @dataclass
 class Deliveries:
-    """What of each body has come to each process, and which resets are to come.
+    """How often each body was begun, how many of their bytes were written, and which resets are to come.
 
     Attributes:
-        bytes_again: Bytes that were written although their receiver had got them.
+        begun: By sender's and receiver's process and the body's digest, how often it was announced.
+        written: By ranks of sender and receiver, the bytes of bodies.
+        breaks: By ranks, lower first, how often their connections were broken.
     """
 
     world: object
-    came: dict[tuple[object, bytes], int] = field(default_factory=dict)
-    written: dict[tuple[int, int], int] = field(default_factory=dict)
-    names: dict[tuple[object, bytes], bytes] = field(default_factory=dict)
+    begun: Counter = field(default_factory=Counter)
+    written: Counter = field(default_factory=Counter)
+    breaks: Counter = field(default_factory=Counter)
     happened: set[Reset] = field(default_factory=set)
-    bytes_again: int = 0
-
-    def watch(self, life, core):
-        """Note what comes to a process."""
-        add = core.reassembly.add
-
-        def noted(link, chunk, now=0.0):
-            arriving = add(link, chunk, now)
-            if arriving.wanted:
-                key = life, arriving.name
-                self.came[key] = max(self.came.get(key, 0), arriving.got)
-            return arriving
-
-        core.reassembly.add = noted
 
     def sent(self, source, target, frames):
         """A message is written."""
-        sender, receiver = self.world.lives[source][-1], self.world.lives[target][-1]
-        header = bytes(frames[0])
-        if header[:1] != b"\xc1":
-            process = f"{source}.{sender.incarnation}".encode()
-            self.names[sender, wire.tag(header)] = wire.body_name(process, header)
+        scenario, pair = self.world.scenario, (min(source, target), max(source, target))
+        if not scenario.resets:
             return
-        tag, offset = header[1:9], int.from_bytes(header[9:17], "little")
-        came = self.came.get((receiver, self.names[sender, tag]), 0)
-        self.bytes_again += max(0, min(came, offset + wire.size(frames[1:])) - offset)
-        self.world.check(
-            offset >= came or not self.world.scenario.resets or self.world.scenario.crossed,
-            f"rank {source} sends rank {target} byte {offset} of a body of which {came} have come",
-        )
-        before = self.written.get((source, target), 0)
-        after = self.written[source, target] = before + wire.size(frames[1:])
-        for reset in self.world.scenario.resets:
-            if (reset.source, reset.target) == (source, target) and reset not in self.happened and after >= reset.at:
+        if not wire.is_chunk(frames):
+            if (digest := wire.unpack(frames[0]).get("digest")) and len(digest) == wire.DIGEST_BYTES:  # no hello's
+                key = self.world.lives[source][-1], self.world.lives[target][-1], digest
+                self.begun[key] += 1
+                again = self.begun[key] - 1
+                self.world.check(
+                    again <= self.breaks[pair] or scenario.faults or scenario.crossed,
+                    f"rank {source} begins a body to rank {target} {again} times more in {self.breaks[pair]} resets",
+                )
+            return
+        before = self.written[source, target]
+        self.written[source, target] += wire.size(frames[1:])
+        for reset in scenario.resets:
+            due = before < reset.at <= self.written[source, target]
+            if (reset.source, reset.target) == (source, target) and due:
                 self.happened.add(reset)
+                self.breaks[pair] += 1
                 later(0.0, lambda: self.world.network.cut(source, target))

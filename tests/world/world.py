@@ -219,7 +219,6 @@ class World:
             liveness=LIVENESS,
             resume=resume,
             say_waiting=1000.0,
-            process=f"{life.rank}.{life.incarnation}".encode(),
             counted_rounds=self.disks[life.rank].counted_rounds(self.stated[life.rank]),
             rounds_released=self.stated[life.rank],
         )
@@ -440,7 +439,6 @@ class World:
         peer = Peer(
             config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
         )  # fmt: skip
-        self.deliveries.watch(life, peer.core)
         life.files.outbox, life.files.lost = peer.core.exchange.outbox, peer.core.members.lost
         life.files.incarnations = peer.core.members.incarnations
         return peer

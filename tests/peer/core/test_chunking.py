@@ -23,7 +23,7 @@ from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from tests.peer.conftest import PATIENT, QUICK, Federation, VectorLearner
-from tests.peer.table import BEAT, payload, ring
+from tests.peer.table import BEAT, encoded, payload, ring
 
 SILENT = LivenessConfig(heartbeat=0)
 """Without heartbeats no handshake that is answered late is asked for again, which would bring a body twice."""
@@ -152,7 +152,7 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
     ours = federation("tcp", build("full", 3), rounds=3, liveness=SILENT, out=tmp_path, change=change)
     check(ours, await ours.run(), 1000)
     (line, *_) = (json.loads(one) for one in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines())
-    whole = wire.size(wire.encode(wire.body(b"f" * 16, 1, 0, [bytes(4000)], bytes(12))))
+    whole = wire.size(encoded(b"f" * 16, 1, 0, [bytes(4000)], bytes(12)))
     assert line["bytes_sent"] == line["bytes_received"] == 2 * whole
 
 
@@ -264,7 +264,7 @@ def test_on_a_slow_line_every_chunk_is_a_sign_of_life(wanted):
 
 @pytest.mark.parametrize("again", [False, True], ids=["the rest", "all again"])
 def test_a_line_on_which_nothing_comes_is_dead_until_the_next_chunk(again):
-    """The link lasts, so nothing is lost; an earlier version begins the body again."""
+    """The link lasts, so nothing is lost; a sender that took this peer for dead, too, begins its body again."""
     table = ring()
     announced, *chunks = a_body(table)
     table.hear("from 2", announced, *chunks[:3])
@@ -279,7 +279,6 @@ def test_a_line_on_which_nothing_comes_is_dead_until_the_next_chunk(again):
 
 @pytest.mark.parametrize("rank", [1, 2], ids=["a link that was dialled", "a link that was accepted"])
 def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew(rank):
-    """The announcement is the same, so chunks of both would fit together."""
     table = ring()
     link = {1: table.links[1], 2: "from 2"}[rank]
     announced, *chunks = chunked(table.body(rank, 0, 1e6), 64)
@@ -291,18 +290,27 @@ def test_a_new_connection_of_the_same_neighbor_begins_its_body_anew(rank):
         link = "again from 2"
     assert not len(table.core.reassembly)
     again = list(chunked(table.body(rank, 0, 7.0), 64))
-    assert again[0] == announced
     table.hear(link, table.hello(rank), *again, *again)
     assert b"".join(table.inbox.take(0, [rank])[rank].payload) == payload(7.0, table.learner)
     assert table.inbox.dropped == {"duplicate": 1}
 
 
-def test_a_body_that_is_begun_anew_while_its_last_message_is_written_is_sent_again():
-    queues, frames = SendQueues(64), [b"header", bytes(10)]
+@pytest.mark.parametrize("size", [10, 150])
+def test_a_body_that_is_asked_for_while_it_is_on_its_way_goes_on(size):
+    queues, frames = SendQueues(64), [b"header", bytes(size)]
     queues.add_body("link", 0, frames)
-    assert queues["link"].next() == frames
+    written = []
+    while (message := queues["link"].next()) is not None:
+        queues.add_body("link", 0, frames)
+        queues["link"].taken()
+        written.append(message)
+    assert written == [*chunked(frames, 64)]
+
+
+def test_another_body_of_the_round_takes_the_place_of_the_one_on_its_way():
+    queues, frames = SendQueues(64), [b"header", bytes(150)]
+    queues.add_body("link", 0, [b"other", bytes(150)])
+    assert queues["link"].next() == [b"other"]
     queues.add_body("link", 0, frames)
     queues["link"].taken()
-    assert queues["link"].next() == frames
-    queues["link"].taken()
-    assert queues["link"].next() is None
+    assert queues["link"].next() == [b"header"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.peer.table import payload, ring
+from tests.peer.table import ring
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,10 @@ def test_a_body_that_no_neighbor_can_use_any_more_is_known_while_it_is_trained(t
     for link, rank, number in ((table.links[1], 1, there[0]), ("from 2", 2, there[1])):
         table.hear(link, table.beat(rank, number))
     assert table.core.lateness.in_vain is in_vain
-    table.do(table.core.release(1, None if in_vain else [payload(1, table.learner)], table.now))
+    if in_vain:
+        table.do(table.core.release(1, None, table.now))
+    else:
+        table.releases(1)
     assert table.core.lateness.late_bodies == 1
     table.do(table.core.begin(2, table.now))
     table.core.train(2, table.now)
@@ -42,7 +45,7 @@ def test_a_peer_that_is_too_slow_for_all_its_neighbors_is_warned_with_the_remedy
         for link, rank in ((peer.links[1], 1), ("from 2", 2)):
             peer.hear(link, peer.beat(rank, number + (rank in late_for)))
         assert peer.events("too-slow") == []
-        peer.do(peer.core.release(number, [payload(number, peer.learner)], peer.now))
+        peer.releases(number)
     if late_for == (1,):
         assert (peer.core.lateness.late_bodies, peer.events("too-slow")) == (0, [])
         return

@@ -102,7 +102,7 @@ def test_news_that_comes_while_the_first_round_trains_ends_it_before_the_body_le
     table.do(table.core.begin(0, table.now))
     table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
     table.written(table.links[1])
-    table.do(table.core.release(0, [b"a body"], table.now))
+    table.releases(0)
     assert not [message for message in table.written(table.links[1]) if message.kind == "body"]
     table.do(table.core.collect(0, table.now))
     assert "--rounds-released" in str(table.ended[0].error)

@@ -30,10 +30,10 @@ class Connection:
 class End(Table):
     """The core of one of two ranks; what it writes goes out at once."""
 
-    def __init__(self, rank, pair, process):
+    def __init__(self, rank, pair):
         self.rank, self.pair = rank, pair
         super().__init__(
-            rank=rank, topology=graphs("ring", 2, 1.0), chunk_bytes=None, authenticated=pair.keys, process=process,
+            rank=rank, topology=graphs("ring", 2, 1.0), chunk_bytes=None, authenticated=pair.keys,
             dialled=[1 - rank] if rank in pair.dials else [],
         )  # fmt: skip
 
@@ -72,15 +72,13 @@ class Pair:
         self.connections: list[Connection] = []
         self.dialled: dict[int, str] = {}
         self.past = {0: [], 1: []}
-        self.processes = 0
         self.ends = {}
         for rank in (0, 1):
             self._begin(rank)
 
     def _begin(self, rank):
-        self.processes += 1
         self.dialled.pop(rank, None)
-        self.ends[rank] = End(rank, self, b"process %d" % self.processes)
+        self.ends[rank] = End(rank, self)
         self.ends[rank].runs(0)
 
     def _open(self, end, link):

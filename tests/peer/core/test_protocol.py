@@ -5,7 +5,7 @@ import pytest
 from dpeer.exceptions import Drained, PeersMissing
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Deliver, Fail, Wake
-from tests.peer.table import Table, payload, ring
+from tests.peer.table import Table, ring
 
 
 def beats(table, *ranks, number=0):
@@ -70,7 +70,7 @@ def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_bac
     table.links[2] = "from 2"
     for number in (0, 1):
         table.do(table.core.begin(number, table.now))
-        table.do(table.core.release(number, [payload(number, table.learner)], table.now))
+        table.releases(number)
         table.hear(table.links[1], table.body(1, number))
         table.do(table.core.collect(number, table.now))
         if number == 0:
@@ -114,7 +114,7 @@ def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_le
     until(5)
     table.do(table.core.begin(1, table.now))
     until(8)
-    table.do(table.core.release(1, [payload(1, table.learner)], table.now))
+    table.releases(1)
     table.hear(table.links[1], table.body(1, 1))
     assert table.status(2) == "gone"
     table.do(table.core.collect(1, table.now))

@@ -6,9 +6,9 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.bodies import fingerprint_of
 from dpeer.peer.core.chunking import Reassembly, chunked
 from dpeer.peer.core.wire import Chunk
+from tests.peer.table import encoded
 
 SIZES = [10, 0, 23]
 LIMITS = wire.Limits(payload_bytes=1000)
@@ -20,14 +20,14 @@ def buffers(seed):
 
 def messages(seed, number=0, rank=1):
     """A body as it is announced, and its five chunks."""
-    frames = wire.encode(wire.body(b"f" * 16, rank, number, buffers(seed)))
+    frames = encoded(b"f" * 16, rank, number, buffers(seed))
     announced, *chunks = [wire.decode(message, LIMITS) for message in chunked(frames, 8)]
     assert len(chunks) == 5
     return announced, chunks
 
 
 BODIES = {"A": (1, *messages(1)), "B": (2, *messages(2)), "C": (3, *messages(3, number=1))}
-"""A and B have the same header, and so the same tag."""
+"""A and B are of one round."""
 
 
 class Memory:
@@ -79,6 +79,8 @@ def fed(reassembly, link, chunks):
         "A C:incomplete A0:stray C0 C1 C2 C3 C4=C",
         "A A0 A1 A2 C:incomplete A3:stray C0 C1 C2 C3 C4=C",
         "A A0 A1 A2 B:incomplete B0 B1 B2 B3 B4=B",  # nothing of A is in it
+        "A A0 A1 A A0 A1 A2 A3 A4=A",  # the same body again
+        "A A0 A1 A A2:stray A0 A1 A2 A3 A4=A",
         "A A0 A1 A2 A3 A4=A C C0 C1 C2 C3 C4=C B B0 B1 B2 B3 B4=B",
         "A A0 - - A1:stray A A0 A1 A2 A3 A4=A",  # forgotten, and so not incomplete
     ],
@@ -132,28 +134,22 @@ def test_with_memory_the_buffers_are_as_they_were_and_read_only():
     assert given[sum(SIZES) :] == b"\xaa" * sum(SIZES), "the memory beyond the body is left alone"
 
 
-def test_a_body_that_is_not_wanted_takes_no_memory_and_leaves_a_fingerprint():
+def test_a_body_that_is_not_wanted_takes_no_memory():
     memory, (_, announced, chunks) = Memory(sum(SIZES)), BODIES["A"]
     reassembly = Reassembly(memory)
     reassembly.begin("link", announced, 0, wanted=False)
     partial = fed(reassembly, "link", chunks)
     assert (partial.wanted, partial.chunks, memory.given) == (False, [], [])
-    assert partial.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
 
 
-@pytest.mark.parametrize("place", [1, 7, 9, 15])
-def test_a_body_that_goes_on_within_a_chunk_keeps_no_part_of_it(place):
-    """A part keeps all of its frame: a neighbor that goes back again and again would fill the memory."""
-    reassembly, (_, announced, chunks) = Reassembly(Memory(None)), BODIES["A"]
-    for _ in range(3):
-        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
-        for chunk in chunks[:3]:
-            reassembly.add("link", chunk)
-        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
-        assert reassembly.lacks("link", chunks[0]._replace(offset=place))
-        partial = reassembly.get("link")
-        assert partial.got == sum(len(one) for one in partial.payload) == place - place % 8
-        assert [*map(bytes, partial.payload)] == [bytes(one) for chunk in chunks[: place // 8] for one in chunk.data]
-        refused("stray", reassembly.add, "link", chunks[0]._replace(offset=place))
-        reassembly.begin("link", announced, 0, wanted=True, name=b"name")
-        assert joined(fed(reassembly, "link", chunks[place // 8 :]).payload) == joined(buffers(1))
+def test_of_a_body_whose_round_is_over_nothing_is_kept_and_the_rest_may_come(memory):
+    reassembly = Reassembly(memory)
+    for link, body in ("late", "A"), ("present", "C"):
+        _, announced, chunks = BODIES[body]
+        reassembly.begin(link, announced, 0, wanted=True)
+        reassembly.add(link, chunks[0])
+    assert reassembly.give_up_before(1) == 1
+    assert reassembly.give_up_before(1) == 0
+    late, present = (fed(reassembly, link, BODIES[body][2][1:]) for link, body in (("late", "A"), ("present", "C")))
+    assert (late.wanted, late.chunks, late.buffer) == (False, [], None)
+    assert joined(present.payload) == joined(buffers(3))

@@ -7,7 +7,7 @@ import pytest
 from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.topology import build
-from tests.peer.table import CHUNK, payload, ring
+from tests.peer.table import CHUNK, ring
 
 
 class Peers:
@@ -199,6 +199,6 @@ def test_a_core_times_the_bodies_that_come(whole):
         body = peer.body(rank, 0)
         peer.hear(link, *([body] if whole else map(list, chunked(body, CHUNK))))
     peer.now += 30
-    peer.do(peer.core.release(0, [payload(0, peer.learner)], peer.now))
+    peer.releases(0)
     peer.do(peer.core.begin(1, peer.now))
     assert peer.core.train(1, peer.now).seconds == 1.25 * (2 + 6) / 2

@@ -125,7 +125,7 @@ def test_word_of_others_comes_with_every_kind_of_message():
     peer.do(peer.core.tick(peer.now))
     (beat,) = [one for one in peer.written("from 2") if one.kind == "heartbeat"]
     assert beat.presence == table(2, 0, 3, 4)
-    peer.do(peer.core.release(2, [b"x" * 400], peer.now))
+    peer.releases(2)
     assert peer.core.exchange.outbox.frames[2][0].count(table(2, 0, 3, 4)) == 1
 
 

@@ -190,10 +190,10 @@ def test_while_a_body_is_on_its_way_the_line_shows_its_progress_and_does_not_adv
     peer = waits_for_two()
     if whose == "its":
         come(slow_body(peer, 10), 5)
-        progress = "128 B of 400 B of its body have come, 4 B/s, about 1 min 4 s to go"
+        progress = "128 B of 400 B of its body have come, 4 B/s, about 1 min 4 s of 1 min 34 s to go"
     else:
         getting(peer, 40, 8)
-        progress = "232 B of 400 B of this peer's body are there, 8 B/s, about 21.8 s to go"
+        progress = "232 B of 400 B of this peer's body are there, 8 B/s, about 21.8 s of 51.8 s to go"
     (line,) = [one.message for one in peer.events("waiting")]
     assert f"rank 2 (in round 1; {progress})" in line
     assert "hanging" not in line

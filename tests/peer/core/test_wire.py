@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
+from tests.peer.table import encoded
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, small_header_bytes=1_000, payload_bytes=100, buffers=3)
@@ -22,6 +23,7 @@ HELLO = wire.Hello(
 )
 PACKED = wire.encode(HELLO)[0]
 REFUSAL = wire.Refusal(rank=1, reason="taken")
+BODY = wire.body(FEDERATION, 0, 0, [b"abcd"], bytes(wire.DIGEST_BYTES))
 
 
 def reason(frames):
@@ -31,7 +33,14 @@ def reason(frames):
 
 
 def header(**changes):
-    fields = {"kind": "body", "rank": 0, "federation": FEDERATION, "round": 0, "sizes": [4]} | changes
+    fields = {
+        "kind": "body",
+        "rank": 0,
+        "federation": FEDERATION,
+        "round": 0,
+        "sizes": [4],
+        "digest": bytes(16),
+    } | changes
     return msgpack.packb(fields)
 
 
@@ -97,6 +106,10 @@ REFUSED = {
         "nothing to announce": [header(sizes=[0])],
         "buffers that are none": [header(sizes=[4], buffers=None)],
         "a tag": [header(sizes=[4], tag=b"t" * 8)],
+        "a short digest": [header(digest=bytes(15)), b"abcd"],
+        "a long digest": [header(digest=bytes(17)), b"abcd"],
+        "a text for a digest": [header(digest="sixteen letters!"), b"abcd"],
+        "no digest": [header(digest=None), b"abcd"],
         **{f"{name} in a list of {count}": [hello_with(count, value)] for count in (1, 3) for name, value in {
             "an extension": b"\xd4\x01\x00",
             "no UTF-8": b"\xa1\xff",
@@ -127,7 +140,7 @@ def test_an_announcement_at_the_limits_is_taken():
 
 def test_buffers_travel_without_a_copy():
     buffer = memoryview(bytearray(64))
-    frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
+    frames = encoded(FEDERATION, 0, 0, [buffer])
     assert frames[1] is buffer
     assert wire.decode(frames, LIMITS).buffers[0] is buffer
     assert wire.size(frames) == len(frames[0]) + 64
@@ -138,7 +151,7 @@ def test_a_later_version_of_hello_can_be_read_so_that_the_difference_can_be_name
     assert wire.decode([msgpack.packb(fields)], LIMITS).protocol == wire.PROTOCOL + 1
 
 
-@pytest.mark.parametrize("message", [HELLO, REFUSAL, wire.body(FEDERATION, 0, 0, [b"abcd"])], ids=lambda one: one.kind)
+@pytest.mark.parametrize("message", [HELLO, REFUSAL, BODY], ids=lambda one: one.kind)
 def test_a_field_that_is_not_known_is_ignored(message):
     frames = wire.encode(message)
     fields = msgpack.unpackb(frames[0]) | {"mood": "fine"}
@@ -177,7 +190,7 @@ def content(length, seed=0):
 
 def travelled(buffers, chunk_bytes, limits=ROOMY):
     """What decoding makes of each message that a body is cut into."""
-    frames = wire.encode(wire.body(FEDERATION, 2, 5, buffers))
+    frames = encoded(FEDERATION, 2, 5, buffers)
     return [wire.decode(message, limits) for message in chunked(frames, chunk_bytes)]
 
 
@@ -199,7 +212,7 @@ def test_a_body_that_is_cut_can_be_put_together(contents, chunk_bytes, kind):
 
 def test_chunks_are_parts_of_the_buffers_themselves_cut_by_bytes():
     buffer = array.array("f", range(40))
-    _, *chunks = chunked(wire.encode(wire.body(FEDERATION, 0, 0, [memoryview(buffer)])), 32)
+    _, *chunks = chunked(encoded(FEDERATION, 0, 0, [memoryview(buffer)]), 32)
     buffer[10] = -1.0
     assert [len(data) for _, data in chunks] == [32] * 5
     assert b"".join(data for _, data in chunks) == buffer.tobytes()
@@ -207,7 +220,7 @@ def test_chunks_are_parts_of_the_buffers_themselves_cut_by_bytes():
 
 @pytest.mark.parametrize("length", [0, 1, 5_000])
 def test_without_a_chunk_size_nothing_is_cut(length):
-    frames = wire.encode(wire.body(FEDERATION, 2, 5, [content(length), b"end"]))
+    frames = encoded(FEDERATION, 2, 5, [content(length), b"end"])
     (only,) = chunked(frames, None)
     assert only is frames
     assert wire.decode(only, ROOMY).buffers == (content(length), b"end")
@@ -217,7 +230,7 @@ def test_bodies_have_tags_of_their_own():
     sets = [(FEDERATION, 2, 5), (FEDERATION, 2, 6), (FEDERATION, 3, 5), (b"g" * 16, 2, 5)]
     tags = set()
     for federation, rank, number in sets:
-        frames = wire.encode(wire.body(federation, rank, number, [content(2 * CHUNK)]))
+        frames = encoded(federation, rank, number, [content(2 * CHUNK)])
         announced, *chunks = [wire.decode(message, ROOMY) for message in chunked(frames, CHUNK)]
         assert {announced.tag} == {chunk.tag for chunk in chunks}
         tags.add(announced.tag)
@@ -323,7 +336,10 @@ messages = st.one_of(
     st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
     st.builds(wire.Refusal, rank=numbers, reason=expected),
     st.builds(wire.Unknown, rank=numbers),
-    st.builds(wire.body, st.binary(max_size=20), numbers, rounds, st.lists(st.binary(max_size=30), max_size=3)),
+    st.builds(
+        wire.body, st.binary(max_size=20), numbers, rounds, st.lists(st.binary(max_size=30), max_size=3),
+        st.binary(min_size=wire.DIGEST_BYTES, max_size=wire.DIGEST_BYTES),
+    ),
 )  # fmt: skip
 
 
@@ -335,9 +351,8 @@ def test_every_kind_of_message_comes_as_it_was_said(message):
 
 @SMALL
 @given(messages)
-def test_a_header_has_the_fields_of_a_message_in_their_order_and_not_those_that_say_nothing(message):
-    empty = {name for name in wire._ONLY_IF_SET if not getattr(message, name, True)}
-    assert wire.encode(message)[0] == msgpack.packb(message.model_dump(exclude=empty))
+def test_a_header_has_the_fields_of_a_message_in_their_order(message):
+    assert wire.encode(message)[0] == msgpack.packb(message.model_dump())
 
 
 @SMALL
