@@ -5,12 +5,12 @@
 Every setting of sameness.toml runs on the old checkout, then on the new one, each with its own `.venv/bin/python` on
 one thread. Compared are exit codes, models and checkpoints (each tensor's bits), metrics, summaries, ledgers and all
 other JSON and csv files, but for seconds, times and versions. Private bits are fixed: what privacy/ and training/ read
-from the operating system comes from a counter instead, so noise and batches must agree, and the number of reads.
+from the operating system comes from a counter of each peer, so noise and batches must agree, and the number of reads.
 The old side's results stay in DIR by its commit, and a second call runs only what is missing there.
 
 Exit code 0: nothing differs; 1: something does, or cannot be compared. sameness.toml lists, each with its reason, what
 the new side may lack (`gone`), has beside (`added`) or writes otherwise (`replaced`), and what need not be comparable
-(`not_comparable`). A setting may have an old and a new form of its commands.
+(`not_comparable`). What was left out for it is counted. A setting may have an old and a new form of its commands.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ import threading
 import time
 import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, NoReturn
 
 HERE = Path(__file__).resolve().parent
@@ -49,21 +51,28 @@ LACKING = re.compile(r"no such option|unknown command", re.IGNORECASE)
 # --- On either side: a program that runs with that checkout's python. ---
 
 
-def fix_private_bits(checkout: Path) -> list[int]:
-    """Replace the entropy that privacy/ and training/ read by a counter's hash; the list gets each read's size."""
-    reads: list[int] = []
+def fix_private_bits(checkout: Path) -> dict[str, list[int]]:
+    """Replace the entropy that privacy/ and training/ read by a counter's hash; the table gets each peer's read sizes.
+
+    Each peer has a counter of its own: the order in which peers of one process come does not repeat.
+    """
+    reads: dict[str, list[int]] = {}
     lock, real = threading.Lock(), os.urandom
 
+    def is_private(frame: FrameType) -> bool:
+        path = Path(frame.f_code.co_filename)
+        return path.is_relative_to(checkout) and bool({"privacy", "training"} & {*path.relative_to(checkout).parts})
+
     def urandom(size: int) -> bytes:
-        frame = sys._getframe(1)
-        while frame is not None:
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(checkout) and {"privacy", "training"} & set(path.relative_to(checkout).parts):
-                with lock:
-                    reads.append(size)
-                    return hashlib.shake_256(b"sameness %d" % len(reads)).digest(size)
-            frame = frame.f_back
-        return real(size)
+        inner = [frame for frame, _ in traceback.walk_stack(sys._getframe(1)) if is_private(frame)]
+        if not inner:
+            return real(size)
+        callers = [frame.f_locals.get("self") for frame in inner]
+        ranks = [getattr(getattr(caller, "trainer", caller), "rank", None) for caller in callers]
+        peer = next((str(rank) for rank in ranks if isinstance(rank, int)), "none")
+        with lock:
+            reads.setdefault(peer, []).append(size)
+            return hashlib.shake_256(f"sameness {peer} {len(reads[peer])}".encode()).digest(size)
 
     os.urandom = urandom
     random._urandom = urandom  # what `secrets` reads
@@ -76,7 +85,9 @@ def interrupt_when(path: Path) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def run_command(words: list[str], folder: Path, number: int, main: Callable[[], None], reads: list[int]) -> NoReturn:
+def run_command(
+    words: list[str], folder: Path, number: int, main: Callable[[], None], reads: dict[str, list[int]]
+) -> NoReturn:
     """Run a command in this process, with what it prints in files, and end the process."""
     os.setsid()
     os.chdir(folder)
@@ -186,14 +197,22 @@ def facts(folder: Path) -> dict[str, str]:
     return found
 
 
-def is_listed(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Whether a key may be lacking on the side that lacks it, or has another form on the new side."""
+def reason_listed(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Why a key, `FOLDER/FILE.KEY`, may be lacking on the side that lacks it, or has another form on the new side."""
     kinds = ["replaced", *(["gone"] if key not in after else []), *(["added"] if key not in before else [])]
-    return any(re.search(pattern, key) for kind in kinds for pattern in STATED.get(kind, {}))
+    listed = [(kind, pattern, why) for kind in kinds for pattern, why in STATED.get(kind, {}).items()]
+    return next((f"{kind}: {why} ({pattern})" for kind, pattern, why in listed if re.search(pattern, key)), None)
 
 
-def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]:
-    """Whether two folders of one setting are "same", "differs" or "not comparable", and in what."""
+def compare(old: Path, new: Path, ignored: str | None = None, left_out: Counter[str] | None = None) -> tuple[str, str]:
+    """Whether two folders of one setting are "same", "differs" or "not comparable", and in what.
+
+    Args:
+        old: The setting's folder of the old side.
+        new: The same of the new one.
+        ignored: Keys that this regular expression finds may differ.
+        left_out: Gets for each listed reason how many keys differ by it.
+    """
     ends = [json.loads((side / "done.json").read_text()) for side in (old, new)]
     for number, codes in enumerate(zip(*(end["codes"] for end in ends), strict=True)):
         errors = [(side / f"output-{number}.err").read_text().strip() for side in (old, new)]
@@ -205,16 +224,20 @@ def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]
             return "differs", f"command {number} ends with {codes[0]} -> {codes[1]}: {last[0]} -> {last[1]}"
         if codes[0] and not ends[0]["commands"][number].startswith("SIGINT@"):
             return "not comparable", f"both end with {codes[0]}: {last[0]}"
-    before, after = facts(old), facts(new)
+    before, after = ({f"{old.name}/{key}": value for key, value in facts(side).items()} for side in (old, new))
     if any("--privacy" in command and command.startswith("simulate") for command in ends[0]["commands"]):
         for label, side in (("old", before), ("new", after)):
-            if "private-reads-0.json.0" not in side:
+            if f"{old.name}/private-reads-0.json" in side:  # which nothing was read for
                 return "not comparable", f"{label}: no private bits are read where this program fixes them"
     keys = sorted(before.keys() | after.keys())
-    keys = [key for key in keys if not is_listed(key, before, after)]
-    wrong = [key for key in keys if before.get(key) != after.get(key) and not (ignored and re.search(ignored, key))]
+    other = [key for key in keys if before.get(key) != after.get(key) and not (ignored and re.search(ignored, key))]
+    reasons = {key: reason_listed(key, before, after) for key in other}
+    listed = Counter(why for why in reasons.values() if why is not None)
+    if left_out is not None:
+        left_out += listed
+    wrong = [key for key, why in reasons.items() if why is None]
     if not wrong:
-        return "same", f"{len(before)} values"
+        return "same", f"{len(keys) - len(other)} values, {listed.total()} left out"
     shown = [f"{key}: {before.get(key, 'lacking')} -> {after.get(key, 'lacking')}" for key in wrong[:8]]
     return "differs", f"{len(wrong)} of {len(keys)} values\n    " + "\n    ".join(shown)
 
@@ -325,12 +348,15 @@ def main() -> int:
         run_side(given.new, given.new_python, new, wanted),
     ]
     counts = {"same": 0, "differs": 0, "not comparable": 0, "not comparable, as listed": 0}
+    left_out = Counter[str]()
     for name in wanted:
-        kind, more = compare(old / folder_of(name), new / folder_of(name), given.ignore)
+        kind, more = compare(old / folder_of(name), new / folder_of(name), given.ignore, left_out)
         if kind == "not comparable" and (why := STATED.get("not_comparable", {}).get(name)) is not None:
             kind, more = "not comparable, as listed", f"{why} ({more})"
         counts[kind] += 1
         print(f"{name}: {kind}{'' if kind == 'same' and not more else ': ' + more}")
+    for why, count in left_out.most_common():
+        print(f"left out, {count} values {why}")
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()), end="; ")
     print(f"old {spent[0]:.0f} s, new {spent[1]:.0f} s; results in {old} and {new}")
     return int(counts["differs"] + counts["not comparable"] > 0)

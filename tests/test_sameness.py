@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
     rank = old / "run/rank-0"
     (rank / "checkpoint/round-00000001").mkdir(parents=True)
     (old / "done.json").write_text(json.dumps({"commands": ["simulate --privacy client"], "codes": [0]}))
-    (old / "private-reads-0.json").write_text("[32, 32]")
+    (old / "private-reads-0.json").write_text('{"0": [32, 32]}')
     for name in ("output-0.err", "output-0.txt"):
         (old / name).write_text("words for people\n")
     save_file({"body": torch.ones(3), "head": torch.zeros(2, 2)}, rank / "model.safetensors")
@@ -53,8 +54,12 @@ def changed(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], obj
             "differs",
             "released-1",
         ),
-        (changed("private-reads-0.json", lambda _: b"[32, 16]"), "differs", "private-reads-0.json.1: 32 -> 16"),
-        (changed("private-reads-0.json", lambda _: b"[]"), "not comparable", "new: no private bits"),
+        (
+            changed("private-reads-0.json", lambda _: b'{"0": [32, 16]}'),
+            "differs",
+            "private-reads-0.json.0.1: 32 -> 16",
+        ),
+        (changed("private-reads-0.json", lambda _: b"{}"), "not comparable", "new: no private bits"),
         (changed("done.json", lambda text: text.replace(b"[0]", b"[1]")), "differs", "ends with 0 -> 1"),
     ],
 )
@@ -83,10 +88,20 @@ def test_what_is_listed_as_gone_may_be_lacking_and_not_be_new_or_another(
     monkeypatch.setitem(STATED, "gone", {r"metrics\.jsonl\.0\.accuracy$": "no longer measured"})
     old, new = sides
     changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b'"accuracy": 0.5, ', b""))(new)
-    assert compare(old, new)[0] == "same"
+    left_out = Counter[str]()
+    assert compare(old, new, left_out=left_out)[0] == "same"
+    assert left_out == {r"gone: no longer measured (metrics\.jsonl\.0\.accuracy$)": 1}
     assert compare(new, old)[0] == "differs"
     changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b'"round": 0, ', b'"accuracy": 0.6, '))(new)
     assert compare(old, new)[0] == "differs"
+
+
+def test_what_is_listed_may_be_so_for_one_setting(sides: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = sides
+    changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b"0.5", b"0.6"))(new)
+    monkeypatch.setitem(STATED, "replaced", {"^faults/run/": "of this setting"})
+    assert compare(old, new)[0] == "differs"
+    assert compare(old.rename(old.with_name("faults")), new)[0] == "same"
 
 
 def test_a_command_may_have_an_old_and_a_new_form(monkeypatch: pytest.MonkeyPatch) -> None:
