@@ -8,7 +8,7 @@ that becomes a hundred times slower lets its neighbor be heard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 
@@ -83,13 +83,6 @@ class ChunkedBody:
             left -= data[-1].nbytes
         self._offset += nbytes - left
         return data
-
-
-def chunked(frames: Frames, chunk_bytes: int | None) -> Iterator[Frames]:
-    """All messages of a body: one, or a header and chunks if its buffers have more than `chunk_bytes` bytes."""
-    body = ChunkedBody(frames, whole=chunk_bytes is None)
-    while not body.over:
-        yield body.next(chunk_bytes or 0)
 
 
 @dataclass

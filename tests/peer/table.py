@@ -7,6 +7,7 @@ import numpy as np
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Released
+from dpeer.peer.core.chunking import ChunkedBody
 from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
@@ -156,6 +157,13 @@ class Table:
 def encoded(federation, rank, number, buffers, presence=b""):
     """A body with its digest, in one message."""
     return wire.encode(wire.body(federation, rank, number, buffers, wire.digest_of(buffers), presence))
+
+
+def chunked(frames, chunk_bytes):
+    """All messages of a body: one, or a header and chunks if its buffers have more than `chunk_bytes` bytes."""
+    body = ChunkedBody(frames, whole=chunk_bytes is None)
+    while not body.over:
+        yield body.next(chunk_bytes or 0)
 
 
 def payload(value, learner):

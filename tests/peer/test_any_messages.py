@@ -5,8 +5,7 @@ import random
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
-from tests.peer.table import ring
+from tests.peer.table import chunked, ring
 
 FINGERPRINTS = [{}, {"size": [[[1]]]}, {"size": {"a": {}}}, {"size": None}, {"size": float("nan")}]
 MANIFESTS = [{"parameters": [1, {}, {"name": [1]}]}, {"parameters": {}}, {"extras": []}, {}]

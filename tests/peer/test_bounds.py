@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Throttle
-from tests.peer.table import Table, encoded, payload, ring
+from tests.peer.table import Table, chunked, encoded, payload, ring
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,8 @@
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
 from tests.peer.fuzzing import CORPUS, case, messages, tried
-from tests.peer.table import encoded
+from tests.peer.table import chunked, encoded
 
 BODY = encoded(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)])
 NEXT = encoded(b"f" * 16, 2, 6, [bytes(90)])

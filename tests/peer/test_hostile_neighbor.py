@@ -9,8 +9,7 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
-from tests.peer.table import CHUNK, ring
+from tests.peer.table import CHUNK, chunked, ring
 
 ROUNDS, HOSTILE = 4, 2
 BOMB = msgpack.packb({"kind": "hello", "rank": HOSTILE, "manifest": [[]] * 2**19})

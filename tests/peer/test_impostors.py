@@ -1,8 +1,7 @@
 """Another process speaks for a neighbor, and leaves again."""
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
-from tests.peer.table import Table, ring
+from tests.peer.table import Table, chunked, ring
 
 # -- another process speaks for a neighbor -----------------------------------------------------------------------------
 

@@ -4,11 +4,10 @@ import pytest
 
 from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.peer import dialled
-from tests.peer.table import Table, ring
+from tests.peer.table import Table, chunked, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
 

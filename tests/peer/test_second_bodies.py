@@ -5,10 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from dpeer.peer.core.chunking import chunked
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner
-from tests.peer.table import ring
+from tests.peer.table import chunked, ring
 
 
 def send(table, value, chunk_bytes, chunks=None):

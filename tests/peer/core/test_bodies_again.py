@@ -3,8 +3,7 @@
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
-from tests.peer.table import CHUNK, Table, payload
+from tests.peer.table import CHUNK, Table, chunked, payload
 
 BODY = 400
 """Bytes of a body: seven chunks."""

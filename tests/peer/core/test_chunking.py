@@ -14,7 +14,6 @@ from torch.utils.data import TensorDataset
 
 from dpeer.peer import LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.simulation.network import Conditions
@@ -23,7 +22,7 @@ from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from tests.peer.conftest import PATIENT, QUICK, Federation, VectorLearner
-from tests.peer.table import BEAT, encoded, payload, ring
+from tests.peer.table import BEAT, chunked, encoded, payload, ring
 
 SILENT = LivenessConfig(heartbeat=0)
 """Without heartbeats no handshake that is answered late is asked for again, which would bring a body twice."""

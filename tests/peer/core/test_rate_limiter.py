@@ -3,10 +3,9 @@
 import pytest
 
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.limits import RateLimiter
-from tests.peer.table import Table, payload, ring
+from tests.peer.table import Table, chunked, payload, ring
 
 
 def test_what_is_spent_comes_back_with_time_up_to_the_bound():

@@ -6,9 +6,9 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import Reassembly, chunked
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.wire import Chunk
-from tests.peer.table import encoded
+from tests.peer.table import chunked, encoded
 
 SIZES = [10, 0, 23]
 LIMITS = wire.Limits(payload_bytes=1000)

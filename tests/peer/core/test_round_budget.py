@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.topology import build
-from tests.peer.table import CHUNK, ring
+from tests.peer.table import CHUNK, chunked, ring
 
 
 class Peers:

@@ -5,10 +5,9 @@ import math
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Deliver
 from dpeer.peer.core.round_deadline import RoundDeadline
-from tests.peer.table import CHUNK, payload, ring
+from tests.peer.table import CHUNK, chunked, payload, ring
 
 # -- the deadline ------------------------------------------------------------------------------------------------------
 

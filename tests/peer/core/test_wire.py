@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import chunked
-from tests.peer.table import encoded
+from tests.peer.table import chunked, encoded
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, small_header_bytes=1_000, payload_bytes=100, buffers=3)
