@@ -176,13 +176,13 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
     made = Guarantee(given["noise_multiplier"] or 1.0, given["clip_norm"], delta)
     if given["target_epsilon"] is not None:
         made = made.calibrated(given["target_epsilon"], rounds, accountant)
-    epsilon = made.epsilon(rounds, accountant=accountant)
+    epsilon = made.epsilon(rounds, accountant)
     noise = {"noise_multiplier": made.noise_multiplier, "noise_std": made.noise_std}
     found = {
         "epsilon": epsilon,
         "delta": delta,
         "mode": "client",
-        "adversary": made.adversary,
+        "adversary": "neighbor",
         "adjacency": made.adjacency,
         "noise_multiplier": made.noise_multiplier,
         "rounds": rounds,

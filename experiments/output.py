@@ -84,7 +84,7 @@ def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
         "samples": fmean(result.samples() for result in results),
-        **(largest(spent) if spent else {}),
+        **({"epsilon": largest(spent)} if spent else {}),
     }
 
 

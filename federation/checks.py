@@ -12,8 +12,6 @@ from dpeer.federation.privacy import privacy_config
 from dpeer.federation.run_settings import RunPart
 from dpeer.plugins import check_source
 from dpeer.privacy import PrivacyConfig
-from dpeer.privacy.settings import PrivacySettings
-from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Graphs, Row, Topology, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm, Task
@@ -75,7 +73,7 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
         check_server(how)
     if facts.shares == "nothing":
         return
-    check_hostile(how, config.privacy, graph)
+    check_hostile(how, graph)
     if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
         raise ConfigurationError(
             f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
@@ -96,17 +94,13 @@ def check_quorum(quorum: str | int, size: int) -> None:
         )
 
 
-def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology) -> None:
-    """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
+def check_hostile(training: TrainingPart, graph: Topology) -> None:
+    """Refuse a robust rule that the graph does not suit; alike on all peers.
 
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    robust = training.robust != "none"
-    if privacy.privacy != "none":
-        for name, value in (("--robust", training.robust if robust else None), ("--max-norm", training.max_norm)):
-            check_mixing(privacy.dp_adversary, None if value is None else f"{name} {value}")
-    if not robust:
+    if training.robust == "none":
         return
     flag = f"--robust {training.robust}"
     if graph.directed:

@@ -75,12 +75,12 @@ _DELTA = "its delta of 1/N is refused: publishing one client's data whole would 
 _DP_REMARK = (
     "its noise multiplier is that of an average of 50 clients, each of whom adds 0.95/sqrt(50): here every message has "
     "all of it, for neighbors see single messages (its case, with far less against a neighbor, is --noise-multiplier "
-    "0.1344 with its sampling, or --dp-adversary aggregate --dp-min-honest 50 --participation 1); "
+    "0.1344 with its sampling); "
     f'{_SAMPLED}; its "decay rate 0.0005" is read as x0.9995 a round, '
     "because its sentence is about the learning rate (the other reading is --weight-decay 0.0005 --lr-decay 1); "
     f"{_DELTA}; gradient clipping is left open (none here)"
 )
-_TOP_K = {"dp_adversary": "neighbor", "sparsify": "top-k:0.4"}
+_TOP_K = {"sparsify": "top-k:0.4"}
 _AFTER = "the largest 40 % chosen after the noise (sound, and no less private)"
 
 # DP2-FedSAM, section 5.1, where SAM's radius is q and the sampling ratio r.

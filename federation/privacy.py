@@ -23,14 +23,10 @@ from dpeer.training.state.file_names import REST
 def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
     """The part of a run's configuration on which its privacy depends."""
     asked, how = config.privacy, config.training
-    averages = None
-    if asked.dp_adversary == "aggregate" and not graph.changing and how.participation == 1:
-        averages = graph.weights.tolist()
     return PrivacyConfig(
         asked,
         size=config.graph.size,
         rounds=planned_rounds(how, graph) if asked.privacy != "none" else 0,
-        averages=averages,
         batch_size=how.batch_size,
         checkpoint_every=config.run.checkpoint_every,
         algorithm=how.algorithm,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_ADVERSARY = "leave it out: --noise-multiplier SIGMA/sqrt(M) adds the noise of papers, and epsilon is a neighbor's"
 _DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
 _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
 _MEMBERS = "members change by a new run: another federation file, another --out, begun with --init-from"
@@ -33,6 +34,8 @@ KEYS = {
     "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
     "bulk": "leave it out: with keys all goes over the one port of `address`",
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
+    "dp_adversary": _ADVERSARY,
+    "dp_min_honest": _ADVERSARY,
     "grow": _MEMBERS,
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",

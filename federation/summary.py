@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.peer.checkpoint import learner_folder
-from dpeer.results.costs import largest
 from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
@@ -143,13 +142,12 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not peers:
         return None
     most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
-    return {name: value for name, value in most.items() if name in _SPENT} | largest(peers)
+    return {name: value for name, value in most.items() if name in _SPENT}
 
 
 _SPENT = (
-    "guarantee", "epsilon", "delta", "releases", "epsilon_neighbor", "epsilon_aggregate", "epsilon_of_this_run",
-    "earlier_releases", "released_without_noise", "mode", "steps", "earlier_steps", "sampling_rate",
-    "noise_multiplier",
+    "guarantee", "epsilon", "delta", "releases", "epsilon_of_this_run", "earlier_releases", "released_without_noise",
+    "mode", "steps", "earlier_steps", "sampling_rate", "noise_multiplier",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.client_level import Adjacency, Adversary, Guarantee
+from dpeer.privacy.client_level import Adjacency, Guarantee
 from dpeer.privacy.client_session import ClientSession
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
@@ -14,7 +14,6 @@ from dpeer.privacy.session import NoiselessSession, Session, open  # noqa: A004 
 
 __all__ = [
     "Adjacency",
-    "Adversary",
     "Charge",
     "ClientSession",
     "Clipped",

@@ -1,4 +1,4 @@
-"""The guarantee of client-level privacy, which docs/privacy.md explains: adversary, noise, releases, epsilon."""
+"""The guarantee of client-level privacy, which docs/privacy.md explains: noise, releases, epsilon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dpeer.privacy.accounting import Accountant, round_up
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.gaussian import mu as mu_of
 
-Adversary = Literal["neighbor", "aggregate"]
 Adjacency = Literal["replace", "zero-out"]
 
 _SMALLEST = 1e-30
@@ -25,17 +24,14 @@ _MOST = 10**15
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A peer's whole data set, protected by Gaussian noise on each clipped update that it releases.
+    """A peer's whole data set, protected against neighbors by Gaussian noise on each clipped update that it releases.
 
     Attributes:
         noise_multiplier: sigma, the noise that protects over the clip norm.
         clip_norm: C, the largest L2 norm of an update.
         delta: The probability that epsilon does not hold.
-        adversary: `neighbor` sees every message; `aggregate` is an outsider that sees averages of honest peers only.
         adjacency: What two data sets that must look alike may differ in: `replace` a peer's data set by any other,
             `zero-out` its update by nothing.
-        share: Only with `aggregate`: the largest of max_i w_i / ||w||_2 over the averages that are seen, w the weights
-            of the honest peers in one. 1 / sqrt(m) for m equal ones.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -44,9 +40,7 @@ class Guarantee:
     noise_multiplier: float
     clip_norm: float
     delta: float
-    adversary: Adversary = "neighbor"
     adjacency: Adjacency = "replace"
-    share: float = 1.0
 
     def __post_init__(self) -> None:
         for name, value in (("noise multiplier", self.noise_multiplier), ("clip norm", self.clip_norm)):
@@ -58,70 +52,54 @@ class Guarantee:
                     f"{name} {value:g}: float32 bodies need one from {_SMALLEST:g} to {1 / _SMALLEST:g}"
                 )
         check_probability(self.delta)
-        for kind, word, valid in (
-            ("adversary", self.adversary, get_args(Adversary)),
-            ("adjacency", self.adjacency, get_args(Adjacency)),
-        ):
-            if word not in valid:
-                raise ConfigurationError(f"{kind} {word!r}: choose {' or '.join(valid)}")
-        if not 0.0 < self.share <= 1.0:
-            raise ConfigurationError(f"share {self.share:g}: the largest of an average's weights is above 0, at most 1")
-        if self.adversary == "neighbor" and self.share != 1.0:
-            raise ConfigurationError(f"share {self.share:g}: a neighbor sees each message by itself, its share is 1")
+        if self.adjacency not in get_args(Adjacency):
+            raise ConfigurationError(f"adjacency {self.adjacency!r}: choose {' or '.join(get_args(Adjacency))}")
 
     @property
     def noise_std(self) -> float:
-        """The standard deviation s of the noise on each coordinate of a message: sigma C, times the share."""
-        return self.noise_multiplier * self.clip_norm * self.share
+        """The standard deviation s of the noise on each coordinate of a message: sigma C."""
+        return self.noise_multiplier * self.clip_norm
 
     @property
     def sensitivity(self) -> float:
         """S, how far a release can move in L2 when the data change: 2 C for replace, C for zero-out."""
         return self.clip_norm * (2.0 if self.adjacency == "replace" else 1.0)
 
-    def ratio(self, adversary: Adversary | None = None) -> float:
-        """The noise that the adversary meets over the sensitivity of what it sees; the multiplier to account with.
+    @property
+    def ratio(self) -> float:
+        """The noise over the sensitivity, s / S: the multiplier to account with."""
+        return self.noise_std / self.sensitivity
 
-        Args:
-            adversary: Another one than this guarantee's own, for the other of the two numbers.
-        """
-        against = self.adversary if adversary is None else adversary
-        # In an average with weights w the noises add up to s ||w||_2 = sigma C max_i w_i, one update moves it by
-        # max_i w_i S: the weights cancel.
-        noise = self.noise_std if against == "neighbor" else self.noise_multiplier * self.clip_norm
-        return noise / self.sensitivity
-
-    def mu(self, releases: int, adversary: Adversary | None = None) -> float:
+    def mu(self, releases: int) -> float:
         """Mu of Gaussian differential privacy after so many releases.
 
         Args:
             releases: T, 0 or more.
-            adversary: As in `ratio`.
 
         Raises:
             ConfigurationError: releases is negative.
         """
         if releases < 0:
             raise ConfigurationError(f"releases {releases}: choose 0 or more")
-        return math.sqrt(releases) / self.ratio(adversary)
+        return math.sqrt(releases) / self.ratio
 
-    def epsilon(self, releases: int, adversary: Adversary | None = None, accountant: Accountant = "exact") -> float:
-        """Epsilon at this guarantee's delta after so many releases, against its own adversary or another.
+    def epsilon(self, releases: int, accountant: Accountant = "exact") -> float:
+        """Epsilon at this guarantee's delta after so many releases.
 
         Raises:
             ConfigurationError: releases is negative, or the accountant cannot compute it.
         """
-        return accounting.epsilon(self.ratio(adversary), releases, self.delta, accountant)
+        return accounting.epsilon(self.ratio, releases, self.delta, accountant)
 
     def releases(self, epsilon: float) -> int:
-        """The most releases after which epsilon, against this guarantee's adversary, is still at most this.
+        """The most releases after which epsilon is still at most this.
 
         Raises:
             ConfigurationError: epsilon is negative or not finite.
         """
         if not math.isfinite(epsilon):
             raise ConfigurationError(f"epsilon {epsilon:g}: choose a finite number, 0 or more")
-        most = min((mu_of(epsilon, self.delta) * self.ratio()) ** 2, float(_MOST))
+        most = min((mu_of(epsilon, self.delta) * self.ratio) ** 2, float(_MOST))
         count = math.floor(most)
         # A root found to the last digit may lie on either side of a whole number; `epsilon` is what a run goes by.
         if count < _MOST and self.epsilon(count + 1) <= epsilon:
@@ -134,7 +112,7 @@ class Guarantee:
         """The same guarantee with the least noise that lets so many releases stay within epsilon.
 
         Args:
-            epsilon: Against the guarantee's own adversary.
+            epsilon: Above 0.
             releases: T, at least 1.
             accountant: One of `accounting.ACCOUNTANTS`.
 
@@ -143,7 +121,7 @@ class Guarantee:
         """
         ratio = accounting.calibrate(epsilon, self.delta, releases, accountant)
         # Rounded up to ten digits, so that what is printed or copied into a file does not fall short by a rounding.
-        return dataclasses.replace(self, noise_multiplier=round_up(ratio * self.noise_multiplier / self.ratio(), 10))
+        return dataclasses.replace(self, noise_multiplier=round_up(ratio * self.noise_multiplier / self.ratio, 10))
 
     def noise_ratio(self, parameters: int) -> float:
         """The expected L2 norm of one message's noise over the clip norm: s sqrt(p) / C for p parameters.
@@ -159,13 +137,4 @@ class Guarantee:
     def words(self) -> str:
         """Unit, adversary and adjacency, for people."""
         adjacency = {"replace": "replace-one", "zero-out": "zero-out"}[self.adjacency]
-        if self.adversary == "neighbor":
-            return f"one peer's whole data set, against a neighbor, {adjacency}"
-        return f"one peer's whole data set, against an outsider that sees only {self._averages}, {adjacency}"
-
-    @property
-    def _averages(self) -> str:
-        equal = 1.0 / self.share**2
-        if abs(equal - round(equal)) < 1e-6 * equal:
-            return f"averages of at least {round(equal)} honest peers"
-        return f"averages of honest peers in which one hides as among {equal:.1f} of equal weight"
+        return f"one peer's whole data set, against a neighbor, {adjacency}"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
-from dpeer.privacy.client_level import Adversary, Guarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
@@ -32,14 +32,13 @@ class ClientSession:
     mechanisms compose by the squares of their mu, whatever their noise.
 
     Attributes:
-        guarantee: Mechanism, adversary and adjacency.
+        guarantee: Mechanism and adjacency.
         ledger: The releases so far.
         budget: The epsilon that is never exceeded; None without a limit.
         sparsifier: Which coordinates of an update are kept.
         receivers: The ranks that a round's release may be sent to.
         planned: The most rounds in which the peer takes part.
         size: The number of peers.
-        one_average: Whether all peers take the same average of what is released.
     """
 
     guarantee: Guarantee
@@ -49,7 +48,6 @@ class ClientSession:
     receivers: Callable[[int], Sequence[int]] = _nobody
     planned: int = 0
     size: int = 1
-    one_average: bool = True
 
     def begin(self) -> None:
         """Begin a new run: the ledger of an earlier one is put aside."""
@@ -88,43 +86,28 @@ class ClientSession:
             if self.may_release and not self.ledger.charged(number):
                 self.ledger.state(number)
 
-    def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
+    def epsilon(self, releases: int) -> float:
         """Epsilon at the guarantee's delta after so many releases of this run, with those of earlier runs.
-
-        Args:
-            releases: 0 or more.
-            adversary: Another one than the guarantee's own.
 
         Returns:
             Infinite where something has been released without noise.
         """
-        before = self._earlier_mu[adversary or self.guarantee.adversary]
-        return epsilon_of(math.hypot(before, self.guarantee.mu(releases, adversary)), self.guarantee.delta)
-
-    def promised(self, releases: int) -> dict[str, float]:
-        """Epsilon as `epsilon` gives it, in aggregate mode against both adversaries, by the keys of metrics.jsonl."""
-        if self.guarantee.adversary == "neighbor":
-            return {"epsilon": self.epsilon(releases)}
-        both: tuple[Adversary, ...] = get_args(Adversary)
-        return {"epsilon": self.epsilon(releases), **{f"epsilon_{one}": self.epsilon(releases, one) for one in both}}
+        return epsilon_of(math.hypot(self._earlier_mu, self.guarantee.mu(releases)), self.guarantee.delta)
 
     @cached_property
-    def _earlier_mu(self) -> dict[Adversary, float]:
-        runs = self.ledger.earlier
-        return {against: math.hypot(*(self._mu(run, against) for run in runs)) for against in ("neighbor", "aggregate")}
+    def _earlier_mu(self) -> float:
+        return math.hypot(*map(self._mu, self.ledger.earlier))
 
-    def _mu(self, run: Run, adversary: Adversary) -> float:
+    def _mu(self, run: Run) -> float:
         if not run.protects or run.mechanism is None or run.charges:  # steps protect records, not the whole data set
             return math.inf
         try:
             mechanism = Guarantee(**run.mechanism)
         except (TypeError, ConfigurationError):  # altered
             return math.inf
-        # Counted as this run's promise is: the same noise hides less where more may differ, and less in averages of
-        # fewer peers.
+        # Counted as this run's promise is: the same noise hides less where more may differ.
         sensitivity = dataclasses.replace(mechanism, adjacency=self.guarantee.adjacency).sensitivity
-        share = 1.0 if adversary == "neighbor" else max(mechanism.share, self.guarantee.share)
-        return math.sqrt(len(run.rounds)) * sensitivity * share / mechanism.noise_std
+        return math.sqrt(len(run.rounds)) * sensitivity / mechanism.noise_std
 
     def fitting(self, planned: int) -> int:
         """The number of this run's releases that the budget allows, but at most so many."""
@@ -169,12 +152,11 @@ class ClientSession:
             met: The clipping of the round's update; None where nothing was released anew.
 
         Returns:
-            Plain JSON values, but that an epsilon may be infinite: epsilon and delta so far, for the chosen adversary
-            and (in aggregate mode) for both.
+            Plain JSON values, but that an epsilon may be infinite.
         """
         releases, guarantee, runs = self.ledger.releases, self.guarantee, self.ledger.earlier
         costs: dict[str, Any] = {
-            **self.promised(releases),
+            "epsilon": self.epsilon(releases),
             "delta": guarantee.delta,
             "releases": releases,
             "guarantee": guarantee.words,
@@ -198,21 +180,10 @@ class ClientSession:
         guarantee = self.guarantee
         fitting = max(self.fitting(self.planned), self.ledger.releases)
         lines = [
-            f"privacy of {guarantee.words}: {cost(self.promised(fitting))} at delta {guarantee.delta:g} after "
+            f"privacy of {guarantee.words}: {cost(self.epsilon(fitting))} at delta {guarantee.delta:g} after "
             f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.10g}, clip norm "
             f"{guarantee.clip_norm:g})"
         ]
-        if guarantee.adversary == "aggregate":
-            lines.append(
-                "the first number holds only against an outsider that sees nothing but averages; every neighbor sees "
-                "each message by itself, and the second number holds against it"
-            )
-            if not self.one_average:
-                lines.append(
-                    "the averages of different peers differ on this graph: an outsider that sees several in a round "
-                    "learns more than the first number says, at worst as much as a neighbor; --topology full --weights "
-                    "uniform has one average for all"
-                )
         if self.ledger.earlier:
             lines.append(self._earlier_note(fitting))
         if self.ledger.not_new:

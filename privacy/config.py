@@ -10,19 +10,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import (
-    check_adversary,
     check_budget,
     check_delta,
     check_level,
     check_strength,
     check_unseen,
     default_delta,
-    worst_share,
 )
 
 
@@ -34,7 +31,6 @@ class PrivacyConfig:
         settings: The settings of privacy, not to be changed.
         size: The number of peers.
         rounds: The most rounds in which one peer takes part, for which noise is calibrated.
-        averages: The mixing matrix by rows, for `--dp-adversary aggregate`; None where rounds have different averages.
         batch_size: The expected batch size where no sampling rate is given.
         checkpoint_every: After how many rounds a checkpoint is written.
         algorithm: The algorithm's name.
@@ -47,7 +43,6 @@ class PrivacyConfig:
     settings: PrivacySettings = field(default_factory=PrivacySettings)
     size: int = 1
     rounds: int = 0
-    averages: Sequence[Sequence[float]] | None = None
     batch_size: int = 32
     checkpoint_every: int = 1
     algorithm: str = ""
@@ -74,29 +69,15 @@ class PrivacyConfig:
         if asked.privacy == "sample":
             check_unseen(asked.dp_head, self.finish, standardize=self.standardize)
             return None
-        check_adversary(asked.dp_adversary, asked.dp_min_honest, Sparsifier.parse(asked.sparsify))
+        Sparsifier.parse(asked.sparsify)  # so that a share that is none is refused before data are read
         delta = asked.delta if asked.delta is not None else default_delta(self.size)
         check_delta(delta, self.size)
-        base = Guarantee(
-            asked.noise_multiplier or 1.0, asked.clip_norm, delta, asked.dp_adversary, asked.dp_adjacency, self._share()
-        )
+        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta, asked.dp_adjacency)
         if asked.noise_multiplier is None:
             assert asked.target_epsilon is not None
             return base.calibrated(asked.target_epsilon, self.rounds)
         check_budget(base, asked.target_epsilon)
         return base
-
-    def _share(self) -> float:
-        """The share of the peer that is hidden worst in any peer's average."""
-        if self.settings.dp_adversary == "neighbor":
-            return 1.0
-        if self.averages is None:
-            raise ConfigurationError(
-                "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "
-                "--participation 1, or --dp-adversary neighbor"
-            )
-        assert self.settings.dp_min_honest is not None
-        return worst_share(self.averages, self.settings.dp_min_honest)
 
     def nominal_units(self, units: int) -> int:
         """N, a public number near that of this peer's units: `--records`, or their number rounded to a power of two.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 ADVICE = {
     "client": "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or "
@@ -19,16 +18,9 @@ NEW_DATA_WARNING = (
 )
 
 
-def cost(epsilons: Mapping[str, float]) -> str:
-    """Epsilons in few words; where averages are noised, against both adversaries."""
-    if "epsilon_neighbor" in epsilons:
-        outsider, neighbor = (_bound(epsilons[f"epsilon_{against}"]) for against in ("aggregate", "neighbor"))
-        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
-    return f"epsilon {_bound(epsilons['epsilon'])}"
-
-
-def _bound(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "unbounded"
+def cost(epsilon: float) -> str:
+    """An epsilon in few words."""
+    return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "epsilon unbounded"
 
 
 def noise_over_drift(ratio: float, peers: int, releases: int) -> float:

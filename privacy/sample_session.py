@@ -279,7 +279,7 @@ class SampleSession:
         a_round = m.compositions(1)
         steps = self.ledger.steps + a_round * rounds
         lines = [
-            f"privacy of {m.words}: {cost({'epsilon': self.epsilon(rounds)})} at delta {m.delta:.3g} after {steps:,} "
+            f"privacy of {m.words}: {cost(self.epsilon(rounds))} at delta {m.delta:.3g} after {steps:,} "
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
             self._patient_note(),
@@ -360,7 +360,7 @@ def charges_of(run: Run, unit: Unit) -> tuple[Charge, ...] | None:
         mechanism = dataclasses.replace(Guarantee(**run.mechanism), adjacency="replace")
     except (TypeError, ConfigurationError):  # altered
         return None
-    return (Charge(1.0, mechanism.ratio("neighbor"), len(run.rounds)),)
+    return (Charge(1.0, mechanism.ratio, len(run.rounds)),)
 
 
 def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:

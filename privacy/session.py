@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import history
 from dpeer.privacy.client_session import ClientSession
@@ -113,7 +111,6 @@ def open(  # noqa: A001 - called as privacy.open
     session = ClientSession(
         guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), receivers, planned=config.rounds,
         size=config.size,
-        one_average=config.averages is None or bool(np.allclose(config.averages, config.averages[0])),
     )  # fmt: skip
     session.check_budget(folder.parent)
     return session

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpeer.privacy.client_level import Adjacency, Adversary
+from dpeer.privacy.client_level import Adjacency
 from dpeer.privacy.sample_level import Ascent, Head, Unit
 from dpeer.sections import Mark, Section, setting
 
@@ -50,15 +50,6 @@ class PrivacySettings(Section):
         group=_GROUP,
         gt=0,
         lt=1,
-    )
-    dp_adversary: Adversary = setting(
-        "neighbor",
-        "against whom: neighbor sees every message, aggregate sees averages only",
-        mark=Mark.SHARED,
-        group=_GROUP,
-    )
-    dp_min_honest: int | None = setting(
-        None, "honest bodies in every average (dp-adversary aggregate)", mark=Mark.SHARED, group=_GROUP, ge=2
     )
     dp_adjacency: Adjacency = setting(
         "replace",
@@ -125,7 +116,7 @@ class PrivacySettings(Section):
     )
 
 
-CLIENT_ONLY = ("dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify")
+CLIENT_ONLY = ("dp_adjacency", "sparsify")
 """Settings that mean something at client level alone."""
 
 SAMPLE_ONLY = ("sampling_rate", "records", "dp_head", "dp_sam", "privacy_unit", "microbatch")

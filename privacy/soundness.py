@@ -5,14 +5,12 @@ Every check raises a ConfigurationError that names the command's option, because
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
-from dpeer.privacy.client_level import Adversary, Guarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.gaussian import check_probability
-from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.sample_level import Head, Unit
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY
 
@@ -125,64 +123,6 @@ def check_units(records: int | None, units: int, unit: Unit, delta: float, given
             f"{units / records:.3g} times as long as they would be"
         )
     return warning
-
-
-def check_adversary(adversary: Adversary, min_honest: int | None, sparsifier: Sparsifier | None = None) -> None:
-    """Refuse settings of another adversary, or that give away more than averages.
-
-    Args:
-        adversary: Against whom the guarantee is.
-        min_honest: Honest bodies in every average that an outsider sees; None if it is not given.
-        sparsifier: Which coordinates of an update are kept.
-    """
-    if adversary == "neighbor":
-        if min_honest is not None:
-            raise ConfigurationError(
-                f"--dp-min-honest {min_honest}: a neighbor sees every message by itself; it belongs to --dp-adversary "
-                "aggregate"
-            )
-        return
-    if sparsifier is not None and sparsifier.rule == "top-k":
-        raise ConfigurationError(
-            f"--sparsify top-k:{sparsifier.keep:g} cannot be used with --dp-adversary aggregate: the largest values of "
-            "each message are chosen before the average in which the noise is enough; use random:SHARE, or "
-            "--dp-adversary neighbor"
-        )
-    if min_honest is None:
-        raise ConfigurationError(
-            "--dp-adversary aggregate needs --dp-min-honest M: how many of the bodies in every average come from peers "
-            "that do not help the adversary, for example --dp-min-honest 16"
-        )
-
-
-def check_mixing(adversary: Adversary, rule: str | None) -> None:
-    """Refuse a mixing rule (an option with its value) whose weights follow from the bodies, in aggregate mode."""
-    if adversary == "aggregate" and rule is not None:
-        raise ConfigurationError(
-            f"{rule} cannot be used with --dp-adversary aggregate: its epsilon counts the noise of all bodies in an "
-            "average, and here the bodies themselves decide how much of each is in it; use --dp-adversary neighbor, "
-            "which protects each body by itself"
-        )
-
-
-def worst_share(rows: Iterable[Sequence[float]], min_honest: int) -> float:
-    """`Guarantee.share` of the peer that is hidden worst: its weight over the length of all weights in an average.
-
-    Args:
-        rows: The mixing matrix by rows; those of its weights that are zero do not count.
-        min_honest: Honest bodies in every average; any set of so many may be the honest one.
-    """
-    return max(_worst(sorted(weight for weight in row if weight > 0), min_honest) for row in rows)
-
-
-def _worst(ordered: list[float], least: int) -> float:
-    if len(ordered) < least:
-        raise ConfigurationError(
-            f"--dp-min-honest {least}: some peer averages only {len(ordered)} bodies, its own included; give at most "
-            "that, or a --topology with more neighbors"
-        )
-    chosen = [ordered[-1], *ordered[: least - 1]]
-    return ordered[-1] / math.sqrt(sum(weight**2 for weight in chosen))
 
 
 def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:

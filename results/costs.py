@@ -8,18 +8,12 @@ from typing import Any
 
 from dpeer.results.json_fields import number
 
-EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
-"""Keys of a peer's spent epsilon: the one that binds it, and in aggregate mode one for each adversary."""
-
 
 def cost(privacy: Mapping[str, Any]) -> str:
-    """The costs of releases (`Learner.privacy`) in few words; where averages are noised, against both adversaries.
+    """The costs of releases (`Learner.privacy`) in few words.
 
     An epsilon that is infinite, or None as JSON has it, is no bound at all.
     """
-    if "epsilon_neighbor" in privacy:
-        outsider, neighbor = (_bound(privacy.get(f"epsilon_{against}")) for against in ("aggregate", "neighbor"))
-        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
     return f"epsilon {_bound(privacy['epsilon'])}"
 
 
@@ -27,20 +21,16 @@ def _bound(value: float | None) -> str:
     return "unbounded" if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
-def largest(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The largest of each epsilon in peers' files; None where one has no bound."""
-    found: dict[str, float | None] = {}
-    for name in EPSILONS:
-        values = [number(one[name]) for one in spent if name in one]
-        known = [value for value in values if value is not None]
-        if values:
-            found[name] = max(known) if len(known) == len(values) else None
-    return found
+def largest(spent: Sequence[Mapping[str, Any]]) -> float | None:
+    """The largest epsilon in peers' files, of at least one entry; None where one has no bound."""
+    values = [number(one.get("epsilon")) for one in spent]
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
 
 
 def largest_cost(spent: Sequence[Mapping[str, Any]]) -> str:
-    """The same as a table's cell, against both adversaries in aggregate mode; of at least one entry."""
-    return cost(largest(spent)).removeprefix("epsilon ")
+    """The same as a table's cell."""
+    return _bound(largest(spent))
 
 
 def privacy_line(spent: Mapping[str, Any]) -> str:

@@ -430,11 +430,9 @@ class TorchLearner:
     def disagreement(self) -> float | None:
         """Relative distance of the own released body to the last mix; None where it was not measured.
 
-        It is a function of releases, so it costs no privacy; but a promise against those who see averages alone
-        (``dp_adversary="aggregate"``) says nothing of a single release.
+        It is a function of releases, so it costs no privacy.
         """
-        hidden = isinstance(self.session, ClientSession) and self.session.guarantee.adversary == "aggregate"
-        return None if hidden else self.gossip.disagreement
+        return self.gossip.disagreement
 
     @property
     def finite(self) -> bool:

@@ -155,7 +155,6 @@ REFUSED = {
     f"{CLIENT} --parameters 60000": "--size must be given",
     f"{CLIENT} --accountant server": "'--accountant': 'server'",
     f"{CLIENT} --privacy server": "'--privacy': 'server'",
-    f"{CLIENT} --dp-adversary aggregate": "No such option '--dp-adversary'.",
     f"{CLIENT} --delta 0.125 --size 8": "delta 0.125 with 8 peers: at 1/8 or more",
     f"{CLIENT} --delta 0": "'--delta': 0.0",
     f"{CLIENT} --delta nan": "delta nan",

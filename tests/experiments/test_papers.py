@@ -147,7 +147,7 @@ def test_all_methods_train_as_the_dfedmdc_paper_prints(name: str) -> None:
 def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str) -> None:
     for cell, s in runs(opened(name)):
         assert s.noise_multiplier == pytest.approx(0.95 / math.sqrt(s.size / 10), abs=5e-5)
-        assert (s.privacy, s.dp_adversary, s.clip_norm) == ("client", "neighbor", 0.2)
+        assert (s.privacy, s.clip_norm) == ("client", 0.2)
         assert (s.participation, s.participation_mode) == (0.1, "server")
         # The mean of the sample has the noise that the paper's server adds: sigma C / m.
         drawn = take_part(build_graph(s), s.participation, s.participation_mode, s.seed)
@@ -190,7 +190,7 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp2_fedsam(name: str) -> None:
             assert s.rho == cell.variant.changes.get("rho", 0.1 if cifar else 0.5)
             assert (s.body_lr, s.head_lr, s.lr_decay, s.head_epochs) == (0.1, 0.005, 0.99, 2)
             assert s.body_epochs == cell.variant.changes.get("body_epochs", 2)
-            assert (s.privacy, s.dp_adversary) == ("client", "neighbor")
+            assert s.privacy == "client"
             assert (s.participation, s.participation_mode) == (0.05, "server")
 
 

@@ -1,4 +1,4 @@
-"""Checks across parts of a configuration: graphs and privacy for --robust, first weights of a private run."""
+"""Checks across parts of a configuration: graphs for --robust, first weights of a private run."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Command = Callable[..., Any]
 
 def check(**values: Any) -> None:
     settings = Settings(**values)
-    check_hostile(settings, settings, build_graph(settings))
+    check_hostile(settings, build_graph(settings))
 
 
 @pytest.mark.parametrize("robust", ["clip", "clip:2", "trimmed-mean:1", "median"])

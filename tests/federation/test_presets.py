@@ -31,8 +31,8 @@ OF_CODE = {"paper-dispfl", "paper-fedrep", "paper-fedbabu"}
 OWN = [
     ("dp-fedavg", "fedavg", "dp-fedsam", {"rho": 0.5}),
     ("dp-fedavg-emnist", "fedavg", "dp-fedsam-emnist", {"rho": 0.5}),
-    ("dp-fedsam", "fedsam", "dp-fedsam-topk", {"dp_adversary": "neighbor", "sparsify": "top-k:0.4"}),
-    ("dp-fedsam-emnist", "fedsam", "dp-fedsam-topk-emnist", {"dp_adversary": "neighbor", "sparsify": "top-k:0.4"}),
+    ("dp-fedsam", "fedsam", "dp-fedsam-topk", {"sparsify": "top-k:0.4"}),
+    ("dp-fedsam-emnist", "fedsam", "dp-fedsam-topk-emnist", {"sparsify": "top-k:0.4"}),
     ("centaur", "dfedmdc", "dp2-fedsam", {}),
     ("centaur-femnist", "dfedmdc", "dp2-fedsam-femnist", {}),
 ]

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dpeer
@@ -138,33 +137,12 @@ def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
     folder = tmp_path / "rank-0" / "privacy"
     asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1, dp_adjacency="zero-out")
     protect(asked, folder, resume=False).ledger.release(0, lambda: b"x")
-    asked = Settings(privacy="client", noise_multiplier=4.0, dp_adversary="aggregate", dp_min_honest=3)
-    graph = build_graph(asked)
-    promise(asked, graph)
-    spent = protect(asked, folder, resume=False).spent(None)
-    # One release of S / s = 2 / 3 against anybody.
-    assert spent["epsilon"] == spent["epsilon_neighbor"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
+    asked = Settings(privacy="client", noise_multiplier=4.0)
     run = protect(asked, folder, resume=False)
+    # One release of S / s = 2 / 3.
+    assert run.spent(None)["epsilon"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
     run.ledger.release(0, lambda: b"x")
-    spent = run.spent(None)
-    assert spent["epsilon_aggregate"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
-    assert spent["epsilon_neighbor"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4 * math.sqrt(3)), 1e-5))
-
-
-def test_averages_of_more_peers_hid_more_than_those_of_fewer_do_now(tmp_path):
-    folder = tmp_path / "rank-0" / "privacy"
-
-    def protection(least):
-        asked = Settings(privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=least, size=4,
-                         topology="full", weights="uniform")  # fmt: skip
-        return protect(asked, folder, resume=False)
-
-    protection(4).ledger.release(0, lambda: b"x")
-    # s = 5 / sqrt(4) then. Averages of two have noise s / sqrt(2) and move by 2 C / 2.
-    before = math.sqrt(2) * (2 / 2) / (5 / math.sqrt(4))
-    assert protection(2).epsilon(0) == pytest.approx(epsilon_of(before, 1e-5))
-    assert protection(2).epsilon(1) == pytest.approx(epsilon_of(math.hypot(before, 2 / 5), 1e-5))
-    assert protection(2).epsilon(0, "neighbor") == pytest.approx(epsilon_of(2 / 2.5, 1e-5))
+    assert run.spent(None)["epsilon"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
 
 
 def with_metrics(folder, **entry):
@@ -209,13 +187,6 @@ def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_el
         assert protect(asked, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
 
 
-def test_averages_that_differ_are_warned_of(tmp_path):
-    ring = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="ring")
-    full = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="full")
-    assert any("averages of different peers differ" in line for line in ring)
-    assert not any("averages of different peers differ" in line for line in full)
-
-
 @pytest.mark.parametrize("rounds", [1, 300])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adjacency):
@@ -243,25 +214,6 @@ def test_a_budget_too_small_for_one_release_ends_with_code_5():
     assert found.value.exit_code == 5
 
 
-@pytest.mark.parametrize("topology", ["ring", "grid"])
-def test_the_share_is_that_of_the_worst_set_of_honest_peers(topology):
-    settings = Settings(
-        privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=2, size=9, topology=topology
-    )
-    graph = build_graph(settings)
-    worst = 0.0
-    for row in np.asarray(graph.weights):
-        heard = row[row > 0]
-        # Every subset of two or more; more only make the length of all weights larger.
-        for a in range(len(heard)):
-            for b in range(a):
-                pair = heard[[a, b]]
-                worst = max(worst, pair.max() / np.linalg.norm(pair))
-    guarantee = promise(settings, graph)
-    assert guarantee.share == pytest.approx(worst)
-    assert guarantee.noise_std == pytest.approx(5.0 * worst)
-
-
 def lines(tmp_path, parameters=60_000, **settings):
     asked = Settings(privacy="client", **settings)
     session = protect(asked, tmp_path / "privacy", resume=False)
@@ -283,16 +235,6 @@ def test_it_says_when_the_budget_will_be_used_up(tmp_path):
     fitting = promised(target_epsilon=10.0, noise_multiplier=4.0, rounds=50).releases(10.0)
     assert 1 <= fitting < 50
     assert any(f"after {fitting} of 50 releases" in line for line in found)
-
-
-def test_in_aggregate_mode_both_numbers_are_said(tmp_path):
-    found = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
-    asked = promised(noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
-    (both,) = [line for line in found if "against a neighbor" in line]
-    assert f"{asked.epsilon(10, 'aggregate'):.4g}" in both
-    assert f"{asked.epsilon(10, 'neighbor'):.4g}" in both
-    assert asked.epsilon(10, "neighbor") > asked.epsilon(10, "aggregate")
-    assert math.isclose(asked.noise_std, 5 / math.sqrt(3))
 
 
 def test_few_kept_values_mean_a_short_noise(tmp_path):

@@ -50,7 +50,7 @@ def keys(*listed: Any, size: int = 3) -> None:
 
 
 def hostile(**values: Any) -> None:
-    check_hostile(settings := Settings(**values), settings, build_graph(settings))
+    check_hostile(settings := Settings(**values), build_graph(settings))
 
 
 def sampled(**values: Any) -> None:
@@ -61,11 +61,6 @@ def sampled(**values: Any) -> None:
 def private(**values: Any) -> None:
     settings = Settings(**values)
     _ = privacy_config(resolve(settings, 0), build_graph(settings)).guarantee
-
-
-AGGREGATE: dict[str, Any] = {
-    "privacy": "client", "noise_multiplier": 1.0, "dp_adversary": "aggregate", "dp_min_honest": 2, "weights": "uniform"
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -95,8 +90,7 @@ AGGREGATE: dict[str, Any] = {
         (lambda: sampled(algorithm="dis-pfl"), "--participation-mode server: dis-pfl mixes in a way of its own"),
         (lambda: private(sparsify="top-k:0.4"), "--sparsify top-k:0.4 does nothing without --privacy client"),
         (lambda: private(noise_multiplier=1.0), "--noise-multiplier 1.0 does nothing without --privacy sample ("),
-        (lambda: private(**AGGREGATE, participation=0.5), "--dp-adversary aggregate needs the same average"),
-        (lambda: hostile(**AGGREGATE, topology="full", robust="clip"), "--robust clip cannot be used with --dp-adv"),
+        (lambda: private(privacy="client", noise_multiplier=1.0, sparsify="top-k:4"), "--sparsify 'top-k:4'"),
         (lambda: plan({"size": 3}, HOSTS, Path("x"), operator=False), "--size 3: --hosts has 2 ranks"),
         (lambda: plan({}, [Host("tcp://a:1"), Host("tcp://a:1")], Path("x"), operator=False), "the same address"),
         (lambda: plan({}, [Host("tcp://a:1", "A"), Host("tcp://b:1", "A")], Path("x"), operator=False), "site 'A'"),

@@ -19,9 +19,6 @@ pytestmark = pytest.mark.slow
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
 SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0, "records": 12, "task": "mine.py:task"}
 """On few rows: to find the quickest way to the gradients of images takes a second."""
-AVERAGED: dict[str, Any] = {
-    "dp_adversary": "aggregate", "dp_min_honest": 2, "topology": "full", "weights": "uniform", "size": 4,
-}  # fmt: skip
 
 OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "proxy": ("socks5://127.0.0.1:1080", {}), "serve": ("9100", {}),
@@ -49,8 +46,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "robust": ("clip", {}), "max_norm": (3.0, {}),
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
     "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),
-    "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE), "dp_adversary": ("neighbor", PRIVATE | AVERAGED),
-    "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
+    "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE), "dp_adjacency": ("zero-out", PRIVATE),
     "sampling_rate": (0.5, SAMPLE), "records": (64, SAMPLE), "dp_head": ("alternate", SAMPLE),
     "dp_sam": ("same-batch", SAMPLE), "privacy_unit": ("group", SAMPLE),
     "microbatch": (8, SAMPLE), "rounds_released": (1, PRIVATE),
@@ -129,7 +125,7 @@ def test_every_setting_has_another_value_here() -> None:
 def test_a_setting_is_to_a_federation_what_its_mark_says(name: str, tmp_path: Path) -> None:
     mark = meaning_of(Settings.model_fields[name]).mark
     value, where = OTHER[name]
-    needless = {"dp_adversary": "dp_min_honest", "privacy": "noise_multiplier"}.get(name)
+    needless = {"privacy": "noise_multiplier"}.get(name)
     given = {key: one for key, one in where.items() if key != needless}
     before = once(tmp_path / "before", where)
     after = agreed(tmp_path / "after", **{**given, name: value})

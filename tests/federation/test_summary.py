@@ -93,18 +93,11 @@ def test_the_time_of_an_earlier_part_is_known_from_its_summary(tmp_path: Path) -
     assert wall_seconds(tmp_path) == 12.5
 
 
-def test_each_number_is_the_largest_of_all_peers(tmp_path: Path) -> None:
-    for rank, (outsider, neighbor) in enumerate(((1.5, 3.0), (1.0, 50.0))):
-        spent = {
-            "guarantee": "averages",
-            "epsilon": outsider,
-            "epsilon_aggregate": outsider,
-            "delta": 1e-5,
-            "releases": 3,
-        }
-        spent["epsilon_neighbor"] = neighbor
-        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=outsider, delta=1e-5, privacy=spent)
-    assert "epsilon 1.5 against an outsider and 50 against" in privacy_line(collect(tmp_path, 2, 1.0)["privacy"])
+def test_the_epsilon_of_a_run_is_the_largest_of_all_peers(tmp_path: Path) -> None:
+    for rank, epsilon in enumerate((1.5, 50.0, 1.0)):
+        spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3}
+        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
+    assert "epsilon 50 at delta 1e-05" in privacy_line(collect(tmp_path, 3, 1.0)["privacy"])
 
 
 def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:

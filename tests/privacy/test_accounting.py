@@ -30,13 +30,13 @@ def test_poisson_sampled_gaussians(sampling: float, multiplier: float, delta: fl
     assert epsilon(multiplier, 300, delta, "rdp", sampling) == pytest.approx(rdp, abs=5e-4)
 
 
-def test_an_outsider_and_a_neighbor_of_the_same_noise() -> None:
-    # sigma 5, 100 releases, 16 peers.
-    aggregate = Guarantee(5.0, 1.0, 1e-5, "aggregate", "zero-out", 0.25)
-    assert aggregate.epsilon(100) == pytest.approx(9.997, abs=5e-4)
-    assert aggregate.epsilon(100, adversary="neighbor") == pytest.approx(65.3, abs=0.05)
-    replaced = Guarantee(5.0, 1.0, 1e-5, "aggregate", "replace", 0.25)
-    assert replaced.epsilon(100, adversary="neighbor") == pytest.approx(195, abs=0.5)
+def test_what_the_noise_of_papers_promises_an_outsider_and_a_neighbor() -> None:
+    # sigma 5, 100 releases, 16 peers, each of whom adds sigma C / sqrt(16): their average has sensitivity C / 16.
+    each = 5.0 / math.sqrt(16)
+    average = each * math.sqrt(16) / 16
+    assert epsilon(average / (1 / 16), 100, 1e-5) == pytest.approx(9.997, abs=5e-4)
+    assert epsilon(each, 100, 1e-5) == pytest.approx(65.3, abs=0.05)
+    assert Guarantee(each, 1.0, 1e-5).epsilon(100) == pytest.approx(195, abs=0.5)
 
 
 def test_how_much_noise_that_is() -> None:

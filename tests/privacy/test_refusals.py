@@ -15,7 +15,7 @@ from dpeer.privacy.groups import of_group
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.privacy.soundness import check_adversary, check_delta, check_found, check_strength, worst_share
+from dpeer.privacy.soundness import check_delta, check_found, check_strength
 from tests.error_texts import refused
 
 CLIENT = Guarantee(1.0, 1.0, 1e-5)
@@ -46,10 +46,7 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
         (lambda: of_group([STEPS], 1e-5, 3, "moments"), "unknown accountant 'moments'"),
         (lambda: delta_of(-1.0, 1.0), "mu -1"),
         (lambda: client(clip_norm=1e31), "clip norm 1e+31"),
-        (lambda: client(adversary="server"), "adversary 'server'"),
         (lambda: client(adjacency="add"), "adjacency 'add'"),
-        (lambda: client(adversary="aggregate", share=0.0), "share 0: "),
-        (lambda: client(share=0.5), "share 0.5: a neighbor sees each message"),
         (lambda: CLIENT.noise_ratio(0), "parameters 0"),
         (lambda: sample(noise_multiplier=0.0), "--noise-multiplier 0"),
         (lambda: sample(phases=()), "steps=0"),
@@ -61,10 +58,6 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
         (lambda: Poisson(0, 0.5), "units to sample from 0"),
         (lambda: check_delta(1e-5, 0), "size 0"),
         (lambda: check_strength(None, None), "--privacy client needs to know how much"),
-        (lambda: check_adversary("neighbor", 3), "--dp-min-honest 3"),
-        (lambda: check_adversary("aggregate", None), "--dp-adversary aggregate needs --dp-min-honest"),
-        (lambda: check_adversary("aggregate", 3, Sparsifier.parse("top-k:0.4")), "--sparsify top-k:0.4"),
-        (lambda: worst_share([[0.5, 0.25, 0.25, 0.0]], 4), "--dp-min-honest 4: some peer averages only 3 bodies"),
         (lambda: check_found("csv", {"classes": ["no", "yes"]}), "--task-option classes=no,yes (name all"),
         (lambda: check_found("csv", MANY), "18,19,... (50 in all)"),
         *(

@@ -1,17 +1,8 @@
-"""Rules of sound privacy settings: delta by the number of units, and the share that an average hides worst."""
-
-import math
+"""Rules of sound privacy settings: delta by the number of units."""
 
 import pytest
 
-from dpeer.privacy.soundness import check_delta, default_delta, worst_share
-
-
-def test_the_worst_share_is_the_largest_over_rows_and_honest_sets() -> None:
-    rows = [[0.5, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25]]
-    # Of three honest bodies the largest weight hides worst beside the two smallest.
-    assert worst_share(rows, 3) == pytest.approx(0.5 / math.sqrt(0.5**2 + 2 * 0.25**2))
-    assert worst_share(rows[1:], 4) == pytest.approx(0.5)
+from dpeer.privacy.soundness import check_delta, default_delta
 
 
 def test_delta_follows_from_the_number_of_peers() -> None:

@@ -151,19 +151,6 @@ def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(task, schedule, s
         assert "released bodies without noise" in refused.err
 
 
-def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(task, schedule, simulate, tmp_path):
-    aggregate = ("--dp-adversary", "aggregate", "--dp-min-honest", 3, "--topology", "full", "--weights", "uniform")
-    message = simulate("--task", task, *schedule, "--size", 3, "--rounds", 2, *PRIVATE, *aggregate, "--out", "run").out
-    both = f"epsilon {Guarantee(2.0, 0.5, 1e-5).epsilon(2):.4g} against an outsider and "
-    log = [json.loads(line)["message"] for line in (tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
-    (last,) = [message for message in log if message.startswith("round 2/2")]
-    assert both in last
-    assert "against a neighbor" in last
-    assert both in message
-    entry = lines(tmp_path / "run" / "rank-0")[-1]
-    assert entry["privacy"]["epsilon_neighbor"] > entry["privacy"]["epsilon_aggregate"] == entry["epsilon"]
-
-
 @pytest.mark.parametrize("made", ["bfloat16", "sparse", "other"])
 def test_whatever_a_task_of_ones_own_has_for_data_can_be_trained_on(simulate, tmp_path, made):
     """The folder's hash of the data is of tensors of any type; data without tensors have none."""
