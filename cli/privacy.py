@@ -183,7 +183,7 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
         "delta": delta,
         "mode": "client",
         "adversary": "neighbor",
-        "adjacency": made.adjacency,
+        "adjacency": "replace",
         "noise_multiplier": made.noise_multiplier,
         "rounds": rounds,
         "accountant": accountant,

@@ -34,6 +34,7 @@ KEYS = {
     "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
     "bulk": "leave it out: with keys all goes over the one port of `address`",
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
+    "dp_adjacency": "leave it out: any other data set may stand in a peer's place; `dpeer privacy` has papers' epsilon",
     "dp_adversary": _ADVERSARY,
     "dp_min_honest": _ADVERSARY,
     "grow": _MEMBERS,

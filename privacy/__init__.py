@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.client_level import Adjacency, Guarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.client_session import ClientSession
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
@@ -13,7 +13,6 @@ from dpeer.privacy.sample_session import SampleSession
 from dpeer.privacy.session import NoiselessSession, Session, open  # noqa: A004 - as gzip.open and others are called
 
 __all__ = [
-    "Adjacency",
     "Charge",
     "ClientSession",
     "Clipped",

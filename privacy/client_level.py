@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, round_up
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.gaussian import mu as mu_of
-
-Adjacency = Literal["replace", "zero-out"]
 
 _SMALLEST = 1e-30
 """Of what can be computed with, and means anything, in bodies of float32."""
@@ -30,8 +27,6 @@ class Guarantee:
         noise_multiplier: sigma, the noise that protects over the clip norm.
         clip_norm: C, the largest L2 norm of an update.
         delta: The probability that epsilon does not hold.
-        adjacency: What two data sets that must look alike may differ in: `replace` a peer's data set by any other,
-            `zero-out` its update by nothing.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -40,7 +35,6 @@ class Guarantee:
     noise_multiplier: float
     clip_norm: float
     delta: float
-    adjacency: Adjacency = "replace"
 
     def __post_init__(self) -> None:
         for name, value in (("noise multiplier", self.noise_multiplier), ("clip norm", self.clip_norm)):
@@ -52,8 +46,6 @@ class Guarantee:
                     f"{name} {value:g}: float32 bodies need one from {_SMALLEST:g} to {1 / _SMALLEST:g}"
                 )
         check_probability(self.delta)
-        if self.adjacency not in get_args(Adjacency):
-            raise ConfigurationError(f"adjacency {self.adjacency!r}: choose {' or '.join(get_args(Adjacency))}")
 
     @property
     def noise_std(self) -> float:
@@ -62,8 +54,8 @@ class Guarantee:
 
     @property
     def sensitivity(self) -> float:
-        """S, how far a release can move in L2 when the data change: 2 C for replace, C for zero-out."""
-        return self.clip_norm * (2.0 if self.adjacency == "replace" else 1.0)
+        """S, how far a release can move in L2 when the data set is replaced by any other: 2 C."""
+        return self.clip_norm * 2.0
 
     @property
     def ratio(self) -> float:
@@ -136,5 +128,4 @@ class Guarantee:
     @property
     def words(self) -> str:
         """Unit, adversary and adjacency, for people."""
-        adjacency = {"replace": "replace-one", "zero-out": "zero-out"}[self.adjacency]
-        return f"one peer's whole data set, against a neighbor, {adjacency}"
+        return "one peer's whole data set, against a neighbor, replace-one"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ class ClientSession:
     mechanisms compose by the squares of their mu, whatever their noise.
 
     Attributes:
-        guarantee: Mechanism and adjacency.
+        guarantee: The mechanism of every release.
         ledger: The releases so far.
         budget: The epsilon that is never exceeded; None without a limit.
         sparsifier: Which coordinates of an update are kept.
@@ -102,12 +101,9 @@ class ClientSession:
         if not run.protects or run.mechanism is None or run.charges:  # steps protect records, not the whole data set
             return math.inf
         try:
-            mechanism = Guarantee(**run.mechanism)
+            return Guarantee(**run.mechanism).mu(len(run.rounds))
         except (TypeError, ConfigurationError):  # altered
             return math.inf
-        # Counted as this run's promise is: the same noise hides less where more may differ.
-        sensitivity = dataclasses.replace(mechanism, adjacency=self.guarantee.adjacency).sensitivity
-        return math.sqrt(len(run.rounds)) * sensitivity / mechanism.noise_std
 
     def fitting(self, planned: int) -> int:
         """The number of this run's releases that the budget allows, but at most so many."""

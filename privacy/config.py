@@ -72,7 +72,7 @@ class PrivacyConfig:
         Sparsifier.parse(asked.sparsify)  # so that a share that is none is refused before data are read
         delta = asked.delta if asked.delta is not None else default_delta(self.size)
         check_delta(delta, self.size)
-        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta, asked.dp_adjacency)
+        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta)
         if asked.noise_multiplier is None:
             assert asked.target_epsilon is not None
             return base.calibrated(asked.target_epsilon, self.rounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -346,7 +345,7 @@ def charges_of(run: Run, unit: Unit) -> tuple[Charge, ...] | None:
     """The charges of a run for one unit; None where its costs are not bounded.
 
     A release at client level protects the whole data set against a neighbor, and so each record and each group: any of
-    them can move the update by 2 C, whatever the run's own adjacency was.
+    them can move the update by 2 C.
 
     Args:
         run: An earlier run.
@@ -357,10 +356,9 @@ def charges_of(run: Run, unit: Unit) -> tuple[Charge, ...] | None:
     if run.charges:
         return tuple(run.charges) if run.mechanism.get("unit") == unit else None
     try:
-        mechanism = dataclasses.replace(Guarantee(**run.mechanism), adjacency="replace")
+        return (Charge(1.0, Guarantee(**run.mechanism).ratio, len(run.rounds)),)
     except (TypeError, ConfigurationError):  # altered
         return None
-    return (Charge(1.0, mechanism.ratio, len(run.rounds)),)
 
 
 def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpeer.privacy.client_level import Adjacency
 from dpeer.privacy.sample_level import Ascent, Head, Unit
 from dpeer.sections import Mark, Section, setting
 
@@ -50,12 +49,6 @@ class PrivacySettings(Section):
         group=_GROUP,
         gt=0,
         lt=1,
-    )
-    dp_adjacency: Adjacency = setting(
-        "replace",
-        "what a peer's data set is indistinguishable from: any other (replace), or a zero update (zero-out)",
-        mark=Mark.SHARED,
-        group=_GROUP,
     )
     sparsify: Sparsify | None = setting(
         None,
@@ -116,7 +109,7 @@ class PrivacySettings(Section):
     )
 
 
-CLIENT_ONLY = ("dp_adjacency", "sparsify")
+CLIENT_ONLY = ("sparsify",)
 """Settings that mean something at client level alone."""
 
 SAMPLE_ONLY = ("sampling_rate", "records", "dp_head", "dp_sam", "privacy_unit", "microbatch")

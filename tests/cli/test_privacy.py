@@ -61,7 +61,7 @@ def test_printed_noise_is_enough_when_typed_again(more: tuple[object, ...]) -> N
 def test_a_guarantee_is_named_and_compared_with_that_of_papers() -> None:
     found = words(*EPSILON, "--rounds", 100)
     assert "Protected: one peer's whole data set, against a neighbor, replace-one." in found
-    papers = Guarantee(5.0, 1.0, 1e-5, adjacency="zero-out").epsilon(100)
+    papers = epsilon_of(10 / 5.0, 1e-5)
     assert papers == pytest.approx(9.997, abs=5e-4)
     assert "Papers that count sensitivity C (an update beside none) state epsilon 9.997 for this noise." in found
 

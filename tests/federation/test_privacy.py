@@ -133,9 +133,9 @@ def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
     assert run.spent(None)["earlier_releases"] == 20
 
 
-def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
+def test_other_mechanisms_are_counted(tmp_path):
     folder = tmp_path / "rank-0" / "privacy"
-    asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1, dp_adjacency="zero-out")
+    asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1)
     protect(asked, folder, resume=False).ledger.release(0, lambda: b"x")
     asked = Settings(privacy="client", noise_multiplier=4.0)
     run = protect(asked, folder, resume=False)
@@ -188,9 +188,8 @@ def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_el
 
 
 @pytest.mark.parametrize("rounds", [1, 300])
-@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
-def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adjacency):
-    guarantee = promised(target_epsilon=8.0, rounds=rounds, dp_adjacency=adjacency)
+def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds):
+    guarantee = promised(target_epsilon=8.0, rounds=rounds)
     assert guarantee.releases(8.0) == rounds
     assert guarantee.epsilon(rounds) <= 8.0
     assert guarantee.epsilon(rounds) == pytest.approx(8.0, rel=1e-6)

@@ -46,7 +46,6 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
         (lambda: of_group([STEPS], 1e-5, 3, "moments"), "unknown accountant 'moments'"),
         (lambda: delta_of(-1.0, 1.0), "mu -1"),
         (lambda: client(clip_norm=1e31), "clip norm 1e+31"),
-        (lambda: client(adjacency="add"), "adjacency 'add'"),
         (lambda: CLIENT.noise_ratio(0), "parameters 0"),
         (lambda: sample(noise_multiplier=0.0), "--noise-multiplier 0"),
         (lambda: sample(phases=()), "steps=0"),

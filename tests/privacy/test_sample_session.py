@@ -15,7 +15,7 @@ from dpeer.privacy.sample_level import Phase, least_noise
 from dpeer.privacy.sample_session import charges_of
 from dpeer.privacy.settings import PrivacySettings
 
-CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5, adjacency="zero-out"))
+CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5))
 ROUND = Charge(0.05, 1.0, 30)
 DELTA = 1e-5
 
@@ -69,7 +69,7 @@ def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> 
     opened(tmp_path, data="a").charge(0, 30)
     third = opened(tmp_path, data="a", noise_multiplier=2.0)
     third.charge(0, 30)
-    # A client's release moves by twice the clip norm, also where less was promised.
+    # A client's release moves by twice the clip norm.
     expected = total_epsilon([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
     assert third.epsilon() == expected > epsilon(2.5, 1, DELTA)
     assert (third.spent()["earlier_steps"], third.spent()["earlier_releases"]) == (30, 1)
