@@ -9,10 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dpeer.exceptions import ConfigurationError, UnknownName
@@ -43,15 +42,8 @@ _PATIENCE = 15.0
 """Seconds for which the end of a run waits for its trackers."""
 
 
-@dataclass(frozen=True)
-class TrackedRun:
-    """A tracker's run of one peer.
-
-    Attributes:
-        identity: What finds the run again.
-        log: Shows the figures of a round; may block or raise, as `close`.
-        close: Ends the run.
-    """
+class TrackedRun(NamedTuple):
+    """A tracker's run of one peer: what finds it again, what shows a round's figures, and what ends it."""
 
     identity: str
     log: Callable[[int, Mapping[str, float]], object]
@@ -127,10 +119,10 @@ _AT_HOME = ("tensorboard",)
 
 
 def check(names: Sequence[str]) -> None:
-    """Refuse trackers that cannot be used, before the run begins; nothing is connected.
+    """Refuse trackers that are unknown, or lack their library or a setting; nothing is connected.
 
     Raises:
-        ConfigurationError: One is unknown, its library is not installed, or a setting of it is missing.
+        ConfigurationError: Naming the tracker, and what to do.
     """
     for name in names:
         if name not in TRACKERS:
@@ -156,12 +148,7 @@ def _has_key() -> bool:
 
 
 def figures(entry: Mapping[str, Any], *, protects: bool) -> dict[str, float]:
-    """A record's figures, by name.
-
-    Args:
-        entry: A line of metrics.jsonl.
-        protects: Whether they leave a peer that protects its data: then only its progress is among them.
-    """
+    """A record's figures by name; of a peer that protects its data, its progress alone."""
     found: dict[str, float] = {"heard": len(entry.get("heard") or ()), "missed": len(entry.get("missed") or ())}
     for name, value in entry.items():
         if name == "round" or (protects and name not in _PROGRESS):
