@@ -73,7 +73,7 @@ class Life:
     outcome: Any = None
     stopped: bool = False
     heard_of: dict["Life", int] = field(default_factory=dict)
-    """By each other process: the rounds that it knew this rank to have released, when this one began."""
+    """By each other process: the rounds that it knew this rank to have released, when its disk was first used."""
     unknowing: bool = False
     """Whether none that this process has met knew what a lost disk had released."""
     drained: int | None = None
@@ -182,7 +182,8 @@ class World:
         costs, disk = Costs(self.times, self.scenario.disk), self.disks[rank].number
         life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), costs, disk)
         life.transport = self.network.transport(rank, life.process)
-        life.heard_of = restores.heard_of(self, rank)
+        earlier = [one.heard_of for one in self.lives[rank] if one.disk == disk]  # later news may be of this disk
+        life.heard_of = earlier[0] if earlier else restores.heard_of(self, rank)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
         if not self.is_mistaken(life):
