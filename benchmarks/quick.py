@@ -14,7 +14,6 @@ QUICK = {
     "local_training": "--repeats 2 --samples 5",
     "memory": "--parameters 10000 --rounds 1 --epochs 1",
     "per_example": "--batch 3 --repeats 2",
-    "returns": "--algorithms fedavg --seeds 0 --away 3 --size 5",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
     "table": "--quick",

@@ -17,7 +17,6 @@ from dpeer.federation.settings import option_names
     *option_names(ThreadSettings, NetworkSettings, SimulationSettings, FaultSettings),
     "dead_after",
     "deadline",
-    "rejoin_after",
 )
 @baseline_option
 @json_summary_option

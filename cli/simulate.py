@@ -13,7 +13,7 @@ from dpeer.federation.settings import option_names
 
 
 @click.command(cls=GroupedCommand)
-@run_options(*option_names(ThreadSettings, NetworkSettings, LauncherSettings), "dead_after", "deadline", "rejoin_after")
+@run_options(*option_names(ThreadSettings, NetworkSettings, LauncherSettings), "dead_after", "deadline")
 @baseline_option
 @json_summary_option
 def simulate(**given: Any) -> int:

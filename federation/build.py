@@ -204,7 +204,6 @@ def build(
         deadline=None if network.deadline == "never" else network.deadline,
         round_seconds=run.round_seconds,
         quorum=network.quorum,
-        rejoin_after=network.rejoin_after,
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
         resume=resume,

@@ -43,6 +43,7 @@ KEYS = {
     "outer": "--algorithm examples/outer_steps.py:OuterSteps takes DiLoCo's step (docs/algorithms.md)",
     "overlap": "--compress int8 or int4 makes bodies shorter, and more --local-steps rounds fewer",
     "patience": "--keep best keeps the model of the best round",
+    "rejoin_after": "leave it out: a peer that was left behind takes the mean of its neighbors' bodies",
     "rejoin_head_epochs": "leave it out: the round's own head phase fits the head to the adopted body",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",

@@ -210,14 +210,6 @@ class NetworkSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
-    rejoin_after: int = setting(
-        1,
-        "rounds that a peer may have sat out, because the others went on without it, and still go on with its own "
-        "body; after more it takes the mean of its neighbors'",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        ge=0,
-    )
     base_port: int = setting(
         7700,
         "where no rank has an address, rank R listens on this host at this port + R",

@@ -86,10 +86,6 @@ class PeerConfig:
     ahead by itself, and loses the others' rounds meanwhile; or a number of ranks, which are also enough to start.
     Without heartbeats no peer can be cut off: "any"."""
 
-    rejoin_after: int = 1
-    """A peer that has sat out at most so many rounds, because the others went on without it, goes on with its own body;
-    after more it adopts the mean of its neighbors'. Many keep what an own body has learned, and disturb neighbors."""
-
     say_waiting: float = 30.0
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 

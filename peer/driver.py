@@ -150,13 +150,9 @@ class Driver:
         """The seconds in which neighbors' bodies were coming in so far."""
         return self.core.incoming_bodies.receive_time.seconds(self.now())
 
-    def adopted(self) -> None:
-        """This peer, which was left behind, has adopted its neighbors' bodies."""
-        self.core.entry.adopt()
-
-    def renew(self, incarnation: int) -> None:
-        """Take an incarnation that is on disk."""
-        self._do(self.core.renew(incarnation, self.now()))
+    def adopted(self, number: int) -> None:
+        """This peer, which was left behind, has adopted its neighbors' bodies of round `number`."""
+        self.core.entry.adopt(number)
 
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""

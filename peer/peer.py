@@ -171,10 +171,7 @@ class Peer:
             log.warning("metrics-damaged", message=message)
 
         outbox, members = self.core.exchange.outbox, self.core.members
-        self._files = files or RankFolder(
-            config, learner, outbox, members.lost, facts or {}, warn,
-            incarnations=members.incarnations,
-        )  # fmt: skip
+        self._files = files or RankFolder(config, learner, outbox, members.lost, facts or {}, warn)
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -192,9 +189,6 @@ class Peer:
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.last_limit)
             self.saver.begin(self._start)
-            self.core.entry.incarnation = self._files.incarnation
-            if self.config.rounds_released > self._start:
-                self.core.entry.lost_with(self._files.incarnation)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
@@ -381,7 +375,6 @@ class Peer:
                 self.core.waiting.pauses,
                 self.core.lateness.late_bodies,
                 self._log.dropped,
-                self.core.entry.incarnation,
             ),
         )
         return self._outcome(status)

@@ -27,7 +27,6 @@ from dpeer.peer.run_results import RunCounts, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
-    INCARNATION,
     METRICS,
     MODEL,
     RELEASED,
@@ -75,14 +74,12 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
-        incarnations: How often each neighbor has returned; kept over a resume.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
         released: The last round that an earlier process of the run has trained and released; -1 without one.
-        incarnation: How often this peer has returned to a federation that had gone on without it.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
@@ -96,21 +93,16 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
-        *,
-        incarnations: dict[int, int] | None = None,
     ) -> None:
         self._config = config
         self._learner = learner
         self.outbox = outbox
         self._lost = lost
-        self._incarnations = {} if incarnations is None else incarnations
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
-        """How many rounds the peer has to run, as far as is known."""
         self.released = -1
         self._limits: dict[int, RoundLimit] = {}
-        self.incarnation = 0
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
@@ -174,7 +166,6 @@ class RankFolder:
             self.released = -1 if found is None else found
             by_round = table_or_empty(noted.get("limits"))
             self._limits = {int(one): _limit(table_or_empty(by_round[one])) for one in by_round if one.isdigit()}
-            self.incarnation = whole(read_object(out / INCARNATION).get("incarnation")) or 0
         self._metrics = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -188,8 +179,6 @@ class RankFolder:
             if (mixed := state.extra.get("mixed")) is not None:
                 self.mixed = int(mixed[0]), float(mixed[1])
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
-            known = state.extra.get("incarnations", {})
-            self._incarnations.update({int(rank): number for rank, number in known.items()})
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
@@ -218,7 +207,7 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, RELEASED, INCARNATION):
+            for name in (SUMMARY, MODEL, CARD, RELEASED):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
@@ -249,16 +238,6 @@ class RankFolder:
         """The limit of the last round that was released."""
         return self._limits.get(self.released, _WHOLE)
 
-    def note_incarnation(self, incarnation: int) -> None:
-        """Put this peer's incarnation on disk, before a neighbor hears of it.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        self.incarnation = incarnation
-        if self._config.out is not None:
-            write_json(self._config.out / INCARNATION, {"incarnation": incarnation})
-
     def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
 
@@ -272,7 +251,7 @@ class RankFolder:
         self._ends.append(time.monotonic())
         if entry.get("heard") and not entry.get("adopted"):
             self.mixed = number, time.time()
-        due = self._due(number, over=over)
+        due = self._due(entry, over=over)
         if not self.kept:
             self._completed = _Completed(entry, None, None, due, best)
             return
@@ -284,7 +263,6 @@ class RankFolder:
             released=self.outbox.frames.get(number),
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
-                "incarnations": {str(rank): number for rank, number in self._incarnations.items()},
                 "totals": totals.as_dict(), "mixed": self.mixed,
             },
         )  # fmt: skip
@@ -325,12 +303,14 @@ class RankFolder:
                 "the run goes on, and metrics_missing in summary.json counts the rounds whose line is missing"
             )
 
-    def _due(self, number: int, *, over: bool) -> bool:
+    def _due(self, entry: Mapping[str, Any], *, over: bool) -> bool:
         """Whether a checkpoint is due after this round.
 
-        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage.
+        After the first one that this peer runs always: without a checkpoint lines of several rounds are damage. After
+        an adoption, too: the round has a line, so it counts as known to the folder, and must not be trained after all.
         """
-        if self.saved_at is None or number + 1 == self._config.rounds:
+        number = entry["round"]
+        if self.saved_at is None or number + 1 == self._config.rounds or entry.get("adopted"):
             return True
         return not over and (number + 1) % self._config.checkpoint_every == 0
 

@@ -164,9 +164,6 @@ class _RoundLoop:
         last = number == schedule.rounds - 1
         evaluates = (number + 1) % self.evaluate_every == 0 or last
         gradients = learner.gradients
-        if (incarnation := driver.core.entry.renewal) is not None:
-            await self.worker.write(self.saver.note_incarnation, incarnation)
-            driver.renew(incarnation)
         stated = number < driver.core.entry.earliest
         return _Round(number, graph, behind, stated, last, evaluates, gradients, Stopwatch())
 
@@ -225,7 +222,7 @@ class _RoundLoop:
             driver.left_out(neighbor, reason)
             del received[neighbor]
         if adopts and received:
-            driver.adopted()
+            driver.adopted(number)
         if not one.mixes:
             received.clear()
         one.heard, one.bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
@@ -276,7 +273,7 @@ class _RoundLoop:
                 samples=learner.gradients - one.gradients,
                 steps=one.steps,
                 steps_asked=one.steps_asked,
-                active=one.active or saver.released(number),
+                active=one.active or number <= saver.files.released,
                 adopted=one.adopted,
                 disagreement=learner.disagreement if one.released is not None and one.heard else None,
                 epsilon=privacy["epsilon"] if privacy else None,
@@ -295,12 +292,12 @@ def train_and_release(
     A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
     reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
-    limit = saver.recorded(number) or limit
+    limit = saver.files.recorded(number) or limit
     loss = learner.train(number, share=1.0 if limit is None else limit.share)
     taken = watch.lap()
     payload = None if in_vain() else learner.release(number)
     if payload is not None:
-        saver.note_released(number, limit)
+        saver.files.note_released(number, limit)
     return loss, None if payload is None else Released.of(payload), taken
 
 

@@ -24,7 +24,6 @@ class RunCounts:
         pauses: The pauses without a quorum.
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
-        returns: How often the peer has returned to a federation that had gone on without it, in all processes.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -34,7 +33,6 @@ class RunCounts:
     pauses: Pauses = field(default_factory=Pauses)
     late_bodies: int = 0
     log_dropped: int = 0
-    returns: int = 0
 
     def as_entries(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -42,7 +40,6 @@ class RunCounts:
             "dropped": dict(self.dropped),
             "warnings": list(self.warnings),
             "left_behind": self.left_behind,
-            "returns": self.returns,
             "pauses": self.pauses.count,
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,

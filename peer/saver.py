@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
@@ -21,6 +20,9 @@ class Saver:
         on_completed: Called with the round, on the event loop, when it is complete and the next has not begun.
         on_saved: Called with the round's line of metrics.jsonl, on the event loop, when that is written and so is the
             checkpoint, if one is due after this round.
+
+    Attributes:
+        files: As given.
     """
 
     def __init__(
@@ -30,7 +32,7 @@ class Saver:
         on_completed: Callable[[int], None],
         on_saved: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._files, self._worker = files, worker
+        self.files, self._worker = files, worker
         self._on_completed, self._on_saved = on_completed, on_saved
         self._completed = self._saved = -1
         self._writing: asyncio.Task[None] | None = None
@@ -39,22 +41,6 @@ class Saver:
     def begin(self, number: int) -> None:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
-
-    def note_released(self, number: int, limit: RoundLimit | None) -> None:
-        """Note on disk that a round was trained, within this limit, and released; not on the event loop."""
-        self._files.note_released(number, limit)
-
-    def recorded(self, number: int) -> RoundLimit | None:
-        """The limit within which an earlier process of the run has trained and released round `number`; or None."""
-        return self._files.recorded(number)
-
-    def note_incarnation(self, incarnation: int) -> None:
-        """Put this peer's incarnation on disk; called on the thread for the disk."""
-        self._files.note_incarnation(incarnation)
-
-    def released(self, number: int) -> bool:
-        """Whether an earlier process of the run has trained and released round `number`."""
-        return number <= self._files.released
 
     async def complete(self, record: RoundRecord, *, over: bool = False) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
@@ -66,12 +52,12 @@ class Saver:
             over: Whether this peer has sat it out, and may sit it out again after a crash.
         """
         entry = record.as_dict()
-        if not self._files.kept:
-            self._files.complete(entry, over=over)
-            self._files.save()
+        if not self.files.kept:
+            self.files.complete(entry, over=over)
+            self.files.save()
             self._note(entry)
             return
-        await self._worker.run(self._files.complete, entry, over=over)
+        await self._worker.run(self.files.complete, entry, over=over)
         self._note_completed(entry)
         self._writing = asyncio.create_task(self._write(entry))
 
@@ -102,16 +88,16 @@ class Saver:
         self._held_back.clear()
         try:
             await self.saved()
-            if self._files.kept:
-                await self._worker.write(self._files.save, now=True)
+            if self.files.kept:
+                await self._worker.write(self.files.save, now=True)
         except Exception as error:
             return error
-        if (last := self._files.last) is not None:
+        if (last := self.files.last) is not None:
             self._note(last)  # stopped while it was completed
         return None
 
     async def _write(self, entry: dict[str, Any]) -> None:
-        await self._worker.write(self._files.save)
+        await self._worker.write(self.files.save)
         self._note(entry)
         self._writing = None
         for call in self._held_back:

@@ -38,9 +38,6 @@ ROWS = "test-rows.json"
 RELEASED = "released.json"
 """In a rank's folder: the last round that it has trained and released, completed or not."""
 
-INCARNATION = "incarnation.json"
-"""In a rank's folder: how often it has returned to a federation that had gone on without it."""
-
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""
 

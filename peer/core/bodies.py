@@ -93,12 +93,6 @@ class Inbox:
             for old in sorted(digests)[:-DIGESTS]:
                 del digests[old]
 
-    def forget(self, rank: int) -> None:
-        """Forget a rank's bodies, and that they came: it has come back, and releases others."""
-        self._digests.pop(rank, None)
-        for bodies in self._rounds.values():
-            bodies.pop(rank, None)
-
     def knows(self, rank: int, number: int) -> bool:
         """Whether a body of this rank for round `number` has come, as far as is remembered."""
         return number in self._digests.get(rank, {})

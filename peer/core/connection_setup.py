@@ -33,7 +33,6 @@ class ConnectionSetup:
         round_clock: Its table travels in hellos.
         ledger_guard: Hears of how many rounds neighbors have got bodies of this peer.
         note: Takes in a neighbor's round and table, at a clock time.
-        renewed: Takes in the incarnation that a neighbor names.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
@@ -57,7 +56,6 @@ class ConnectionSetup:
         round_clock: RoundClock,
         ledger_guard: LedgerGuard,
         note: Callable[[Neighbor, int, bytes, float], None],
-        renewed: Callable[[Neighbor, int], None],
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
@@ -76,7 +74,6 @@ class ConnectionSetup:
         self._round_clock = round_clock
         self._ledger_guard = ledger_guard
         self._note = note
-        self._renewed = renewed
         self._log = log
         self._drop = drop
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
@@ -110,7 +107,7 @@ class ConnectionSetup:
         clock, entry = self._round_clock, self._exchange.entry
         hello = self._handshake.hello(
             self._members.current_round, reply=reply, presence=clock.table,
-            enters=entry.enters, incarnation=entry.incarnation, to=to,
+            enters=entry.enters, to=to,
         )  # fmt: skip
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
@@ -142,23 +139,12 @@ class ConnectionSetup:
             raise ProtocolError("mismatch", str(refusal)) from refusal
         neighbor = self._members[rank]
         self._take_link(neighbor, link)
-        unmet = neighbor.status is Status.UNSEEN or (neighbor.away and neighbor.why_away == NOT_APPEARED)
         self._ledger_guard.note(hello.released)
         self._note(neighbor, hello.next_round, hello.presence, now)
-        lost = self._round_clock.remembered - self._round_clock[self._config.rank]
-        if unmet and lost >= (self._config.checkpoint_every if self._config.resume else 1):
-            self._exchange.entry.lost_with(hello.remembers)  # what it remembers at later hellos may be of this disk
         if hello.running:
             self._start.shorten(now)
         self._welcome(neighbor, link, hello.next_round, now)
-        neighbor.enters, neighbor.remembers = hello.enters, hello.remembers
-        self._renewed(neighbor, hello.incarnation)
-
-    def ask(self, rank: int, number: int) -> None:
-        """Ask a neighbor by a hello for round `number`'s body, which it has and does not know to be of use."""
-        neighbor = self._members[rank]
-        neighbor.asked = number
-        self._hello(neighbor.link, reply=False)
+        neighbor.enters = hello.enters
 
     def _crosses(self, link: Link, other: Link) -> bool:
         """Whether of two links of a pair each end has dialled one."""

@@ -206,9 +206,7 @@ class Exchange:
             round=self._members.current_round,
             presence=self._round_clock.table,
             paused=self.paused,
-            hops=self.entry.hops,
             enters=self.entry.enters,
-            incarnation=self.entry.incarnation,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
         )

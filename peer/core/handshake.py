@@ -112,7 +112,7 @@ class Handshake:
 
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", enters: int = 0,
-        incarnation: int = 0, to: int | None = None,
+        to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
         return Hello(
@@ -125,8 +125,6 @@ class Handshake:
             presence=presence,
             running=self.start is not None and current_round >= self.start + 2,
             enters=enters,
-            incarnation=incarnation,
-            remembers=0 if to is None else self._members.incarnations.get(to, 0),
             released=0 if to is None or to not in self._members else self._members[to].released,
         )
 

@@ -46,9 +46,6 @@ bodies of 5 MB, which are one message so), longer ones show less often that a ne
 MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
 
-MOST_HOPS = 2**11 - 1
-"""The most hops from those who went on that a peer which sits rounds out counts, whatever its neighbors say."""
-
 # -- messages and bytes a second -------------------------------------------------------------------------------------
 
 EACH_SECOND = 100.0

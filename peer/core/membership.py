@@ -67,11 +67,8 @@ class Neighbor:
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
         paused: Whether it pauses, by its last message.
-        hops: While it sits rounds out, how many hops it is from those who went on without it; else 0.
         enters: While it sits rounds out, the round from which on it is waited for again, by its own word; else 0.
-        remembers: What it remembers as this peer's incarnation.
         released: Of how many rounds it may have released bodies, by the last that it has sent here.
-        asked: The round whose body this peer has asked it for by a hello, until it answers; else -1.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
@@ -93,11 +90,8 @@ class Neighbor:
     trouble_dialling: str = ""
     left_behind: bool = False
     paused: bool = False
-    hops: int = 0
     enters: int = 0
-    remembers: int = 0
     released: int = 0
-    asked: int = -1
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
@@ -121,7 +115,6 @@ class Membership:
         current_round: The round that this peer works on.
         passed: Whether a quorum of the federation is known to have completed a round.
         lost: Ranks that a round has gone on without because they were away, and why; for good, even if they came back.
-        incarnations: How often each neighbor has returned: the highest number that it has named, if it has any.
     """
 
     def __init__(
@@ -135,7 +128,6 @@ class Membership:
         self._last_tick: float | None = None
         self.current_round = 0
         self.lost: dict[int, str] = {}
-        self.incarnations: dict[int, int] = {}
 
     def __getitem__(self, rank: int) -> Neighbor:
         return self._neighbors[rank]
@@ -189,7 +181,7 @@ class Membership:
         neighbor.heard_at = now
         # It still has the bodies of its current round and of the one before, and no others.
         neighbor.mentioned = max(number - 1, -1)
-        neighbor.trouble, neighbor.enters, neighbor.asked = "", 0, -1
+        neighbor.trouble, neighbor.enters = "", 0
         # It may be a process that was restarted and has lost rounds: its hello counts, not its past.
         neighbor.current_round = number
         self._reached(neighbor, number)
@@ -199,7 +191,7 @@ class Membership:
         """Note that a link is broken; return the neighbor that spoke on it, which may have another one."""
         neighbor = self._links.pop(link, None)
         if neighbor is not None and neighbor.link == link:
-            neighbor.link, neighbor.asked = None, -1
+            neighbor.link = None
         return neighbor
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
@@ -312,7 +304,7 @@ class Membership:
     def awaited(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for."""
         neighbor = self._neighbors[rank]
-        may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number or neighbor.asked == number
+        may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number
         return may_come and self.waited_for(rank, number, now)
 
     def holds_up(self, rank: int, number: int, now: float) -> bool:

@@ -96,9 +96,8 @@ class Core:
         self.send_queues = SendQueues(chunk_bytes)
         inbox = Inbox(self._second_body)
         self.entry = Entry(
-            self.schedule, self.members, inbox, config.rejoin_after, learner.payload_bytes > 0,
-            config.liveness.suspect_after / 5, config.rounds_released,
-        )  # fmt: skip
+            self.schedule, self.members, inbox, shares=learner.payload_bytes > 0, earliest=config.rounds_released
+        )
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         ledger_guard = LedgerGuard(config, self.round_clock, slack, self._log)
         self.exchange = Exchange(
@@ -122,7 +121,7 @@ class Core:
         )
         self.connection_setup = ConnectionSetup(
             config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
-            self.handshake, self.round_clock, ledger_guard, self.note, self._renewed, self._log, self._drop,
+            self.handshake, self.round_clock, ledger_guard, self.note, self._log, self._drop,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
@@ -241,14 +240,7 @@ class Core:
 
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
-        self.entry.collect()
         self.waiting.collect(number, now)
-        return self.look(now)
-
-    def renew(self, incarnation: int, now: float) -> list[Effect]:
-        """Take an incarnation that is on disk: neighbors forget what they keep of this peer, and it of them."""
-        self.entry.renew(incarnation)
-        self.exchange.send_heartbeats(one.rank for one in self.members.all())
         return self.look(now)
 
     def settle(self, number: int, now: float) -> list[Effect]:
@@ -396,7 +388,7 @@ class Core:
     ) -> None:  # fmt: skip
         if isinstance(message, wire.Body | wire.Heartbeat):
             self.note(neighbor, message.round, message.presence, now)
-            neighbor.paused, neighbor.hops, neighbor.enters = False, 0, 0
+            neighbor.paused, neighbor.enters = False, 0
         match message:
             case wire.Body():
                 neighbor.released = max(neighbor.released, message.round + 1)
@@ -407,8 +399,7 @@ class Core:
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
-                neighbor.paused, neighbor.hops, neighbor.enters = message.paused, message.hops, message.enters
-                self._renewed(neighbor, message.incarnation)
+                neighbor.paused, neighbor.enters = message.paused, message.enters
                 if neighbor.paused and self.round_clock.adds_to(message.presence):
                     self.exchange.send_heartbeats([neighbor.rank])
             case wire.Goodbye():
@@ -432,12 +423,6 @@ class Core:
         self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
         if not self.waiting.start.began:
             self.exchange.send_heartbeats(ranks)
-
-    def _renewed(self, neighbor: Neighbor, incarnation: int) -> None:
-        """Note a neighbor's incarnation: if it is a new one, state of the one before is of no use."""
-        if incarnation > self.members.incarnations.get(neighbor.rank, 0):
-            self.members.incarnations[neighbor.rank] = incarnation
-            self.exchange.inbox.forget(neighbor.rank)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
         if neighbor.status is Status.GONE:
@@ -540,9 +525,6 @@ class Core:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         self.lateness.look()
-        if (number := self.waiting.collecting) is not None:
-            for rank in self.entry.to_ask(number):
-                self.connection_setup.ask(rank, number)
         self._effects += self.waiting.look(now)
         if self.connection_setup.effects:
             self._effects += self.connection_setup.effects

@@ -1,28 +1,21 @@
 """Return of a peer: the rounds that it sits out, the bodies that it adopts, the round of its entry; no I/O.
 
 A *returner* is a peer without which the others have gone on: it was asleep, cut off or restarted, or has lost its disk.
-It sits out the rounds that are over. In the round in which its neighbors are it takes their bodies and gives none. Its
-learner replaces its own body by their mean (`Learner.adopt`), and in the next round the peer takes part again.
+It sits out rounds up to that of its neighbors. There it takes their bodies and gives none. Its learner replaces its own
+body by their mean (`Learner.adopt`), and in the next round, its entry, the peer takes part again.
 
-That round is announced, so that neighbors wait for its body from then on and not before. If bodies come too late for
-it, the returner announces another: at last one for which they come in time, since each distance is twice the last one.
+The entry is announced as soon as it is known, so that neighbors wait for its body from then on and not before. A
+neighbor that hears of it late waits in whatever round it is, until a later entry is announced.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
+from typing import Literal
 
 from dpeer.peer.core.bodies import Inbox
-from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
-
-_MOST_REMEMBERED = 2**31
-"""A later incarnation than any return leads to. What a neighbor claims beyond it does not raise a peer's own, which
-could not be sent at the end."""
-
-_LONGER = 0.1
-"""How much longer than until a neighbor went on a returner waits for the other neighbors' bodies, as a share."""
 
 
 class Entry:
@@ -32,254 +25,139 @@ class Entry:
         schedule: The neighbors of each round.
         members: How far they are.
         inbox: The bodies that came.
-        rejoin_after: A peer that sits out at most so many rounds keeps its own body.
         shares: Whether peers send anything that can be adopted.
-        patience: Seconds that a returner waits at least for bodies that are on their way.
         earliest: The round before which this peer releases nothing: a disk that was lost may have.
 
     Attributes:
-        hops: While this peer sits rounds out: how many hops it is from those who went on. 0 otherwise.
-        enters: The round that it announces; 0 while it takes part.
+        enters: The round that it announces, that after the last one if none is known yet; 0 while it takes part.
         since: The first of the rounds that it sits out; None while it takes part.
         earliest: As given.
-        has_adopted: Whether its body is the mean of its neighbors', since it was left behind the last time.
-        incarnation: Grows with every return, so that neighbors notice that what they keep of this peer is worthless.
+        adopted: The round whose bodies it has adopted since it was left behind; None without one.
     """
 
     def __init__(
-        self, schedule: Schedule, members: Membership, inbox: Inbox, rejoin_after: int, shares: bool, patience: float,
-        earliest: int = 0,
-    ) -> None:  # fmt: skip
-        self.hops = self.enters = self.incarnation = 0
+        self, schedule: Schedule, members: Membership, inbox: Inbox, *, shares: bool, earliest: int = 0
+    ) -> None:
+        self.enters = 0
         self.since: int | None = None
         self.earliest = earliest
+        self.adopted: int | None = None
         self._schedule, self._members, self._inbox = schedule, members, inbox
-        self._rejoin_after, self._shares, self._patience = rejoin_after, shares, patience
-        self._adopts = self.has_adopted = self._renewed = False
-        self._lost_with = -1
-        self._too_late = 0
-        self._gone_on: float | None = None
-        self._asked: set[int] = set()
-
-    # -- sitting out, and entering -----------------------------------------------------------------------------
+        self._shares, self._adopts, self._arrived = shares, False, False
 
     def behind(self, number: int) -> bool:
-        """Whether the others went on without this peer, so that it sits round `number` out.
+        """Whether this peer sits round `number` out, because the others went on without it.
 
         It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
-        has completed the round. In every other case this peer runs the round, and neighbors ahead wait. (A neighbor
-        that is merely one round ahead may have used this round's body before both were stopped, and its own still
-        comes.) It goes on until the round that it has announced, or until the next one that no neighbor has completed
-        if it has sat out so few that it keeps its own body.
-
-        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
-        Where edges change, nor do they as long as this peer is as far as a neighbor of other rounds.
+        has completed the round. In every other case this peer runs the round, and neighbors ahead wait.
 
         A peer that is not behind, and releases nothing yet, announces when it will, so that no neighbor waits for a
         body before. Two such neighbors would wait for each other.
         """
-        near = self._near(number)
-        past = [one for one in near if self._is_past(number, one)]
         if self.since is None:
-            self.enters = min(self.earliest, self._schedule.rounds) if number < self.earliest else 0
-            if not past or not self._members.passed(number) or self._keeps_up(number, past):
+            if not self._is_left_behind(number):
+                self.enters = min(self.earliest, self._schedule.rounds) if number < self.earliest else 0
                 return False
-            self._begin(number)
-        if found := [one.hops + 1 for one in past]:
-            self.hops = min(*found, self.hops or MOST_HOPS, MOST_HOPS)
-        if not past and self._may_enter(number):
-            self.hops = self.enters = 0
-            self.since = None
+            rest = range(number, self._schedule.rounds)
+            self.since, self.adopted = number, None
+            self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
+        elif self._may_enter(number):
+            self.since, self.enters = None, 0
             return False
-        self._announce(number)
+        self._arrived = self._past(number) <= self._is_last(number)
+        self.enters = self._entry(number)
         return True
 
-    def _keeps_up(self, number: int, past: list[Neighbor]) -> bool:
-        """Whether those past round `number` have completed all rounds, and another neighbor is as far as this peer."""
-        over = all(one.current_round == self._schedule.rounds for one in past)
-        return over and any(
-            self._schedule.fits(number, one.rank, one.current_round)
-            for one in self._members.all()
-            if not one.away or self._members.is_done(one.rank)
-        )
-
-    def _near(self, number: int) -> list[Neighbor]:
-        graph = self._schedule.at(number)
-        return self._running([self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}])
-
-    def _running(self, near: list[Neighbor]) -> list[Neighbor]:
-        return [one for one in near if one.current_round < self._schedule.rounds] or near
-
-    def _first(self, near: list[Neighbor], number: int) -> int:
-        """The furthest round that a neighbor which goes on is known to be in, or at least `number`."""
-        return max((one.current_round for one in near if self._goes_on(one)), default=number)
-
-    def _is_past(self, number: int, neighbor: Neighbor) -> bool:
-        there = neighbor.current_round
-        if self.since is None:
-            return there > number and not self._schedule.fits(number, neighbor.rank, there)
-        return there > number and self._goes_on(neighbor)
-
-    def _goes_on(self, neighbor: Neighbor) -> bool:
-        """Whether this peer, which sits rounds out, follows the neighbor: it takes part, or is nearer to the others.
-
-        Two that sit rounds out and followed each other would pass all who take part.
-        """
-        return neighbor.hops == 0 or neighbor.hops < self.hops
-
-    def _begin(self, number: int) -> None:
-        self.since = number
-        self.hops = self.enters = self._too_late = 0
-        self.has_adopted = self._renewed = False
-        rest = range(number, self._schedule.rounds)
-        self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
-
-    def _may_enter(self, number: int) -> bool:
-        """Whether this peer takes part in round `number`, which no neighbor that takes part has completed."""
-        if number < self.earliest:
-            return False
-        if self.has_adopted:
-            return number >= self.enters
-        return self._is_near(number) or not self._adopts
-
-    def _is_near(self, number: int) -> bool:
-        """Whether this peer has been away for so few rounds before `number` that it keeps its own body.
-
-        A quorum that is further shows that it was away for more, even where its neighbors are still on the way.
-        """
-        few = self.since is not None and number - self.since <= self._rejoin_after
-        return few and not self._members.passed(number + self._rejoin_after)
-
-    def _announce(self, number: int) -> None:
-        """Choose the round of the entry anew if neighbors have reached it; each that it misses is further ahead.
-
-        A peer that keeps its own body needs none of theirs first: it is the next one.
-        """
-        if self.keeps_its_own(number):
-            self.enters = max(number + 1, min(self.earliest, self._schedule.rounds))
-            return
-        furthest = self._first(self._running(self._members.all()), number)
-        # Where edges change, one that is far ahead counts in the rounds that it shares with this peer.
-        open_from = max(number, furthest) + 1
-        while open_from > number + 1 and self._there(open_from - 1, furthest) < open_from - 1:
-            open_from -= 1
-        if self.enters >= max(open_from, min(self.earliest, self._schedule.rounds)):
-            return
-        # No body can come before a neighbor that it hears takes part: until then it is not this peer that is too slow.
-        heard = {rank for one in range(number, open_from) for rank in self._schedule.at(one).in_neighbors}
-        first = min((self._members[rank].enters for rank in heard), default=0)
-        adopts = self.since is not None and self.enters > self.since + self._rejoin_after
-        if number + 1 >= self.enters and adopts and first < open_from:
-            self._too_late += 1
-        ahead = 2 ** max(0, self._too_late - 1)
-        self.enters = min(max(open_from - 1 + ahead, first + 1, self.earliest), self._schedule.rounds)
-
-    def _there(self, number: int, unknown: int) -> int:
-        """How far the neighbors of a round are that go on; at least `unknown` if none of them is heard at present."""
-        near = self._near(number)
-        there = self._first(near, number)
-        return there if any(not one.away for one in near) else max(there, unknown)
-
-    # -- adopting ----------------------------------------------------------------------------------------------
-
-    def over_at(self, number: int, awaited: bool, since: float, now: float) -> float:
-        """The clock time until which a returner waits for bodies of round `number`; infinity if that is not known yet.
-
-        It waits for all of them as long as no neighbor goes on. Then it does not hold that one up for much longer.
-
-        Args:
-            number: The round, which this peer sits out.
-            awaited: Whether a body may still come.
-            since: The clock time at which the wait began.
-            now: The present one.
-        """
-        graph = self._schedule.at(number)
-        if not self._adopts or self.keeps_its_own(number):
-            return now
-        if not graph.in_neighbors:
-            enters = self.has_adopted and number + 1 >= self.enters
-            return math.inf if self._would_lead(number) and not enters else now
-        there = self._first(self._near(number), number)
-        asked = any(self._members[rank].asked == number for rank in graph.in_neighbors)
-        if there <= number:
-            self._gone_on = None
-            here = any(self._inbox.has(rank, number) for rank in graph.in_neighbors)
-            # Where edges change, all neighbors of a round may be returners, too: it brings none of them anything.
-            none = all(self._members[rank].enters > number for rank in graph.in_neighbors)
-            none &= any(one.current_round > number and self._goes_on(one) for one in self._members.all())
-            # One that has adopted and announced a later round goes there with the others, and not ahead of them.
-            enters = self.has_adopted and number + 1 >= self.enters
-            # Returners alone are near: it goes as far as a quorum has, and no further.
-            over = self._members.passed(number) and not asked
-            return now if not awaited and (here or enters or none or over) else math.inf
-        if self._gone_on is None:
-            self._gone_on = now
-        if there > number + 1 or number + 1 < self.enters or not (awaited or asked):
-            return now  # the round is over, or an earlier one than that of which the bodies are needed
-        if number + 1 == self._schedule.rounds:
-            return math.inf  # no later round can be entered, and no neighbor is held up
-        return self._gone_on + max(self._patience, _LONGER * (self._gone_on - since))
-
-    def _would_lead(self, number: int) -> bool:
-        """Whether none that goes on is known to have completed round `number`, in which no body comes.
-
-        Where returners alone are heard, a quorum shows whether one has.
-        """
-        rounds = [one.current_round for one in self._members.all() if not one.away and self._goes_on(one)]
-        return max(rounds) <= number if rounds else not self._members.passed(number)
-
-    def keeps_its_own(self, number: int) -> bool:
-        """Whether this peer adopts nothing in round `number`: it may go on with its own body after it."""
-        return self._is_near(number + 1)
-
-    def collect(self) -> None:
-        """Begin to wait for a round's bodies."""
-        self._gone_on, self._asked = None, set()
-
-    def to_ask(self, number: int) -> list[int]:
-        """The in-neighbors that still have round `number`'s body, and send it if they are asked by a hello; each once.
-
-        They have named the next round before they knew that this peer has use for it.
-        """
-        if self.since is None or not self._adopts or number + 1 < self.enters:
-            return []
-        found = []
-        for rank in self._schedule.at(number).in_neighbors:
-            one = self._members[rank]
-            has_it = one.mentioned == one.current_round == number + 1
-            if has_it and self._members.reachable(rank) and not self._inbox.has(rank, number):
-                found.append(rank)
-        new = [rank for rank in found if rank not in self._asked]
-        self._asked.update(new)
-        return new
+    def adopt(self, number: int) -> None:
+        """Note that this peer's body is the mean of its neighbors' of round `number`."""
+        self.adopted = number
 
     @property
     def lacks_a_body(self) -> bool:
-        """Whether this peer sits rounds out, and has found no body to adopt."""
-        return self.since is not None and self._adopts and not self.has_adopted
+        """Whether this peer was left behind, and has found no body to adopt."""
+        return self._adopts and self.adopted is None
 
-    def adopt(self) -> None:
-        """Note that this peer's body is the mean of its neighbors'."""
-        self.has_adopted = True
+    def coming(self, number: int) -> list[int]:
+        """The ranks whose body of round `number`, which this peer sits out, is not here and will come.
 
-    # -- incarnations ------------------------------------------------------------------------------------------
-
-    @property
-    def renewal(self) -> int | None:
-        """The incarnation that this peer has to take, once it is on disk; None if it may keep its own.
-
-        It takes one with every return, and where a neighbor remembers a later one than its disk does, or this one of a
-        disk that was lost.
+        They are in that round. One that is past it and has sent none may have sat it out. After the last round all that
+        have completed it stay until this peer has its bodies.
         """
-        known = min(max((one.remembers for one in self._members.all()), default=0), _MOST_REMEMBERED)
-        returns = self.since is not None and not self._renewed
-        used = max(known - 1, self._lost_with) >= self.incarnation
-        return max(self.incarnation, known, self._lost_with) + 1 if returns or used else None
+        return [
+            rank
+            for rank in self._schedule.at(number).in_neighbors
+            if not self._inbox.has(rank, number)
+            and self._members.is_there(rank)
+            and not self._members[rank].enters
+            and number <= self._members[rank].current_round <= number + self._is_last(number)
+        ]
 
-    def lost_with(self, incarnation: int) -> None:
-        """Note that a disk of this rank was lost that had this incarnation."""
-        self._lost_with = max(self._lost_with, min(incarnation, _MOST_REMEMBERED))
+    def verdict(self, number: int) -> Literal["adopt", "wait", "over"]:
+        """What to do about round `number`, which this peer sits out.
 
-    def renew(self, incarnation: int) -> None:
-        """Take an incarnation that is on disk."""
-        self.incarnation, self._renewed = incarnation, True
+        Where a neighbor was past it from the beginning, it is not the round whose bodies are adopted: the neighbor
+        would wait in its own round for a body whose training begins only now. One that is further back is waited for,
+        as by every peer that is ahead, unless a quorum is past the round.
+        """
+        past = self._past(number)
+        if not self._adopts or not self._arrived or past > 1:
+            return "over"
+        if self.coming(number):
+            return "wait"
+        if any(self._inbox.has(rank, number) for rank in self._schedule.at(number).in_neighbors):
+            return "adopt"
+        if past or self._members.passed(number):
+            return "over"
+        if any(self._members.is_there(one.rank) for one in self._near(number)):
+            return "wait"
+        others = self._going_on(one.rank for one in self._members.all())
+        return "over" if any(one.current_round > number for one in others) else "wait"
+
+    def _is_left_behind(self, number: int) -> bool:
+        """Whether the others have gone past round `number`, so that this peer cannot run it with them any more.
+
+        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
+        """
+        graph, rounds = self._schedule.at(number), self._schedule.rounds
+        near = self._running([self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}])
+        past = [one for one in near if one.current_round > number and not self._fits(number, one)]
+        if not past or not self._members.passed(number):
+            return False
+        over = all(one.current_round == rounds for one in past)
+        others = (one for one in self._members.all() if not one.away or self._members.is_done(one.rank))
+        return not (over and any(self._fits(number, one) for one in others))
+
+    def _fits(self, number: int, neighbor: Neighbor) -> bool:
+        return self._schedule.fits(number, neighbor.rank, neighbor.current_round)
+
+    def _may_enter(self, number: int) -> bool:
+        """Whether this peer, which sits rounds out, takes part in round `number`: no neighbor has completed it."""
+        ready = self.adopted == number - 1 or not self._adopts
+        return ready and number >= self.earliest and self._past(number) == 0
+
+    def _entry(self, number: int) -> int:
+        """The round to announce in round `number`: the next one, if neighbors are near enough to be met in it."""
+        rounds, hears = self._schedule.rounds, bool(self._schedule.at(number).in_neighbors)
+        if self._past(number) <= 1 and (hears or not self._adopts):
+            return min(max(number + 1, self.earliest), rounds)
+        return rounds
+
+    def _past(self, number: int) -> int:
+        """By how many rounds the furthest neighbor of round `number` that takes part is past it; 0 if none is."""
+        return max([0, *(one.current_round - number for one in self._near(number))])
+
+    def _near(self, number: int) -> list[Neighbor]:
+        """The neighbors of a round that take part."""
+        graph = self._schedule.at(number)
+        return self._going_on({*graph.in_neighbors, *graph.out_neighbors})
+
+    def _is_last(self, number: int) -> bool:
+        return number + 1 == self._schedule.rounds
+
+    def _going_on(self, ranks: Iterable[int]) -> list[Neighbor]:
+        """Those of these ranks that take part."""
+        return self._running([one for rank in ranks if not (one := self._members[rank]).enters])
+
+    def _running(self, some: list[Neighbor]) -> list[Neighbor]:
+        """Those that have rounds left; all if none has."""
+        return [one for one in some if one.current_round < self._schedule.rounds] or some

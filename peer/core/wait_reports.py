@@ -65,10 +65,10 @@ class WaitReports:
         wait.log_every *= 2
         wait.log_at = now + wait.log_every
         where = [f"rank {rank} ({self._progress(wait, rank, now)})" for rank in ranks]
+        quiet = now - self._quiet if wait.kind != "adopt" else -math.inf  # no deadline counts for a returner
         still = [
-            rank for rank in ranks
-            if self.transfer(wait, rank, now) is None and self._transfers.moved(rank) <= now - self._quiet
-        ]  # fmt: skip
+            rank for rank in ranks if self.transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
+        ]
         due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._deadline.seconds
         one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
         advice = f"it goes on without in {due - now:.0f} s, {self._deadline}" if now < due < math.inf else (

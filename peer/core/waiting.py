@@ -80,8 +80,6 @@ class Waiting:
         self._wait: Wait | None = None
         self.drains = False
         self.begun_at = 0.0
-        self._collected_at = math.inf
-        self._since: int | None = None
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
 
@@ -130,29 +128,26 @@ class Waiting:
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
-        announced = self._entry.enters
+        since, announced = self._entry.since, self._entry.enters
         found = self._entry.behind(number)
         if self._entry.enters != announced:
             self._exchange.send_heartbeats(one.rank for one in self._members.all())
         if found:
-            if self._since is None:
-                self._since = number
+            self.left_behind += 1
+            if since is None:
                 self._log(
                     "warning", "left-behind",
                     f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
                     round=number,
                 )  # fmt: skip
-            self.left_behind += 1
-            return True
-        if self._since is not None:
-            rounds = "round" if number == self._since + 1 else f"rounds {self._since + 1} to"
-            body = "the mean of its neighbors' bodies" if self._entry.has_adopted else "its own body"
+        elif since is not None:
+            rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
+            body = "the mean of its neighbors' bodies" if self._entry.adopted == number - 1 else "its own body"
             self._log(
                 "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
                 round=number,
             )  # fmt: skip
-            self._since = None
-        return False
+        return found
 
     def holds(self, number: int) -> bool:
         """Whether round `number` may not begin yet, or not any more."""
@@ -257,13 +252,12 @@ class Waiting:
         return Fail(Isolated(f"{why} for {now - since:.0f} s (--wait)"))
 
     def adopted(self, wait: Wait, now: float) -> Effect | None:
-        """A returner, which gives none, has the bodies that it takes, or holds a neighbor up for no longer."""
-        self._collected_at = self._entry.over_at(wait.number, bool(self._ranks(wait, now)), wait.since, now)
-        if now < self._collected_at:
+        """A returner, which gives none, has the bodies that it takes, or none comes in this round any more."""
+        verdict = self._entry.verdict(wait.number)
+        if verdict == "wait":
             return None
-        bodies = self._bodies(wait.number)
-        if self._entry.keeps_its_own(wait.number):
-            bodies = {}
+        here = self._bodies(wait.number)
+        bodies = here if verdict == "adopt" else {}
         if wait.number + 1 == self._exchange.schedule.rounds and not bodies and self._entry.lacks_a_body:
             return Fail(LeftBehind(_WITHOUT_IT))
         return Deliver(wait.number, bodies)
@@ -299,11 +293,9 @@ class Waiting:
     def _heed_deadline(self, wait: Wait, now: float) -> None:
         """Wait no longer for neighbors that are there and too slow, once the deadline is over.
 
-        It does not count for a returner that may have come to its round before its neighbors.
+        It does not count for a returner, which may have come to its round before its neighbors.
         """
-        if wait.kind in ("meet", "pause") or now < wait.since + self._round_deadline.seconds:
-            return
-        if wait.kind == "adopt" and not self._members.passed(wait.number):
+        if wait.kind in ("meet", "pause", "adopt") or now < wait.since + self._round_deadline.seconds:
             return
         for rank in self._ranks(wait, now):
             neighbor = self._members[rank]
@@ -312,7 +304,7 @@ class Waiting:
 
     def _report(self, wait: Wait, now: float) -> None:
         """Log for whom or for what it is waited, where it is time to."""
-        if wait.kind == "adopt" and not (self._members.passed(wait.number) and self._ranks(wait, now)):
+        if wait.kind == "adopt" and not self._ranks(wait, now):
             wait.log_at = max(wait.log_at, now + wait.log_every)  # one in the past would be due for ever
         if now < wait.log_at:
             return
@@ -324,11 +316,6 @@ class Waiting:
             self._reports.log_pause(wait, why, self._news_at + self._config.wait - now, self._ranks(wait, now), now)
 
     # -- what it is for ----------------------------------------------------------------------------------------
-
-    @property
-    def collecting(self) -> int | None:
-        """The round whose bodies the round loop waits for; None if it waits for nothing or for something else."""
-        return self._wait.number if self._wait is not None and self._wait.kind in ("collect", "adopt") else None
 
     def ranks(self, now: float) -> list[int]:
         """The ranks that the round loop waits for at present."""
@@ -355,9 +342,10 @@ class Waiting:
             return min(*times, self._news_at + self._config.wait)
         if wait.kind == "adopt":
             over = max(self._news_at, wait.since) + self._config.wait
-            times += [self._collected_at, over if now < over else math.inf]  # which waits for those that may still send
-        due = wait.since + self._round_deadline.seconds
-        times.append(due if now < due else now + _AGAIN)
+            times.append(over if now < over else math.inf)  # which waits for those that may still send
+        else:
+            due = wait.since + self._round_deadline.seconds
+            times.append(due if now < due else now + _AGAIN)
         ends = [one.gone_at + one.grace + _SOON for one in self._members.all() if one.away]
         times += [end for end in ends if now < end]
         return min(times)
@@ -368,8 +356,10 @@ class Waiting:
                 return self.start.lacking()
             case "pause":
                 return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
-            case "collect" | "adopt":
+            case "collect":
                 return self._exchange.awaited(wait.number, now)
+            case "adopt":
+                return self._entry.coming(wait.number)
             case "settle":
                 return self._exchange.unsettled(wait.number, now)
             case "linger":

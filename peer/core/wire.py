@@ -98,10 +98,6 @@ class Hello(Header):
     that joins it need not wait for neighbors that the others do without."""
     enters: _Round = 0
     """While the sender sits rounds out because it was left behind: the round in which it takes part again."""
-    incarnation: _Round = 0
-    """How often the sender has returned. A higher one than before: state kept for it is worthless."""
-    remembers: _Round = 0
-    """The highest incarnation of the receiver that the sender knows."""
     released: _Round = 0
     """The rounds up to the last one of which the sender has got the receiver's body: its ledger has to know of them."""
 
@@ -136,11 +132,8 @@ class Heartbeat(Header):
     presence: _Presence = b""
     paused: bool = False
     """Whether the sender pauses: the receiver passes news of completed rounds on to it at once."""
-    hops: _Rank = 0
-    """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
     enters: _Round = 0
-    incarnation: _Round = 0
-    """Both as in a hello."""
+    """As in a hello."""
     got: Annotated[int, Field(ge=0)] = 0
     """Bytes that have come of the receiver's body on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0

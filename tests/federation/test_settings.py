@@ -58,7 +58,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}),
     "log_to": (["tensorboard"], {}), "wait": (5.0, {}),
-    "dead_after": (5.0, {}), "deadline": ("auto", {}), "rejoin_after": (3, {}), "quorum": ("any", {}),
+    "dead_after": (5.0, {}), "deadline": ("auto", {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),
     "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),

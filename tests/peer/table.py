@@ -120,19 +120,19 @@ class Table:
 
     # -- what others say ---------------------------------------------------------------------------------------
 
-    def hello(self, rank, number=0, *, reply=False, fingerprint=None, remembers=0, released=0, presence=()):
+    def hello(self, rank, number=0, *, reply=False, fingerprint=None, released=0, presence=()):
         return wire.Hello(
             rank=rank, next_round=number, reply=reply, fingerprint=fingerprint or self.fingerprint,
-            manifest=self.learner.manifest, digest=self.learner.digest, remembers=remembers, released=released,
+            manifest=self.learner.manifest, digest=self.learner.digest, released=released,
             presence=np.asarray(presence, "<i4").tobytes(),
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0, incarnation=0, hops=0):
+    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0):
         """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows; -1: absent."""
         table = np.asarray(presence, "<i4").tobytes()
         return wire.Heartbeat(
             rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got,
-            enters=enters, incarnation=incarnation, hops=hops,
+            enters=enters,
         )  # fmt: skip
 
     def goodbye(self, rank, reason):

@@ -5,7 +5,6 @@ import pytest
 from dpeer.exceptions import LeftBehind, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.limits import MOST_HOPS
 from dpeer.peer.peer import dialled
 from tests.peer.table import Table, chunked, ring
 
@@ -77,14 +76,16 @@ def announced(table, link):
 
 def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_that_it_has_announced():
     table = left_behind()
-    for number in range(6):
+    for number in range(5):
         assert sits_out(table, number) == {}
-    assert announced(table, "from 2") == 7
+    assert announced(table, "from 2") == 9, "as if it never came: it does not know yet when"
+    assert sits_out(table, 5) == {}
     assert sits_out(table, 6) is None, "its neighbors are in this round: it waits for their bodies"
+    assert announced(table, "from 2") == 7
     table.hear(table.links[1], table.body(1, 6))
     table.hear("from 2", table.body(2, 6))
     assert [*table.ended[-1].bodies] == [1, 2]
-    table.core.entry.adopt()
+    table.core.entry.adopt(6)
     table.do(table.core.begin(7, table.now))
     assert not table.core.waiting.behind(7)
     assert table.core.waiting.left_behind == 7
@@ -103,100 +104,44 @@ def announced_nothing(table):
     return announced(table, "from 2") == 0
 
 
-def test_a_peer_that_has_sat_out_few_rounds_goes_on_with_its_own_body():
-    table = left_behind(rejoin_after=6)
-    table.hear(table.links[1], table.body(1, 1))
-    for number in range(6):
-        assert sits_out(table, number) == {}, "it may go on with its own, and adopts none"
-    assert not table.core.waiting.behind(6)
-    table.do(table.core.look(table.now))
-    assert (
-        "sat out rounds 1 to 6, and goes on with the others, with its own body" in table.events("caught-up")[0].message
-    )
-
-
 def test_a_returner_to_which_no_body_came_announces_a_later_entry():
     table = left_behind()
     for number in range(6):
         sits_out(table, number)
     assert sits_out(table, 6) is None
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 7), table.hello(rank, 7, reply=True), table.beat(rank, 7))
+        table.hear(link, table.beat(rank, 7))
     assert table.ended[-1].bodies == {}
     assert sits_out(table, 7) is None
     assert announced(table, "from 2") == 8
     table.hear("from 2", table.body(2, 7), table.beat(2, 8))
-    assert table.core.next_tick(table.now) < table.now + 1.1, "the neighbor that has gone on is not held up for long"
-    table.wait(1, meanwhile=lambda: table.do(table.core.tick(table.now + 0.1)))
-    assert [*table.ended[-1].bodies] == [2]
-
-
-def test_an_entry_that_its_neighbors_reach_while_it_catches_up_puts_it_off_by_a_round_alone():
-    table = left_behind(rounds=99)
-    found = []
-    for number, there in ((0, 6), (1, 7), (2, 8), (3, 10), (4, 14)):
-        for link, rank in ((table.links[1], 1), ("from 2", 2)):
-            table.hear(link, table.beat(rank, there))
-        assert table.core.waiting.behind(number)
-        found.append(table.core.entry.enters)
-    assert found == [7, 8, 9, 11, 15]
-
-
-def among_returners(there=6, enters=(20, 25)):
-    """A peer that was left behind, and whose neighbors find that they were, too."""
-    table = left_behind(rounds=99, there=there)
-    assert table.core.waiting.behind(0)
-    for link, rank, entry in zip((table.links[1], "from 2"), (1, 2), enters, strict=True):
-        table.hear(link, table.beat(rank, there, hops=1, enters=entry))
-    return table
+    assert len(table.ended) == 7, "rank 1 is in this round, too"
+    table.hear(table.links[1], table.beat(1, 8))
+    assert [*table.ended[-1].bodies] == [2], "it has sent none, and waits in the next one"
 
 
 def test_a_returner_that_hears_returners_alone_goes_as_far_as_a_quorum_has():
-    table = among_returners()
+    table = left_behind(rounds=99)
+    assert table.core.waiting.behind(0)
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 6, enters=99))
     for number in range(6):
         assert sits_out(table, number) == {}
     assert sits_out(table, 6) is None, "no quorum has completed it"
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 8, hops=1, enters=20))
+        table.hear(link, table.beat(rank, 8, enters=99))
     assert len(table.ended) == 7
     assert sits_out(table, 7) == {}
     assert sits_out(table, 8) is None
 
 
-def test_a_returner_that_hears_returners_alone_enters_after_the_first_of_them_and_is_not_too_slow_for_it():
-    table = among_returners()
-    found = [table.core.entry.enters]
-    for number, there in ((7, 6), (21, 21), (22, 22), (27, 22)):
-        for link, rank, entry in ((table.links[1], 1, 25), ("from 2", 2, 30)):
-            table.hear(link, table.beat(rank, there, hops=1, enters=entry))
-        assert table.core.waiting.behind(number)
-        found.append(table.core.entry.enters)
-    assert found == [7, 26, 26, 26, 28]
-
-
 def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
     table = left_behind(there=6)
-    table.hear(table.links[1], table.beat(1, 6), table.hello(1, 0), table.beat(1, 0, hops=1, enters=1))
+    table.hear(table.links[1], table.beat(1, 6), table.hello(1, 0), table.beat(1, 0, enters=1))
     for number in range(2):
         assert sits_out(table, number) == {}
     table.do(table.core.settle(1, table.now))
     assert table.ended[-1] == Wake(), "though rank 1 would be waited for from round 1 on"
-
-
-def test_a_returner_asks_a_neighbor_that_has_just_named_the_next_round_for_the_body_that_it_still_has():
-    table = left_behind()
-    for number in range(6):
-        sits_out(table, number)
-    assert sits_out(table, 6) is None
-    assert "hello" not in table.kinds(table.links[1])
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 7))
-    assert "hello" in table.kinds(table.links[1])
-    table.hear(table.links[1], table.hello(1, 7, reply=True))
-    assert len(table.ended) == 6, "the body is awaited now"
-    table.hear(table.links[1], table.body(1, 6))
-    table.hear("from 2", table.hello(2, 7, reply=True), table.body(2, 6))
-    assert [*table.ended[-1].bodies] == [1, 2]
 
 
 def test_a_returner_without_a_neighbor_that_takes_part_waits_and_ends_isolated():
@@ -228,78 +173,6 @@ def test_a_neighbor_that_has_announced_its_entry_is_waited_for_from_then_on_and_
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-def test_of_a_neighbor_with_a_new_incarnation_nothing_is_kept():
-    table = ring(rounds=9)
-    table.runs(0)
-    table.hear("from 2", table.body(2, 1))
-    table.hear("from 2", table.beat(2, 0, incarnation=3))
-    assert not table.inbox.has(2, 1)
-    table.hear("from 2", table.body(2, 1, 2.0))
-    assert table.inbox.has(2, 1)
-    assert not table.events("second-body")
-    table.hear("from 2", table.beat(2, 0, incarnation=3), table.beat(2, 0, incarnation=2))
-    table.hear("from 2", table.hello(2, 0))
-    (answer,) = [message for message in table.written("from 2") if isinstance(message, wire.Hello)]
-    assert answer.remembers == 3
-
-
-def test_the_answer_to_a_first_hello_says_which_incarnation_is_remembered():
-    table = ring(rounds=9)
-    table.hear("from 2", table.beat(2, 0, incarnation=3))
-    table.breaks("from 2")
-    table.hear("new from 2", table.hello(2, 0))
-    (answer,) = [message for message in table.written("new from 2") if isinstance(message, wire.Hello)]
-    assert answer.remembers == 3, "a lost disk knows none, and the dialler hears nothing else before it begins"
-
-
-def test_a_new_incarnation_is_later_than_any_that_a_neighbor_remembers():
-    table = left_behind()
-    assert table.core.entry.renewal is None
-    table.hear(table.links[1], table.hello(1, 6, reply=True, remembers=4))
-    assert table.core.entry.renewal == 5, "its disk was lost or is an older copy"
-    sits_out(table, 0)
-    assert table.core.entry.renewal == 5
-    table.do(table.core.renew(5, table.now))
-    assert table.core.entry.renewal is None
-    assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {5}
-
-
-def renewal(start=0, hellos=((0, 1),), **config):
-    """The incarnation that a peer takes that begins in this round; `hellos`: what its neighbors remember and know."""
-    table = Table(rounds=9, start=start, **config)
-    for rank, (remembers, known) in enumerate(hellos, 1):
-        table.hear(f"from {rank}", table.hello(rank, 3, remembers=remembers, presence=[known, 3, 3]))
-    return table, table.core.entry.renewal
-
-
-@pytest.mark.parametrize(
-    ("how", "incarnation"),
-    [
-        ({}, 1),
-        ({"hellos": ((0, 1), (2, 1))}, 3),
-        ({"hellos": ((0, 0),)}, None),
-        ({"start": 2, "hellos": ((0, 2),)}, None),
-        ({"start": 2, "resume": True}, None),
-        ({"start": 2, "resume": True, "hellos": ((0, 3),)}, 1),
-        ({"start": 2, "resume": True, "checkpoint_every": 3, "hellos": ((0, 4),)}, None),
-        ({"start": 2, "resume": True, "checkpoint_every": 3, "hellos": ((0, 5),)}, 1),
-        ({"checkpoint_every": 3}, 1),
-    ],
-)
-def test_a_disk_with_fewer_rounds_than_a_neighbor_knows_is_another_incarnation(how, incarnation):
-    """Though its rank is not left behind. One that was killed may lack the rounds between two checkpoints."""
-    assert renewal(**how)[1] == incarnation
-
-
-def test_a_new_disk_is_one_incarnation_and_not_one_for_each_hello():
-    table, incarnation = renewal()
-    table.do(table.core.renew(incarnation, table.now))
-    table.hear("from 1", table.hello(1, 3, remembers=1, presence=[4, 3, 3]))
-    assert table.core.entry.renewal is None
-    table.hear("from 2", table.hello(2, 3, remembers=1, presence=[4, 3, 3]))
-    assert table.core.entry.renewal == 2, "rank 2 has not heard of this disk before"
-
-
 def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))
@@ -310,25 +183,6 @@ def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bo
         table.runs(number)
         table.hear(table.links[1], table.body(1, number))
     assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
-
-
-@pytest.mark.parametrize("claimed", [2**53 - 1, 2**31])
-def test_what_a_neighbor_claims_to_remember_gives_an_incarnation_that_can_be_sent(claimed):
-    table = ring(rounds=9)
-    table.hear("from 2", table.hello(2, 0, remembers=claimed))
-    assert table.core.entry.renewal == 2**31 + 1
-    table.do(table.core.renew(2**31 + 1, table.now))
-    assert table.core.entry.renewal is None
-    assert {message.incarnation for message in table.written("from 2") if message.kind == "heartbeat"} == {2**31 + 1}
-
-
-def test_hops_that_a_neighbor_claims_give_some_that_can_be_sent():
-    table = ring(rounds=9)
-    table.runs(0)
-    for rank, link in ((1, table.links[1]), (2, "from 2")):
-        table.hear(link, table.beat(rank, 5, hops=2**31 - 1, presence=[1, 5, 5]))
-    assert table.core.entry.behind(1)
-    assert table.core.entry.hops == MOST_HOPS
 
 
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():

@@ -40,9 +40,9 @@ class Silent:
     def load(self, directory): ...
 
 
-def begun(out, fingerprint=OURS, *, resume=False, learner=None, warn=lambda message: None, first=0):
+def begun(out, fingerprint=OURS, *, resume=False, learner=None, warn=lambda message: None, first=0, every=1):
     """A rank's folder in which a run has begun at round `first`."""
-    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume)
+    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume, checkpoint_every=every)
     files = RankFolder(config, learner or Silent(), Outbox(), {}, {}, warn)
     assert files.take_up() == first
     files.begin()
@@ -83,6 +83,16 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
     assert begun(tmp_path, resume=True, first=1).last["round"] == 0, "the lines without a checkpoint are dropped"
     files.save(now=True)
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
+
+
+def test_an_adoption_has_a_checkpoint_whatever_the_round(tmp_path):
+    """A process that begins before it, where others still are in that round, would train and release it after all."""
+    files = begun(tmp_path, every=3)
+    run(files, 0)
+    assert checkpoint.completed(tmp_path) == 1
+    files.complete({"round": 1, "heard": [1], "adopted": True})
+    files.save()
+    assert checkpoint.completed(tmp_path) == 2
 
 
 def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):

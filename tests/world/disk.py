@@ -21,7 +21,6 @@ class Saved:
     receivers: tuple[int, ...]
     released: list[bytes] | None
     lost: dict[int, str]
-    incarnations: dict[int, int]
     entry: dict[str, Any]
 
 
@@ -35,7 +34,6 @@ class Disk:
         limits: The limit within which each round was trained.
         ledger: Round and incarnation of every release that was charged; `STATED` in place of that if the operator has
             stated it.
-        incarnation: The peer's.
         noted: The rounds that have a line in its metrics.
         number: How many disks the rank has lost before.
         new_data: Whether it was empty, for other data than those before.
@@ -45,7 +43,6 @@ class Disk:
     released: int = -1
     limits: dict[int, RoundLimit | None] = field(default_factory=dict)
     ledger: list[tuple[int, int]] = field(default_factory=list)
-    incarnation: int = 0
     noted: int = 0
     number: int = 0
     new_data: bool = False
@@ -65,12 +62,11 @@ class Files:
     kept = True
     released = -1
     inside = None
-    incarnation = 0
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
         self._completed, self.due = None, False
-        self.outbox = self.lost = self.incarnations = None
+        self.outbox = self.lost = None
         self.last = None
         self.lines = []
 
@@ -84,7 +80,6 @@ class Files:
 
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
-        self.incarnation = self._disk.incarnation if self._config.resume else 0
         saved = self._disk.saved if self._config.resume else None
         self._disk.noted = 0 if saved is None else saved.next_round
         if saved is None:
@@ -94,7 +89,6 @@ class Files:
         if saved.released is not None and saved.next_round > self._config.rounds_released:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
         self.lost.update(saved.lost)
-        self.incarnations.update(saved.incarnations)
         return saved.next_round
 
     def begin(self):
@@ -112,14 +106,12 @@ class Files:
     def last_limit(self):
         return self._disk.limits.get(self.released) or WHOLE
 
-    def note_incarnation(self, incarnation):
-        self._disk.incarnation = self.incarnation = incarnation
-
     def complete(self, entry, *, over=False):
         number = entry["round"]
         frames = self.outbox.frames.get(number)
         every = not over and (number + 1) % self._config.checkpoint_every == 0
-        self.due = self._disk.saved is None or every or number + 1 == self._config.rounds
+        every |= entry["adopted"] or number + 1 == self._config.rounds
+        self.due = self._disk.saved is None or every
         self.last = dict(entry)
         self.lines.append(self.last)
         self._learner.recorded(self.last)
@@ -129,7 +121,6 @@ class Files:
             receivers=tuple(self.outbox.receivers.get(number, ())),
             released=None if frames is None else [bytes(frame) for frame in frames],
             lost=dict(self.lost),
-            incarnations=dict(self.incarnations),
             entry=dict(entry),
         )
 

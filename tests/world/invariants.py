@@ -324,20 +324,12 @@ def in_time(world):
 
 
 def _must_have_heard(world, rank, number, sender):
-    """Whether a body that a rank did not mix must have come: it was released, and the two were connected.
-
-    A sender that finds itself left behind before the receiver mixes is another incarnation from then on: both ends
-    forget what they keep of each other, and a body that has come is part of it (with running sums the sender takes back
-    what it has pushed, so it would be counted twice).
-    """
+    """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
     if not _released(world, sender, number, world.ended[rank, number]):
         return False
     if world.scenario.deadline is not None:  # it may have been overdue
         return False
     if (sender, number) in world.sat_out:  # it crashed in that round, and found the others past it when it was back
-        return False
-    returns = [one.since for one in world.returns if one.life.rank == sender and one.since > number]
-    if any(world.began[sender, since] < world.ended[rank, number] for since in returns):
         return False
     if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
         return False  # it had ended: this rank was left behind, and goes on with others that were
@@ -345,7 +337,8 @@ def _must_have_heard(world, rank, number, sender):
         return False
     if world.scenario.arrivals and min(world.began.values()) < max(world.came[sender], world.came[rank]):
         return False  # one came after the start, and was behind
-    if mild(world.scenario, sender, rank):
+    enters = any(one.entered == number for one in world.returns if one.life.rank == sender)
+    if mild(world.scenario, sender, rank) and not enters:  # else its word of it may have come too late
         return True
     # A peer that was away is waited for again once it is known to have reached the round before.
     reached, needed = world.began.get((sender, number - 1), math.inf), world.ended[rank, number]

@@ -58,16 +58,15 @@ class WorldLearner:
         self.body = (0.0, 0.0)
         self.next = 0
         self.steps, self.steps_asked = [], []
-        self._kept = {}
         self._stop = False
 
     # -- state ----
 
     def state(self):
-        return {"body": self.body, "next": self.next, "kept": self._kept}
+        return {"body": self.body, "next": self.next}
 
     def take(self, state):
-        self.body, self.next, self._kept = state["body"], state["next"], state["kept"]
+        self.body, self.next = state["body"], state["next"]
 
     def start_over(self):
         pass
@@ -111,7 +110,6 @@ class WorldLearner:
         for rank, payload in received.items():
             raw = b"".join(bytes(part) for part in payload)
             self._world.mixes(self._life, self.releasing, rank, raw, _BODY.unpack(raw)[:3])
-            returns.mixes(self._world, self._life, self._kept, _BODY.unpack(raw)[:3])
             bodies[rank] = _BODY.unpack(raw)[3:]
         row = dict(weigh(received))
         self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} mixes {row} of {sorted(bodies)}")
@@ -134,7 +132,6 @@ class WorldLearner:
         for rank, payload in received.items():
             raw = b"".join(bytes(part) for part in payload)
             self._world.mixes(self._life, number, rank, raw, _BODY.unpack(raw)[:3])
-            returns.mixes(self._world, self._life, self._kept, _BODY.unpack(raw)[:3])
             bodies[rank] = _BODY.unpack(raw)[3:]
         row = weigh(received)
         self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} adopts {row} of {sorted(bodies)}")

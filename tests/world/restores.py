@@ -87,7 +87,7 @@ def sends(world, rank, number):
     """
     if not is_restored(world, rank) or any(life.unknowing for life in world.lives[rank]):
         return
-    _, body = world.made[rank, number]
+    body = world.made[rank, number]
     disk, before = world.sent_bodies.setdefault((rank, number), (world.disks[rank].number, body))
     other = disk != world.disks[rank].number and before != body
     world.check(not other, f"rank {rank} sends a second, different body of round {number}, which it had sent")

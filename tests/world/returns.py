@@ -13,9 +13,6 @@ RETURNS = 240
 _SOON = 2
 """Rounds within which a peer that has entered is mixed."""
 
-_ALONE = 1
-"""Rounds that may have been sat out by a peer that goes on with its own body: the default of --rejoin-after."""
-
 
 @dataclass
 class Return:
@@ -27,7 +24,6 @@ class Return:
         last: The last one.
         adopted: Whether bodies were adopted.
         entered: The round in which it took part again; None if it did not.
-        incarnation: The peer's incarnation then.
     """
 
     life: object
@@ -35,7 +31,6 @@ class Return:
     last: int
     adopted: bool = False
     entered: int | None = None
-    incarnation: int = 0
 
 
 def generate_returns(seed):
@@ -117,20 +112,11 @@ def begins(world, life, number, *, trains):
     if way is None:
         return
     way.entered = number
-    few = way.last - way.since < _ALONE
     hears = any(world.graphs.at(one, life.rank).in_neighbors for one in range(number))
     world.check(
-        way.adopted or few or not hears,
+        way.adopted or not hears,
         f"rank {life.rank} takes part in round {number} with its own body of round {way.since}",
     )
-    way.incarnation = life.peer.core.entry.incarnation
-    before = [one.incarnation for one in world.returns if one is not way and one.life.rank == life.rank]
-    near = {*world.graphs.connections(life.rank, world.scenario.rounds)}
-    if not near & {fault.ranks[0] for fault in world.scenario.faults if fault.what == "lose"}:  # which remember it
-        world.check(
-            way.incarnation > max(before, default=0),
-            f"rank {life.rank} is back as incarnation {way.incarnation}, after {before}",
-        )
 
 
 def adopts(world, life, number):
@@ -147,48 +133,15 @@ def adopts(world, life, number):
 
 def releases(world, life, number, body):
     """A body is made; it may never leave, if its peer dies before the round before is on disk."""
-    incarnation = life.peer.core.entry.incarnation
-    world.made[life.rank, number] = incarnation, body
-    world.origins[life.rank, number, life.incarnation] = incarnation, life.disk, body
-    world.made_on[life.rank, life.disk, number] = body
+    world.made[life.rank, number] = body
 
 
 def sends(world, life, number):
-    """From one disk a rank sends one body a round and incarnation; what it sends from another one `mixes` looks at."""
-    incarnation, body = world.made[life.rank, number]
-    before = world.bodies.setdefault((life.rank, life.disk, incarnation, number), body)
+    """From one disk a rank sends one body a round, however often it comes back."""
+    body = world.made[life.rank, number]
+    before = world.bodies.setdefault((life.rank, life.disk, number), body)
     if world.scenario.checkpoint_every == 1:
-        world.check(
-            before == body, f"rank {life.rank} sends two bodies for round {number} in incarnation {incarnation}"
-        )
-
-
-def mixes(world, life, kept, named):
-    """What a peer mixes of a neighbor's incarnation is of one disk: what it keeps of that is worth something.
-
-    A rank that has lost its disk may take a used incarnation where none is there that remembers it. Bodies with the
-    bits of those before are no others.
-
-    Args:
-        kept: The last body of each rank and incarnation that the peer has mixed, as far as its own disk goes back:
-            disk, round, body.
-        named: The body, as its payload does.
-    """
-    (rank, number, _), (incarnation, disk, body) = named, world.origins[named]
-    before, last, same = kept.get((rank, incarnation), (disk, number, body))
-    world.check(
-        disk == before or world.made_on.get((rank, disk, last)) == same,
-        f"rank {life.rank} mixes a body of rank {rank} for round {number} in incarnation {incarnation}, and has mixed "
-        "one of it that a lost disk had",
-    )
-    kept[rank, incarnation] = disk, number, body
-
-
-def announces(world, source, fields):
-    """An incarnation is on disk before it is named."""
-    named, kept = fields.get("incarnation", 0), world.disks[source].incarnation
-    if not world.lives[source][-1].process.dead:
-        world.check(named <= kept, f"rank {source} names incarnation {named}, and {kept} is on its disk")
+        world.check(before == body, f"rank {life.rank} sends two bodies for round {number} from one disk")
 
 
 def at_the_end(world):

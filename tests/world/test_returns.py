@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.returner import Entry
-from dpeer.peer.saver import Saver
 from tests.thinning import every
 from tests.world.checking import check, why
 from tests.world.disk import Files
@@ -93,13 +91,24 @@ def test_no_other_peer_waits_for_one_that_comes_back(seconds, rounds_of_a_second
     assert max(lasted) < 1.1 * (1.0 + 0.05)
 
 
-def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_same():
+def with_slow_bodies():
+    """A peer is away, and a body takes longer than a round."""
     slow = Scenario(1, "ring", 5, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),))
-    slow = replace(slow, conditions=replace(slow.conditions, bytes_per_second=150.0, chunk_bytes=16))
-    world = World(slow).run()
+    return World(replace(slow, conditions=replace(slow.conditions, bytes_per_second=150.0, chunk_bytes=16))).run()
+
+
+def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_same():
+    world = with_slow_bodies()
     ((_, entered),) = entries(world).values()
     assert entered is not None
     assert world.used[2, 59] == [1, 3]
+
+
+def test_one_that_announces_no_entry_is_found(monkeypatch):
+    """Its neighbors wait for it in no round, and go on before its bodies are there."""
+    it_announces_nothing(monkeypatch)
+    with pytest.raises(AssertionError, match="without rank"):
+        with_slow_bodies()
 
 
 def enters_soon(topology, disk):
@@ -145,13 +154,6 @@ def test_a_returner_between_a_slow_neighbor_and_one_ahead_of_it_enters_with_the_
     assert all(6 in world.used[5, number] for number in range(entered, 25))
 
 
-def test_one_that_waits_for_all_bodies_does_not(monkeypatch):
-    right, _ = between_a_slow_neighbor_and_one_ahead()
-    it_waits_for_all_bodies(monkeypatch)
-    entered, _ = between_a_slow_neighbor_and_one_ahead()
-    assert entered is None or entered > right + 2
-
-
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
@@ -161,19 +163,44 @@ def a_stale_body_is_released(patch):
 
 
 def it_waits_for_no_body(patch):
-    patch.setattr(Entry, "over_at", lambda self, number, awaited, since, now: now)
+    verdict = Entry.verdict
+
+    def hasty(self, number):
+        found = verdict(self, number)
+        return "over" if found == "wait" else found
+
+    patch.setattr(Entry, "verdict", hasty)
 
 
-def it_waits_for_all_bodies(patch):
-    """However far the others go on meanwhile."""
-    patch.setattr(Entry, "over_at", lambda self, number, awaited, since, now: math.inf if awaited else now)
+def it_waits_for_those_who_have_sat_the_round_out(patch):
+    """Two returners side by side wait for each other."""
+
+    def credulous(self, number):
+        near = self._schedule.at(number).in_neighbors
+        return [one for one in near if self._members.is_there(one) and not self._inbox.has(one, number)]
+
+    patch.setattr(Entry, "coming", credulous)
+
+
+def it_enters_without_a_body(patch):
+    def eager(self, number):
+        return all(one.current_round <= number for one in self._near(number))
+
+    patch.setattr(Entry, "_may_enter", eager)
+
+
+def it_announces_nothing(patch):
+    patch.setattr(Entry, "_entry", lambda self, number: self._schedule.rounds)
 
 
 def it_is_never_waited_for(patch):
     waited_for = Membership.waited_for
+    returners = set()
 
     def hard(self, rank, number, now):
-        return self[rank].enters == 0 and not self.incarnations.get(rank) and waited_for(self, rank, number, now)
+        if self[rank].enters:
+            returners.add((id(self), rank))
+        return (id(self), rank) not in returners and waited_for(self, rank, number, now)
 
     patch.setattr(Membership, "waited_for", hard)
 
@@ -188,28 +215,13 @@ def it_releases_while_it_adopts(patch):
     patch.setattr(WorldLearner, "sit_out", eager)
 
 
-def an_incarnation_is_named_before_it_is_on_disk(patch):
-    note = Saver.note_incarnation
-
-    def late(self, incarnation):
-        import asyncio
-
-        asyncio.get_running_loop().call_later(2.0, note, self, incarnation)
-
-    patch.setattr(Saver, "note_incarnation", late)
-
-
-def incarnations_stay(patch):
-    patch.setattr(Core, "renew", lambda self, incarnation, now: self.entry.renew(self.entry.incarnation) or [])
-
-
 MUTATIONS = {
     a_stale_body_is_released: 0,
     it_waits_for_no_body: 0,
-    it_is_never_waited_for: 0,
+    it_waits_for_those_who_have_sat_the_round_out: 0,
+    it_enters_without_a_body: 0,
+    it_is_never_waited_for: 5,
     it_releases_while_it_adopts: 0,
-    an_incarnation_is_named_before_it_is_on_disk: 0,
-    incarnations_stay: 0,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 
@@ -219,34 +231,3 @@ MUTATIONS = {
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
     assert any(why(generate_returns(seed)) for seed in (MUTATIONS[mutation], *range(RETURNS)))
-
-
-def test_a_disk_that_is_lost_twice_is_another_incarnation_each_time():
-    world = away(Fault("lose", (3,), 5.0, 20.0), Fault("lose", (3,), 45.0, 18.0), size=5, rounds=70)
-    assert [way.incarnation for way in world.returns] == [1, 2]
-
-
-def test_a_new_disk_that_counts_incarnations_from_one_is_found(monkeypatch):
-    """Though its neighbors remember a later one."""
-
-    def forgetful(self):
-        return self.incarnation + 1 if self.since is not None and not self._renewed else None
-
-    monkeypatch.setattr(Entry, "renewal", property(forgetful))
-    with pytest.raises(AssertionError, match="is back as incarnation 1, after \\[1\\]"):
-        test_a_disk_that_is_lost_twice_is_another_incarnation_each_time()
-
-
-def test_a_number_may_be_used_again_where_none_is_there_that_remembers_it():
-    """Two side by side lose their disks, and the third that knows their incarnations has ended before they are back."""
-    faults = (
-        *(Fault("crash", (rank,), 7.92, 30.0) for rank in (0, 1)),
-        Fault("power", (4,), 36.49, 23.14),
-        *(Fault("lose", (rank,), 57.59, 15.0) for rank in (0, 1)),
-    )
-    conditions = replace(Scenario(0, "ring", 3, 1).conditions, latency=(0.001, 0.002), redial=(0.1, 1.0))
-    scenario = Scenario(3, "grid", 6, 18, wait=300.0, faults=faults, conditions=conditions)
-    found = {}
-    for (rank, _, incarnation, number), body in World(scenario).run().bodies.items():
-        found.setdefault((rank, incarnation, number), set()).add(body)
-    assert any(len(bodies) > 1 for bodies in found.values())

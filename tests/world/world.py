@@ -108,10 +108,8 @@ class World:
         self.adopted: dict[tuple[int, int], list[int]] = {}
         self.returns: list[returns.Return] = []
         self.stated = [*scenario.stated] or [0] * self.size
-        self.made: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
-        self.made_on: dict[tuple[int, int, int], tuple[float, ...]] = {}
-        self.origins: dict[tuple[int, int, int], tuple[int, int, tuple[float, ...]]] = {}
-        self.bodies: dict[tuple[int, int, int, int], tuple[float, ...]] = {}
+        self.made: dict[tuple[int, int], tuple[float, ...]] = {}
+        self.bodies: dict[tuple[int, int, int], tuple[float, ...]] = {}
         self.violations: list[str] = []
         self.deliveries = Deliveries(self)
         self.apart: dict[tuple[int, int], float] = {}
@@ -311,8 +309,6 @@ class World:
         if self.lives[rank][-1].process.dead:
             number = self.disks[rank].number + 1
             disk = self.disks[rank] = copy.deepcopy(self.backups[rank])
-            here = {(rank, disk.number, one) for one, _ in disk.ledger} & self.made_on.keys()
-            self.made_on |= {(rank, number, one): self.made_on[rank, earlier, one] for _, earlier, one in here}
             disk.number = number
             self._begin(rank, resume=True)
 
@@ -417,8 +413,6 @@ class World:
             self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
         self.deliveries.sent(source, target, frames)
         header = bytes(frames[0])
-        if header[:1] != b"\xc1":
-            returns.announces(self, source, msgpack.unpackb(header))
         if b"body" in header and header[:1] != b"\xc1":  # the first byte of a chunk
             fields = msgpack.unpackb(header)
             charged = {number for number, _ in self.disks[source].ledger}
@@ -441,7 +435,6 @@ class World:
             config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
         )  # fmt: skip
         life.files.outbox, life.files.lost = peer.core.exchange.outbox, peer.core.members.lost
-        life.files.incarnations = peer.core.members.incarnations
         return peer
 
     def _log(self, rank):

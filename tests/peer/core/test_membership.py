@@ -77,15 +77,6 @@ def test_after_a_new_handshake_it_can_come_again(members):
     assert members[2].current_round == 4
 
 
-def test_a_body_that_was_asked_for_is_awaited_until_the_answer_whatever_comes_before_it(members):
-    members.heard(members[2], 3, 1.0)
-    members[2].asked = 2
-    assert members.awaited(2, 2, 1.0)
-    assert not members.awaited(2, 1, 1.0)
-    members.greet(2, "link-2", number=4, now=2.0)
-    assert not members.awaited(2, 2, 2.0)
-
-
 @pytest.mark.parametrize(("reason", "still"), [("stopped", True), ("done", False), ("failed", False)])
 def test_one_that_was_stopped_is_awaited_a_moment_longer(members, reason, still):
     members.goodbye(members[2], reason, now=5.0)

@@ -130,14 +130,18 @@ def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_le
 @pytest.mark.parametrize("begun", [1000.0, 1086.380990815057], ids=["whole seconds", "seconds that are rounded"])
 def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(begun):
     """A timer in the past would be due for ever: the process would turn, and hear no message."""
-    table = Table(wait=100.0)
+    table = Table(wait=100.0, start=1)
     table.now, core = begun, table.core
     for rank in (1, 2):
+        table.hear(f"from {rank}", table.hello(rank, 3))
+    for number in (1, 2, 3):
+        table.do(core.begin(number, table.now))
+        assert core.waiting.behind(number)
+        table.do(core.collect(number, table.now))
+    for rank in (1, 2):
         core.members.give_up(rank)
-    core.entry._begin(0)
-    table.do(core.begin(2, table.now))
-    assert core.waiting.behind(2)
-    table.do(core.collect(2, table.now))
+    assert [one.number for one in table.ended] == [1, 2]
+    table.ended.clear()
     looks = 0
     while not table.ended and looks < 200:
         table.now, looks = max(table.now, core.next_tick(table.now)), looks + 1

@@ -211,22 +211,29 @@ def test_a_peer_whose_neighbor_is_done_runs_the_rounds_that_it_has_by_itself():
 def test_a_peer_that_has_mixed_nothing_waits_for_a_returner_to_come_as_far():
     """Rank 0 is the lower one of two that are not done, and so a quorum by itself: it would run all rounds alone."""
     peer = Table(0, from_edges(2, [(0, 1), (1, 0)]), rounds=30, start=9)
-    peer.hear("from 1", peer.hello(1, 3, presence=[9, 3]), peer.beat(1, 3, presence=[9, 3], enters=12, hops=1))
+    peer.hear("from 1", peer.hello(1, 3, presence=[9, 3]), peer.beat(1, 3, presence=[9, 3], enters=12))
     peer.runs(9)
     assert peer.ended.pop().bodies == {}, "a returner gives none"
     assert peer.core.waiting.blocked(10) == "cut off from all neighbors"
-    peer.hear("from 1", peer.beat(1, 9, presence=[9, 9], enters=12, hops=1))
+    peer.hear("from 1", peer.beat(1, 9, presence=[9, 9], enters=12))
     assert peer.core.waiting.blocked(10) is None
 
 
 def test_a_returner_that_waits_for_longer_than_wait_for_a_neighbor_that_is_there_is_not_due_for_ever():
     """Its clock would stand still, and the neighbor's word never be read."""
     peer = ring(rounds=30, start=3, wait=10.0)
-    peer.core.entry._begin(1)
-    peer.do(peer.core.begin(3, peer.now))
-    peer.do(peer.core.collect(3, peer.now))
-    peer.wait(12, lambda: [peer.hear(link, peer.beat(rank, 3)) for rank, link in ((1, peer.links[1]), (2, "from 2"))])
-    assert not peer.ended
+
+    def others():
+        for rank, link in ((1, peer.links[1]), (2, "from 2")):
+            peer.hear(link, peer.beat(rank, 5))
+
+    others()
+    for number in (3, 4, 5):
+        peer.do(peer.core.begin(number, peer.now))
+        assert peer.core.waiting.behind(number)
+        peer.do(peer.core.collect(number, peer.now))
+    peer.wait(12, others)
+    assert len(peer.ended) == 2, "rounds 3 and 4 are over"
     assert peer.core.next_tick(peer.now) > peer.now
 
 
