@@ -56,7 +56,7 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
 
 def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same_moment():
     """All messages that rank 2 sent in the cut come at once, its goodbye with the rest."""
-    cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 119.48, 27.0)
+    cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 119.48, 28.0)
     conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
     more = {"conditions": conditions, "faults": cuts}
     world = World(Scenario(4680, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
