@@ -158,8 +158,10 @@ def _computing(learner: TorchLearner) -> list[str]:
             "float32's; parameters and mixing stay float32"
         )
     if compute.channels_last:
-        effect = "results differ in the last bits" if learner.has_images else "no effect, the inputs are not images"
-        lines.append(f"channels-last: {effect}")
+        images = learner.trainer.data.has_images
+        lines.append(
+            f"channels-last: {'results differ in the last bits' if images else 'no effect, the inputs are not images'}"
+        )
     return lines
 
 

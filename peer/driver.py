@@ -13,8 +13,9 @@ from typing import Any
 from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
-from dpeer.peer.core.protocol import Core, Goodbyes
+from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_budget import RoundLimit
+from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.transport import (
     Arrival,
     Broken,

@@ -20,7 +20,8 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.limits import MOST_AWAY
-from dpeer.peer.core.protocol import Core, Goodbyes
+from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog

@@ -164,3 +164,11 @@ def test_no_modules_of_a_peer_import_each_other():
         names = {node.module for node in froms} | {f"{node.module}.{one.name}" for node in froms for one in node.names}
         imports[module] = names & modules.keys()
     assert tuple(TopologicalSorter(imports).static_order())
+
+
+def test_no_file_of_the_sources_is_longer_than_one_idea():
+    """500 lines: what is longer holds two ideas."""
+    files = [path for room in ("dpeer", *ROOMS) for path in (ROOT / room).rglob("*.py")]
+    assert len(files) > 200
+    lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {name: count for name, count in lines.items() if count > 500} == {}

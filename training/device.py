@@ -24,6 +24,9 @@ CPU = torch.device("cpu")
 
 T = TypeVar("T")
 
+_SMALL = 2.0**-1074
+"""The least number above zero."""
+
 _FULL: AbstractContextManager[object] = nullcontext()
 
 
@@ -197,3 +200,8 @@ def tensors_of(value: Any) -> list[Tensor]:
 
     mapped(value, note)
     return found
+
+
+def keeps_small_numbers() -> bool:
+    """Whether this thread computes with numbers as small as any; user code may have it take them for zero."""
+    return _SMALL * 1.0 > 0.0

@@ -13,7 +13,7 @@ from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Sessio
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
-from dpeer.training.device import Compute, host
+from dpeer.training.device import Compute, host, keeps_small_numbers
 from dpeer.training.dpsgd.sampled_releases import SampledReleases
 from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
@@ -29,9 +29,6 @@ from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
 from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
-
-_SMALL = 2.0**-1074
-"""The least number above zero."""
 
 
 class TorchLearner:
@@ -76,7 +73,7 @@ class TorchLearner:
         self.selection, self.finishing, self.keeping = selection, finishing, keeping
         self.checkpoints, self._sampled = checkpoints, sampled
         self._mixed = False
-        self.mixes_at_once = gossip.brief and type(algorithm).mixed is Algorithm.mixed and _keeps_small_numbers()
+        self.mixes_at_once = gossip.brief and type(algorithm).mixed is Algorithm.mixed and keeps_small_numbers()
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -469,11 +466,6 @@ class TorchLearner:
         return self.gossip.spent if isinstance(self.gossip, PrivateGossip) else None
 
     @property
-    def units(self) -> int:
-        """How many records, or groups of them, privacy at sample level draws from; without it all training samples."""
-        return self.trainer.figures.units
-
-    @property
     def trained_together(self) -> int:
         """The most parameters that a step of a round trains."""
         trainer = self.trainer
@@ -501,13 +493,3 @@ class TorchLearner:
     def compute(self) -> Compute:
         """The device, precision and memory layout that the peer computes with."""
         return self.trainer.compute
-
-    @property
-    def has_images(self) -> bool:
-        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
-        return self.trainer.data.has_images
-
-
-def _keeps_small_numbers() -> bool:
-    """Whether this thread computes with numbers as small as any; user code may have it take them for zero."""
-    return _SMALL * 1.0 > 0.0

@@ -47,6 +47,7 @@ class ConnectionSetup:
         self,
         config: PeerConfig,
         members: Membership,
+        dialling: Dialling,
         schedule: Schedule,
         send_queues: SendQueues,
         exchange: Exchange,
@@ -59,7 +60,7 @@ class ConnectionSetup:
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
-        self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
+        self.dialling = dialling
         self.to_dial: frozenset[int] = frozenset()
         self.goodbye: wire.Goodbye | None = None
         self.effects: list[Effect] = []

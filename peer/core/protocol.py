@@ -24,6 +24,7 @@ from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Inbox, Released
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
@@ -32,16 +33,16 @@ from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import RateLimiter, sender_of
-from dpeer.peer.core.link_reports import LinkReports
 from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress
-from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.schedule import Schedule, apart
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
-from dpeer.peer.core.wire import Frames
+from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.learner import Learner
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, temporal_diameter
@@ -49,9 +50,6 @@ from dpeer.topology import Graphs, temporal_diameter
 _BATCH = 0.01
 """Seconds for each neighbor between two messages that pass on arrivals, before the first round: a hundred a second
 in all."""
-
-Goodbyes = Literal["done", "stopped", "failed", "isolated"]
-"""Why a peer leaves."""
 
 
 class Core:
@@ -85,7 +83,7 @@ class Core:
         self.round_clock.silent = alone
         neighbors = topology.connections(config.rank, config.rounds)
         if not alone:
-            self.round_clock.unreachable = _unreachable(config.rank, topology, config.rounds)
+            self.round_clock.unreachable = apart(topology, config.rank, config.rounds)
         self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log_free)
         self._config = config
@@ -94,23 +92,18 @@ class Core:
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
         self.send_queues = SendQueues(chunk_bytes)
-        inbox = Inbox(self._second_body)
+        dialling = Dialling(max(config.liveness.dead_after, 1.0))
+        self._reports = NeighborReports(self.members, dialling, self.drops, config.liveness.stop_grace, self._log)
+        inbox = Inbox(self._reports.second_body)
         self.entry = Entry(
             self.schedule, self.members, inbox, shares=learner.payload_bytes > 0, earliest=config.rounds_released
         )
         slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
         ledger_guard = LedgerGuard(config, self.round_clock, slack, self._log)
         self.exchange = Exchange(
-            config.rank,
-            self._federation,
-            self.schedule,
-            self.members,
-            self.send_queues,
-            self.round_clock,
-            self.entry,
-            inbox,
-            ledger_guard,
-        )
+            config.rank, self._federation, self.schedule, self.members, self.send_queues, self.round_clock, self.entry,
+            inbox, ledger_guard,
+        )  # fmt: skip
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
         self._tokens = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
@@ -120,15 +113,14 @@ class Core:
             config, self.members, self.exchange, self.round_clock, ledger_guard, slack, self._transfers, self._log
         )
         self.connection_setup = ConnectionSetup(
-            config, self.members, self.schedule, self.send_queues, self.exchange, self.reassembly, self.waiting.start,
-            self.handshake, self.round_clock, ledger_guard, self.note, self._log, self._drop,
+            config, self.members, dialling, self.schedule, self.send_queues, self.exchange, self.reassembly,
+            self.waiting.start, self.handshake, self.round_clock, ledger_guard, self.note, self._log, self._drop,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
             config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
             self.connection_setup, self.round_budget, self._tokens, lambda: self._effects.append(Throttle()),
         )  # fmt: skip
-        self._link_reports = LinkReports(self.members, self.connection_setup.dialling, self.drops, self._log)
         self._beat_at: float | None = None
         self._spread_at, self._spread_again = math.inf, 0.0
         self.lateness = Lateness(self.schedule, self.members, self._log)
@@ -186,17 +178,17 @@ class Core:
 
     def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
         """A connection was ended on which a message had no end; None if nothing had come on it before."""
-        self._link_reports.endless(link, place)
+        self._reports.endless(link, place)
         return self.look(now)
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason."""
-        self._link_reports.unreachable(link, reason)
+        self._reports.unreachable(link, reason)
         return self.look(now)
 
     def relayed(self, trouble: str | None, now: float) -> list[Effect]:
         """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
-        self._link_reports.relayed(trouble)
+        self._reports.relayed(trouble)
         return self.look(now)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
@@ -432,22 +424,8 @@ class Core:
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             self._give_up_done()
-            return
-        if reason == "stopped" and back_within:
-            self._log(
-                "info", "neighbor-gone",
-                f"rank {neighbor.rank} leaves, and is to be back within {back_within} s: rounds wait for it until then",
-                neighbor=neighbor.rank, reason=reason,
-            )  # fmt: skip
-            return
-        grace = self._config.liveness.stop_grace
-        why = {
-            "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
-            f"{grace:g} s, too",
-            "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
-            "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
-        }[reason]
-        self._log("warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason)
+        else:
+            self._reports.left(neighbor.rank, reason, back_within)
 
     def _give_up_done(self) -> None:
         """Once this peer has completed all rounds, dial none any more that is done: another run may listen there."""
@@ -471,16 +449,6 @@ class Core:
         else:
             self.drops.count(neighbor.rank, error)
 
-    def _second_body(self, rank: int, number: int) -> None:
-        self._log(
-            "warning", "second-body",
-            f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
-            "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
-            "its epsilon is higher than it says: let one process go on, with the folder as it was last (without "
-            "--privacy, a round that was trained again after a crash can look like this, and does no harm)",
-            neighbor=rank, round=number,
-        )  # fmt: skip
-
     # -- time passes -------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Effect]:
@@ -501,13 +469,7 @@ class Core:
         return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        began = self.waiting.start.began
-        then = "rounds go on without it" if began else "it has been there, and the start does not need it"
-        advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
-        self._log(
-            "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
-            neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
-        )  # fmt: skip
+        self._reports.died(dead, self.members.current_round, began=self.waiting.start.began)
         self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
 
     # -- effects -----------------------------------------------------------------------------------------------
@@ -534,13 +496,3 @@ class Core:
             self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []
         return effects
-
-
-def _unreachable(rank: int, graphs: Graphs, rounds: int) -> set[int]:
-    """The ranks to which no chain of neighbors leads from this one, in whatever rounds."""
-    apart, found = {*range(graphs.size)} - {rank}, [rank]
-    while found and apart:
-        near = {*graphs.connections(found.pop(), rounds)} & apart
-        apart -= near
-        found += near
-    return apart

@@ -24,6 +24,16 @@ def cut_off(number: int, sender: int, receiver: int) -> bool:
     return receiver <= number < sender - 1 or sender < number < receiver
 
 
+def apart(graphs: Graphs, rank: int, rounds: int) -> set[int]:
+    """The ranks to which no chain of neighbors leads from this one, in whatever rounds."""
+    found, left = [rank], {*range(graphs.size)} - {rank}
+    while found and left:
+        near = {*graphs.connections(found.pop(), rounds)} & left
+        left -= near
+        found += near
+    return left
+
+
 class Schedule:
     """The graphs of a run as one peer sees them.
 
@@ -31,7 +41,6 @@ class Schedule:
         topology: The graph of every round.
         rank: The peer.
         rounds: How many rounds the run has.
-
     """
 
     def __init__(self, topology: Graphs, rank: int, rounds: int) -> None:

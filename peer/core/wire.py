@@ -141,12 +141,16 @@ class Heartbeat(Header):
     none came yet."""
 
 
+Goodbyes = Literal["done", "stopped", "failed", "isolated"]
+"""Why a peer leaves."""
+
+
 class Goodbye(Header):
     """Announces that the sender leaves: its rounds are done, it was stopped, failed, or was cut off from a quorum."""
 
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
-    reason: Literal["done", "stopped", "failed", "isolated"]
+    reason: Goodbyes
     back_within: Annotated[int, Field(ge=0, le=MOST_AWAY)] = 0
     """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
 

@@ -1,0 +1,99 @@
+"""NeighborReports: what the log says of neighbors and their links, and what an operator can do; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.drop_counter import DropCounter
+from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.wire import Goodbyes
+from dpeer.peer.transport import Link
+
+
+class NeighborReports:
+    """Logs what becomes of neighbors, and what the transport reports of links, which is noted for the neighbor, too.
+
+    Args:
+        stop_grace: Seconds for which rounds wait for a neighbor that was stopped.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+    """
+
+    def __init__(
+        self, members: Membership, dialling: Dialling, drops: DropCounter, stop_grace: float, log: Callable[..., None]
+    ) -> None:
+        self._stop_grace = stop_grace
+        self._members = members
+        self._dialling = dialling
+        self._drops = drops
+        self._log = log
+        self._relay_trouble: str | None = None
+
+    def endless(self, link: Link | None, place: str) -> None:
+        """A connection was ended on which a message had no end; None if nothing had come on it before."""
+        error = ProtocolError(
+            "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
+        )
+        known = self._members.by_link(link) or self._dialling.get(link)
+        if known is not None:
+            self._drops.count(known.rank, error)
+        else:
+            self._drops.count_stranger(f"from {place}", error)
+
+    def unreachable(self, link: Link, reason: str) -> None:
+        """A dialled link cannot be established at present, for this reason."""
+        one = self._dialling.get(link)
+        if one is not None and self._members[one.rank].trouble_dialling != reason:
+            self._members[one.rank].trouble_dialling = reason
+            self._log(
+                "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+
+    def relayed(self, trouble: str | None) -> None:
+        """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
+        if trouble != self._relay_trouble:
+            self._relay_trouble = trouble
+            if trouble is None:
+                self._log("info", "relay-back", "this peer is connected to its relay again")
+            else:
+                message = f"no neighbor reaches this peer by its relay: {trouble}; trying again"
+                self._log("warning", "relay-unreachable", message, reason=trouble)
+
+    def died(self, dead: Neighbor, number: int, *, began: bool) -> None:
+        """A neighbor has been silent for too long, in this peer's round `number`, or before rounds began."""
+        then = "rounds go on without it" if began else "it has been there, and the start does not need it"
+        advice = "see whether its process, its host and the network are well (--dead-after says how long is too long)"
+        self._log(
+            "warning", "neighbor-dead", f"rank {dead.rank} is {dead.why_away}: {then}; {advice}",
+            neighbor=dead.rank, round=number, reason=dead.why_away,
+        )  # fmt: skip
+
+    def left(self, rank: int, reason: Goodbyes, back_within: int) -> None:
+        """A neighbor leaves before the end of its run; it comes back within so many seconds, unless they are 0."""
+        if reason == "stopped" and back_within:
+            self._log(
+                "info", "neighbor-gone",
+                f"rank {rank} leaves, and is to be back within {back_within} s: rounds wait for it until then",
+                neighbor=rank, reason=reason,
+            )  # fmt: skip
+            return
+        why = {
+            "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
+            f"{self._stop_grace:g} s, too",
+            "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
+            "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
+        }[reason]
+        self._log("warning", "neighbor-gone", f"rank {rank} {why}", neighbor=rank, reason=reason)
+
+    def second_body(self, rank: int, number: int) -> None:
+        """A neighbor has sent another body for a round."""
+        self._log(
+            "warning", "second-body",
+            f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
+            "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
+            "its epsilon is higher than it says: let one process go on, with the folder as it was last (without "
+            "--privacy, a round that was trained again after a crash can look like this, and does no harm)",
+            neighbor=rank, round=number,
+        )  # fmt: skip
