@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dpeer.peer.core.chunking import ChunkedBody
-from dpeer.peer.core.receive_time import ReceiveTime
+from dpeer.peer.core.incoming_bodies import ReceiveTime
 from tests.peer.table import CHUNK, Table
 
 
