@@ -1,4 +1,4 @@
-"""Connections to the neighbors for `dpeer check`, and whether a message as long as a hello passes on them.
+"""Line check: tests the port, each neighbor's connection and key, and hello-sized messages both ways.
 
 A path that loses long packets passes short messages and no hello. The end that has dialled leads. Each message waits
 for the one before, as a packet may carry two:

@@ -1,4 +1,4 @@
-"""All checks of `dpeer check` for one rank on this host, made by the code that `dpeer start` runs, and the forecast."""
+"""Site check: runs `dpeer check` for one rank, from settings to training, and returns the forecast."""
 
 from __future__ import annotations
 

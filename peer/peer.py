@@ -1,4 +1,4 @@
-"""Peer: one member of a federation, from listening to its goodbye; `Peer.serve` is the table of contents."""
+"""Peer: one federation member; connects learner, core, transport and files, and `serve` runs it to its `Outcome`."""
 
 from __future__ import annotations
 

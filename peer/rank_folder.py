@@ -1,4 +1,4 @@
-"""The files of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
+"""Rank folder: writes and reloads a rank's checkpoint, metrics.jsonl, model, card and summary, each when it is due.
 
 Nearly everything here blocks on the disk: the peer calls it on its worker.
 """

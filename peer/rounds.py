@@ -1,4 +1,4 @@
-"""The round loop: the one used by the daemon, the cluster and the simulator."""
+"""Round loop: train, release, collect, mix, evaluate, settle, complete; shared by daemon, cluster and simulator."""
 
 from __future__ import annotations
 

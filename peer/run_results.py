@@ -1,4 +1,4 @@
-"""Entries of a peer's summary.json: results of the kept model's round, totals of all rounds, and counts."""
+"""Run results: summary.json entries on kept round, totals and counts; `rank_folder` adds status and privacy."""
 
 from __future__ import annotations
 

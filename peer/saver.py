@@ -1,4 +1,4 @@
-"""Saver: writes completed rounds to disk while the next one trains, and holds back messages until then."""
+"""Saver: has a completed round saved while the next one trains, whose body and heartbeats wait for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot of a running peer for `dpeer status`: round, awaited ranks, members, neighbors; no data, no metrics."""
+"""Snapshot for `dpeer status`: waits, rounds, neighbors, privacy cost, disagreement; no loss, accuracy or row count."""
 
 from __future__ import annotations
 

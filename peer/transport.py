@@ -1,4 +1,4 @@
-"""Transport: the interface that carries messages over links; it knows nothing of rounds, ranks or gossip.
+"""Transport: interface for messages over links; `transports/` implements it; no rounds, no gossip.
 
 `dpeer.peer.transports` has the built-in ones, and takes others by address scheme.
 """

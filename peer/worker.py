@@ -1,4 +1,4 @@
-"""The threads of a peer: its worker for tensors and disk."""
+"""Worker: runs one peer's tensor jobs and disk jobs on given executors, off the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step budget: how many minibatches each phase of a round's local training takes: all, or a share of them."""
+"""Step budget: counts each training phase's minibatches, and caps them at the share that the round budget gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inbox and outbox: the bodies that were received and released, by round; no I/O.
+"""Inbox of received bodies, and outbox of released ones with the receivers that still lack them; no I/O.
 
 Two rounds are enough in each. A peer completes a round only once every receiver of the body of the round before has
 used it. So after a stop only the last completed round's body can still be needed; the checkpoint keeps it.

@@ -1,4 +1,4 @@
-"""Bodies as chunks: cut for a link, and put together again at its other end; the format is `wire`'s; no I/O.
+"""Chunking: cuts bodies, reassembles them per link, and finds a chunk's length from the line's speed; no I/O.
 
 Between two chunks other messages have their turn, and a neighbor whose chunk is on its way cannot be heard. So the line
 decides how long a chunk may be. A sender begins with the shortest ones. The receiver measures how fast they come, and

@@ -1,4 +1,4 @@
-"""Connection setup: which rank speaks on which link; hellos, refusals, impostors, and links to dial anew; no I/O."""
+"""Connection setup: hellos, the rank bound to each link, refusals of impostors, and redials; no I/O."""
 
 from __future__ import annotations
 

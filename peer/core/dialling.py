@@ -1,4 +1,4 @@
-"""Dialling: the links that a peer has dialled, and when a rank that stays silent is dialled anew; no I/O."""
+"""Dialling: the dialled links, each with its rank, next hello, and the silence allowed before a redial; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropped messages: counted by reason, and logged once for each sender and reason; no I/O."""
+"""Drop counter: counts unusable messages by reason, logs the first ones, and mutes strangers that flood; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects: the orders of a peer's core; `Core` returns them, and its driver carries them out, in this order.
+"""Effects: actions (dial, write, wake, log, ...) that `Core` returns, and its driver executes in list order.
 
 An effect names the action, never its means: the core knows no sockets, clocks, tasks or logs.
 """

@@ -1,4 +1,4 @@
-"""Exchange of bodies, round by round: which bodies go out when, and which ranks a round waits for; no I/O.
+"""Exchange: queues bodies and heartbeats when neighbors are ready, and lists ranks that hold up a round; no I/O.
 
 Two rules keep the peers in step on every graph (docs/design.md). A round's body goes to an out-neighbor once that one
 has reached the round before. A round is completed once the out-neighbors of the round before have used that round's

@@ -1,4 +1,4 @@
-"""IncomingBodies: takes neighbors' bodies, in one message or in chunks, and the time in which they come; no I/O."""
+"""Incoming bodies: checks bodies and chunks, charges tokens for useless bytes, and fills the inbox; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lateness: whether this peer's bodies come too late for its neighbors to mix, and how many did; no I/O."""
+"""Lateness: flags a body that would reach no neighbor, before its release, and counts late bodies; no I/O."""
 
 from __future__ import annotations
 

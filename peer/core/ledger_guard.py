@@ -1,4 +1,4 @@
-"""LedgerGuard: ends a private peer that others have had more releases of than its folder counts; no I/O."""
+"""Ledger guard: forbids releases when neighbors know of more than the ledger counts; later only warns; no I/O."""
 
 from __future__ import annotations
 

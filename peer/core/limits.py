@@ -1,4 +1,4 @@
-"""Limits: every bound on the cost that others may cause, with its reason; and the token bucket that holds rates.
+"""Limits: bounds on messages, rates, connections and kept state, transports included; the token bucket; no I/O.
 
 A bound is beyond an honest peer's needs. Anything beyond it is dropped and counted, or not kept.
 """

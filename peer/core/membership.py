@@ -1,4 +1,4 @@
-"""Membership: which neighbors are alive, suspect, dead or gone, by `TRANSITIONS`; the time is passed in; no I/O.
+"""Membership: each neighbor's liveness (`TRANSITIONS`), link and round, and whether rounds wait for it; no I/O.
 
 Dead and gone together are called *away*. The other words for a peer's progress and absence are in the glossary of
 docs/design.md, which prints the table of transitions.

@@ -1,4 +1,4 @@
-"""NeighborReports: what the log says of neighbors and their links, and what an operator can do; no I/O."""
+"""Neighbor reports: log lines on deaths, goodbyes, second bodies, unreachable neighbors and the relay; no I/O."""
 
 from __future__ import annotations
 

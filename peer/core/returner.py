@@ -1,4 +1,4 @@
-"""Return of a peer: the rounds that it sits out, the bodies that it adopts, the round of its entry; no I/O.
+"""Returner: rounds that a left-behind peer sits out, bodies it adopts, and its entry; no I/O.
 
 A *returner* is a peer without which the others have gone on: it was asleep, cut off or restarted, or has lost its disk.
 It sits out rounds up to that of its neighbors. There it takes their bodies and gives none. Its learner replaces its own

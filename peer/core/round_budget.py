@@ -1,4 +1,4 @@
-"""Round budget (`--round-seconds`): which share of its steps a round trains, by the seconds of the last; no I/O."""
+"""Round budget (`--round-seconds`): share of a round's steps that fits given seconds or neighbors' pace; no I/O."""
 
 from __future__ import annotations
 

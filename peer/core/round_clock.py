@@ -1,4 +1,4 @@
-"""Round clock: the presence table of rounds that each rank has completed, and the quorum; no wall time, no I/O.
+"""Round clock: lower bounds on every rank's completed rounds, and the quorum's round; no I/O.
 
 Before the first round the same table shows who has been there at all, so that all peers agree on the start.
 

@@ -1,4 +1,4 @@
-"""Round deadline (`--deadline`) and transfer progress: how long a round waits for a body, how far it is; no I/O."""
+"""Round deadline (`--deadline`): seconds that a round waits for a body, given or found, and its progress; no I/O."""
 
 from __future__ import annotations
 

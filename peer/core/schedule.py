@@ -1,4 +1,4 @@
-"""Schedule of a run's graphs: the neighbors of each round, and how far apart two peers may be; no I/O."""
+"""Schedule: neighbors of each round, and which current rounds still let two peers exchange bodies; no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait: the present wait of a peer's round loop, what people read of it, and a count of past pauses; no I/O."""
+"""Wait: the present wait's kind and times, its view for status, and totals of pauses; data only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WaitReports: why each rank is waited for, as status shows it, and the lines of the log about a long wait; no I/O."""
+"""Wait reports: why each rank is waited for, in status and log, and whether a deadline has passed; no I/O."""
 
 from __future__ import annotations
 

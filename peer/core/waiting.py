@@ -1,4 +1,4 @@
-"""Waiting: what the round loop waits for, and `RULES`, the one table that says when each wait ends; no I/O.
+"""Waiting: `RULES` ends each wait of the round loop; also why a round may not begin; no I/O.
 
 A wait ends by the first of its rules whose condition holds. docs/design.md prints the table, and what a wait is for.
 """
