@@ -12,7 +12,7 @@ import click
 
 import dpeer
 from dpeer.exceptions import DpeerError, UnknownName
-from dpeer.federation.removed_names import instead
+from dpeer.federation.removed_names import VALUES, instead
 
 _COMMANDS = {
     "init": "Write a federation file and keys.",
@@ -111,9 +111,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _removed(error: click.ClickException, arguments: list[str]) -> str | None:
-    """The line for a name that an earlier version had; None for any other error."""
+    """The line for a name or a value that an earlier version had; None for any other error."""
     if isinstance(error, click.NoSuchOption):
         return instead(arguments, error.option_name) or instead(arguments)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        typed = error.message.partition("' is not one of ")[0].removeprefix("'")
+        if advice := VALUES.get((str(error.param.name), typed)):
+            return f"{error.param.opts[0]} {typed} has been removed: {advice}"
     return instead(arguments) if isinstance(error, click.UsageError) else None
 
 

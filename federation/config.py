@@ -39,7 +39,7 @@ GRAD_CLIP = 1.0
 VALIDATION = 0.15
 """Default share of the training samples that is held out where the best model is kept."""
 _AFTERWARDS = "head:10"
-"""Training of a head that was frozen while messages left."""
+"""Training of a head that stayed as it was while messages left."""
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:

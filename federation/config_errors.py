@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.federation.removed_names import KEYS
+from dpeer.federation.removed_names import KEYS, VALUES
 from dpeer.training.lora import FORM
 
 _EXPECTED = {
@@ -67,6 +67,8 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         source = key if path is None else f"{key} in {path}"
         if location and location[0] in flags:
             source = f"--{key.replace('_', '-')}"
+        if location and (advice := VALUES.get((location[-1], str(first["input"])))):
+            return ConfigurationError(f"{source} = {first['input']!r} has been removed: {advice}")
         expected = _EXPECTED.get(location[-1]) if location else None
         if first["type"] == "value_error":  # of a check of dpeer's own
             wrong = str(first["ctx"]["error"])

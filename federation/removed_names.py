@@ -66,6 +66,11 @@ FLAGS = {
 }
 """By the flag."""
 
+VALUES = {
+    ("dp_head", "frozen"): "--dp-head post --finish none leaves the head as it was initialised, and the model private",
+}
+"""By the setting and the value."""
+
 
 def instead(arguments: Sequence[str], option: str | None = None) -> str | None:
     """The line for a command, or an option of one, that an earlier version had; None for any other.

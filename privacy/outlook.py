@@ -7,7 +7,7 @@ import math
 ADVICE = {
     "client": "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or "
     "protect single records with --privacy sample, which is what eight hospitals want",
-    "sample": "use fewer trained parameters (a small body on a frozen public one, --dp-head frozen), fewer rounds, or "
+    "sample": "use fewer trained parameters (a small body on a frozen public one, --dp-head post), fewer rounds, or "
     "larger batches in as many steps (--sampling-rate together with --local-steps)",
 }
 """By level of privacy the advice where `noise_over_drift` is above 1."""

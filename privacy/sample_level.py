@@ -21,7 +21,7 @@ from dpeer.privacy.accounting import Accountant, Charge, round_up
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.sampling import check_rate
 
-Head = Literal["joint", "alternate", "frozen", "post"]
+Head = Literal["joint", "alternate", "post"]
 Unit = Literal["record", "group"]
 Ascent = Literal["previous", "same-batch"]
 
@@ -68,8 +68,8 @@ class SampleGuarantee:
         clip_norm: C, the largest L2 norm of one unit's gradient.
         delta: The probability that epsilon does not hold.
         phases: The steps of a round.
-        head: `joint`: one gradient of body and head; `alternate`: steps of the head, then of the body; `frozen`: the
-            head stays as it began; `post`: the same, and it is trained when nothing leaves the peer any more.
+        head: `joint`: one gradient of body and head; `alternate`: steps of the head, then of the body; `post`: the head
+            stays as it began until nothing leaves the peer any more.
         unit: The protected unit: one record, or one group of records, such as those of a patient.
         units: N, by which sums are divided with q: a public number, near the true number of units, or not.
 

@@ -27,7 +27,6 @@ AT_ONCE = 64
 _HEADS = {
     "joint": "the head is trained in the same steps as the body and is as private as it",
     "alternate": "the head has steps of its own, which are charged too, and is as private as the body",
-    "frozen": "the head stays as it was initialised",
     "post": "the head stays as it was initialised until no message leaves this peer any more; then it is trained at "
     "home without noise, so model.safetensors must not be given away",
 }

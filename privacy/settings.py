@@ -74,8 +74,8 @@ class PrivacySettings(Section):
     )
     dp_head: Head = setting(
         "joint",
-        "sample: how the head is trained: joint (with the body), alternate (in steps of its own), frozen (not at all), "
-        "post (after the last message)",
+        "sample: how the head is trained: joint (with the body), alternate (in steps of its own), post (after the last "
+        "message, by --finish)",
         mark=Mark.SHARED,
         group=_GROUP,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation.removed_names import COMMANDS, FLAGS, KEYS
+from dpeer.federation.removed_names import COMMANDS, FLAGS, KEYS, VALUES
 from tests.surface import FILE
 
 LINES = FILE.read_text(encoding="utf-8").splitlines()
@@ -39,3 +39,15 @@ def test_a_key_that_went_says_what_to_do_instead(name: str, dpeer: Callable[...,
     (line,) = ended.complaints
     assert (ended.code, line) == (2, f"dpeer: {name} in dpeer.toml has been removed: {KEYS[name]}")
     assert f"setting {name}" not in LINES
+
+
+@pytest.mark.parametrize(("name", "value"), VALUES)
+def test_a_value_that_went_says_what_to_do_instead(
+    name: str, value: str, dpeer: Callable[..., Any], in_tmp_path: Path
+) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    (line,) = dpeer("simulate", "--size", 2, flag, value).complaints
+    assert line == f"dpeer: {flag} {value} has been removed: {VALUES[name, value]}"
+    Path("dpeer.toml").write_text(f'{name} = "{value}"\n')
+    (line,) = dpeer("simulate", "--size", 2).complaints
+    assert line == f"dpeer: {name} in dpeer.toml = {value!r} has been removed: {VALUES[name, value]}"

@@ -169,7 +169,7 @@ def spent(folder: Path, rank: int = 0) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("change", [{"privacy": "none"}, {"dp_head": "frozen"}])
+@pytest.mark.parametrize("change", [{"privacy": "none"}, {"dp_head": "alternate"}])
 def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federation: dict[str, Any]) -> None:
     private = federation | {"privacy": "sample", "noise_multiplier": 2.0, "records": 32}
     dpeer.run(dpeer.Settings(**private), mode="simulate")

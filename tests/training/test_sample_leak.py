@@ -23,7 +23,7 @@ from tests.training.small import small_task
 pytestmark = pytest.mark.slow
 
 
-HEADS = ("joint", "alternate", "frozen", "post")
+HEADS = ("joint", "alternate", "post")
 ROUNDS = 2
 
 

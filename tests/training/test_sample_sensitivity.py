@@ -63,7 +63,7 @@ def farthest(name: str, head: str, tmp_path: Path, sums: list[np.ndarray], **mor
 WAYS = [
     (name, head, {"ascent": ascent, "grouped": grouped})
     for (name, head), (ascent, grouped) in itertools.product(
-        itertools.product(sorted(ALGORITHMS), ("joint", "alternate", "frozen", "post")),
+        itertools.product(sorted(ALGORITHMS), ("joint", "alternate", "post")),
         (("previous", False), ("same-batch", True)),
     )
 ]
@@ -83,7 +83,7 @@ def test_one_record_more_moves_a_sum_by_the_clip_norm_at_most(
     name: str, head: str, more: dict[str, Any], tmp_path: Path, sums: list[np.ndarray]
 ) -> None:
     refused = name in ("fedrod", "dis-pfl") or (name == "fedbabu" and head != "post")
-    if refused or (head in ("frozen", "post") and ALGORITHMS[name].shares != "body"):
+    if refused or (head == "post" and ALGORITHMS[name].shares != "body"):
         with pytest.raises(ConfigurationError):
             farthest(name, head, tmp_path, sums, **more)
         return

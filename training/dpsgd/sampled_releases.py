@@ -30,7 +30,7 @@ def check_sound(algorithm: Algorithm, shares: Shares, session: SampleSession, *,
             f"--privacy sample cannot be used with {name}, which computes {algorithm.past_fit}: choose another "
             "--algorithm, such as dfedmdc, fedper or ditto"
         )
-    if session.head in ("frozen", "post") and shares != "body":
+    if session.head == "post" and shares != "body":
         raise ConfigurationError(
             f"--dp-head {session.head}: {name} keeps no head at home that it trains by itself; use --dp-head joint, "
             "or an algorithm that does, such as dfedmdc"

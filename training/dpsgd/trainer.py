@@ -5,12 +5,11 @@ of the records in place of a minibatch, and gives a gradient that is clipped rec
 Deep Learning with Differential Privacy, CCS 2016, Algorithm 1). All that follows from such gradients is public:
 momentum, SAM's ascent, the body, the head, what is mixed.
 
-The head is trained on the same records, and gradients of the body depend on it. So it is trained in one of four modes:
+The head is trained on the same records, and gradients of the body depend on it. So it is trained in one of three modes:
 
     joint      head and body in the same steps, with one clipping and one noise over both
     alternate  as the algorithm does it; the head's steps are charged like the body's
-    frozen     not at all: it stays as it was initialised
-    post       as frozen, until no message leaves the peer any more; then freely, without noise, on a copy
+    post       it stays as it was initialised until no message leaves the peer any more; then freely, without noise
 """
 
 from __future__ import annotations
@@ -181,19 +180,19 @@ class DPSGDTrainer(Trainer):
             if mode == "joint":
                 self._head_rate = lr if part.count else None  # it is stepped with the body
                 return
-            if mode in ("frozen", "post"):
+            if mode == "post":
                 self._fit_head_at_home(lr=lr, **how)
                 return
         elif part is self.body and mode == "joint" and self._head_rate is not None:
             chosen = self.model
-        elif part is self.model and mode in ("frozen", "post") and self.head.count:
+        elif part is self.model and mode == "post" and self.head.count:
             chosen = self.body
         super().fit(chosen, lr=lr, beside=beside, **how)
         if chosen is not part:
             self._head_rate = None
 
     def _fit_head_at_home(self, **how: Any) -> None:
-        if self.session.head == "post" and self._planned is None and self.session.ended:
+        if self._planned is None and self.session.ended:
             self.session.end(self.number)
             with self.freely():
                 super().fit(self.head, **how)
