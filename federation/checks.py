@@ -215,7 +215,7 @@ def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
     raise ConfigurationError(
         f"--init-from {file}: {_WAYS[origin]}: with --privacy {privacy} its records would come "
         "back unprotected, since all peers need this file and begin from it: take a model of public data, or of a run "
-        "with --privacy sample and --dp-head joint or alternate"
+        "with --privacy sample and --dp-head joint or alternate, or post with --finish none"
     )
 
 

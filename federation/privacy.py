@@ -15,7 +15,7 @@ from dpeer.privacy.ledger_file import read_or_none
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.topology import Participation, Topology
-from dpeer.training.algorithms.base import facts_of
+from dpeer.training.algorithms.base import Algorithm, facts_of
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.file_names import REST
 
@@ -32,6 +32,7 @@ def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
         algorithm=how.algorithm,
         task=config.data.task,
         finish=how.finish,
+        trains_last=how.finish != "none" or config.algorithm.finish is not Algorithm.finish,
         standardize=bool(config.data.standardize),
         shares=facts_of(config.algorithm).shares != "nothing",
     )

@@ -27,10 +27,15 @@ AT_ONCE = 64
 _HEADS = {
     "joint": "the head is trained in the same steps as the body and is as private as it",
     "alternate": "the head has steps of its own, which are charged too, and is as private as the body",
-    "post": "the head stays as it was initialised until no message leaves this peer any more; then it is trained at "
-    "home without noise, so model.safetensors must not be given away",
+    "post": "the head stays as it was initialised, and nothing is trained at home, so the model is private, too",
 }
 """By `--dp-head` its effect."""
+
+_AT_HOME = (
+    "the head stays as it was initialised until no message leaves this peer any more; then it is trained at home "
+    "without noise, so model.safetensors must not be given away"
+)
+"""The effect of post where something trains last."""
 
 _MANY = 10
 """Records of the patient that is taken as an example."""
@@ -55,6 +60,8 @@ class SampleSession:
     Attributes:
         rate: q, the probability with which each unit is in a batch.
         head: How the head is trained.
+        at_home: Whether the model that stays at home is trained without noise when nothing leaves the peer any more: it
+            is not private then.
         ascent: Along which gradient SAM climbs.
         microbatch: How many records' gradients are in memory at a time.
         groups: The group of each training record, shape (records,), where groups are protected; else None.
@@ -87,6 +94,7 @@ class SampleSession:
         self.budget, self.planned = asked.target_epsilon, config.rounds if left is None else left
         self.rate = config.sampling_rate(self._units)
         self.head, self.ascent, self.microbatch = asked.dp_head, asked.dp_sam, asked.microbatch
+        self.at_home = self.head == "post" and config.trains_last
 
     def prepare(self, phases: Sequence[Phase]) -> None:
         """Find the noise for the budget, and open the ledger.
@@ -281,7 +289,7 @@ class SampleSession:
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
             self._patient_note(),
-            f"--dp-head {m.head}: {_HEADS[m.head]}",
+            f"--dp-head {m.head}: {_AT_HOME if self.at_home else _HEADS[m.head]}",
         ]
         if self.ledger.earlier:
             lines.append(self._earlier_note())
@@ -293,7 +301,7 @@ class SampleSession:
             more = "more " if self.ledger.steps else ""
             lines.append(
                 f"the budget of epsilon {self.budget:g} allows {rounds:,} {more}rounds: from then on the last body is "
-                "sent again" + (", and the head goes on training at home" if m.head == "post" else "")
+                "sent again" + (", and the head goes on training at home" if self.at_home else "")
             )
         if warning := self._check_units(config):
             lines.append(warning)

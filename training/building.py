@@ -152,7 +152,7 @@ def build_learner(
     finishing = Finishing(made, trainer)
     origin = Origin.of_run(
         client=isinstance(session, ClientSession), sample=sampling is not None,
-        post=sampling is not None and sampling.head == "post",
+        at_home=sampling is not None and sampling.at_home,
         first=None if task.initial is None else task.initial.origin,
     )  # fmt: skip
     keeping = Keeping(

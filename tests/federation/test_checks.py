@@ -109,7 +109,7 @@ def test_records_that_a_private_run_trained_on_without_noise_do_not_come_back(
     for second in (SAMPLE, CLIENT):
         *_, line = run("second", *begin, *second, code=2).splitlines()
         assert line.startswith(f"dpeer: --init-from first/{SAVED}: {why}")
-        assert "or of a run with --privacy sample and --dp-head joint or alternate" in line
+        assert "or of a run with --privacy sample and --dp-head joint or alternate, or post with --finish none" in line
     assert why not in run("open", *begin), "a run without privacy promises nothing"
     assert why in run("third", "--init-from", f"open/{SAVED}", *SAMPLE, code=2), "it is still in the weights"
 
@@ -127,8 +127,9 @@ def test_weights_of_a_run_without_privacy_are_taken_and_the_user_is_told(run: Ru
 
 
 @pytest.mark.slow
-def test_nothing_is_said_of_a_private_model_or_of_a_file_from_elsewhere(run: Run) -> None:
-    run("first", *SAMPLE)
+@pytest.mark.parametrize("how", [(), ("--dp-head", "post", "--finish", "none")])
+def test_nothing_is_said_of_a_private_model_or_of_a_file_from_elsewhere(run: Run, how: tuple[str, ...]) -> None:
+    run("first", *SAMPLE, *how)
     run("open")
     save_file(load_file(f"open/{SAVED}"), "elsewhere.safetensors")
     for file in (f"first/{SAVED}", "elsewhere.safetensors"):

@@ -180,6 +180,20 @@ def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federa
         dpeer.run(dpeer.Settings(**other), mode="simulate", resume=True)
 
 
+@pytest.mark.parametrize(
+    ("settings", "trained"),
+    [
+        ({}, True),
+        ({"finish": "none"}, False),
+        ({"finish": "all:1"}, True),
+        ({"finish": "none", "algorithm": "fedbabu"}, True),
+        ({"finish": "none", "dp_head": "joint"}, False),
+    ],
+)
+def test_a_model_is_private_if_nothing_trains_at_home(settings: dict[str, Any], trained: bool, tmp_path: Path) -> None:
+    assert opened(tmp_path, 32, records=32, **{"dp_head": "post", **settings}).at_home is trained
+
+
 def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_path: Path) -> None:
     """Each has its own noise and epsilon, and they train together all the same."""
     ranks = {0: {"task_options": {"count": 30}, "records": 32}, 1: {"task_options": {"count": 200}, "records": 256}}

@@ -23,6 +23,7 @@ def sample_session(
     head: Any = "joint",
     ascent: Any = "previous",
     microbatch: int = 64,
+    trains_last: bool = False,
 ) -> SampleSession:
     """The session of a peer; its steps begin with `prepare`, which the learner calls."""
     asked = PrivacySettings(
@@ -31,7 +32,7 @@ def sample_session(
         dp_sam=ascent, microbatch=microbatch,
     )  # fmt: skip
     data = PeerData(records=units, groups=groups)
-    return SampleSession(PrivacyConfig(asked, rounds=rounds), folder, data, resume=resume)
+    return SampleSession(PrivacyConfig(asked, rounds=rounds, trains_last=trains_last), folder, data, resume=resume)
 
 
 def sampled(
@@ -58,5 +59,7 @@ def sampled(
         seed=0,
         options=options,
         training_accuracy=training_accuracy,
-        session=sample_session(folder, rounds=rounds, **session),
+        session=sample_session(
+            folder, rounds=rounds, trains_last=h.finish != "none" or algorithm == "fedbabu", **session
+        ),
     )

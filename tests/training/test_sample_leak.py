@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS, TorchLearner
+from dpeer.training.state.store import Origin
 from tests.training.dp_learners import sampled
 from tests.training.small import small_task
 
@@ -112,6 +115,37 @@ def test_what_leaves_is_the_same_whatever_the_data(name: str, head: str, setting
     assert sent[0] == sent[1]  # the refusal as well
     refusals = ("--dp-head", "fedrod", "dis-pfl", "--compress", "--robust", "--finish", "--grad-clip")
     assert isinstance(sent[0], list) or any(word in sent[0] for word in refusals)
+
+
+@pytest.mark.parametrize(
+    ("head", "finish", "private"),
+    [("joint", "none", True), ("alternate", "none", True), ("post", "none", True), ("post", "head:1", False)],
+)
+@pytest.mark.parametrize("budget", [None, 1.2])
+def test_the_model_at_home_is_as_private_as_the_notes_and_its_file_say(
+    head: str, finish: str, private: bool, budget: float | None, tmp_path: Path
+) -> None:
+    """Also where the budget ends before the rounds do: of a private one nothing is trained from then on."""
+    kept, said, origins = [], [], []
+    for seed, samples in ((0, 17), (5, 24)):
+        task = small_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
+        learner = sampled(
+            task, tmp_path / str(seed), rate=0.5, noise=4.0, units=16, head=head, budget=budget,
+            hyper={"finish": finish}, rounds=ROUNDS + 4,
+        )  # fmt: skip
+        (line,) = [line for line in learner.session.notes(10) if line.startswith(f"--dp-head {head}: ")]
+        seen(learner, ROUNDS + 3)
+        assert learner.session.ended is (budget is not None)
+        learner.fine_tune(ROUNDS + 3)
+        learner.keeping.write(tmp_path / f"{seed}.safetensors")
+        kept.append(load_file(tmp_path / f"{seed}.safetensors"))
+        said.append("private" in line and "not be given away" not in line)
+        with safe_open(tmp_path / f"{seed}.safetensors", framework="pt") as file:
+            origins.append(Origin.of_file(file.metadata()))
+    same = all(torch.equal(one, other) for one, other in zip(kept[0].values(), kept[1].values(), strict=True))
+    assert same is private
+    assert said == [private] * 2
+    assert origins == [None if private else Origin.POST] * 2
 
 
 def test_the_test_would_see_a_head_without_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

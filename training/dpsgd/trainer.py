@@ -9,7 +9,8 @@ The head is trained on the same records, and gradients of the body depend on it.
 
     joint      head and body in the same steps, with one clipping and one noise over both
     alternate  as the algorithm does it; the head's steps are charged like the body's
-    post       it stays as it was initialised until no message leaves the peer any more; then freely, without noise
+    post       it stays as it was initialised until no message leaves the peer any more; then freely, without noise,
+               where anything trains last
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ class DPSGDTrainer(Trainer):
             self._head_rate = None
 
     def _fit_head_at_home(self, **how: Any) -> None:
-        if self._planned is None and self.session.ended:
+        if self.session.at_home and self._planned is None and self.session.ended:
             self.session.end(self.number)
             with self.freely():
                 super().fit(self.head, **how)

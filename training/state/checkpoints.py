@@ -137,10 +137,17 @@ class Checkpoints:
     def _check_finish(self, directory: Path, number: int, then: Any) -> None:
         """Refuse another `--finish` for a run that has no rounds left: it would have no effect, and all files state it.
 
+        And none for a run that protects records and has had another: what it kept may have been trained without noise.
+
         Raises:
             CheckpointError: It is another one.
         """
         h = self._trainer.hyperparameters
+        if self._sample is not None and h.finish == "none" != then:
+            raise CheckpointError(
+                f"the checkpoint in {directory} is of a run with --finish {then}, whose model is not private: give "
+                "that, and not none, or start over with --overwrite"
+            )
         if number + 1 >= h.rounds and then != h.finish:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of the last round, after which the model was finished with "

@@ -40,16 +40,16 @@ class Origin(StrEnum):
     """By a run that protected records in all that left the peer, and trained at home without noise at the end."""
 
     @classmethod
-    def of_run(cls, *, client: bool, sample: bool, post: bool, first: Origin | None) -> Origin | None:
+    def of_run(cls, *, client: bool, sample: bool, at_home: bool, first: Origin | None) -> Origin | None:
         """That of the model of a run; None where each record is protected in it.
 
         Args:
             client: Whether messages are protected.
             sample: Whether each record is protected in training.
-            post: Whether with the latter something is trained without noise at the end.
+            at_home: Whether with the latter something is trained without noise at the end.
             first: That of the first weights; what they tell of their records stays in the model.
         """
-        own = cls.CLIENT if client else cls.NONE if not sample else cls.POST if post else None
+        own = cls.CLIENT if client else cls.NONE if not sample else cls.POST if at_home else None
         return max(filter(None, (own, first)), key=list(cls).index, default=None)
 
     @classmethod

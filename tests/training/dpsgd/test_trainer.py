@@ -168,7 +168,8 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(tmp_path: Pa
 
 def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(tmp_path: Path) -> None:
     """With post the head goes on when the budget has ended; a larger budget later does not bring the body back."""
-    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
+    how: dict[str, Any] = {"rounds": 9, "head": "post", "hyper": {"finish": "head:1"}}
+    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=2.0, **how)
     head, fits = learner.trainer.head, learner.session.rounds
     first = head.data.clone()
     for number in range(fits + 1):
@@ -178,7 +179,7 @@ def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(tmp_path: P
     learner.train(fits + 1)
     assert not torch.equal(head.data, first)
     body = learner.body
-    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=50.0, rounds=9, head="post", resume=True)
+    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=50.0, resume=True, **how)
     assert again.session.ended
     before = again.body
     again.train(fits + 2)

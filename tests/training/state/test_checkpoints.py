@@ -94,6 +94,20 @@ def test_a_damaged_checkpoint_is_named(damage: Callable[[Path], object], fragmen
         learner(tmp_path / "other").load(folder)
 
 
+def test_a_model_that_was_trained_without_noise_does_not_become_private(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"head": "post", "rounds": 9}
+    first = sampled(small_task(), tmp_path / "s", hyper={"finish": "head:1"}, **how)
+    first.train(0)
+    first.release(0)
+    (tmp_path / "saved").mkdir()
+    first.save(tmp_path / "saved")
+    for finish in ("head:1", "all:1"):
+        sampled(small_task(), tmp_path / "s", hyper={"finish": finish}, resume=True, **how).load(tmp_path / "saved")
+    private = sampled(small_task(), tmp_path / "s", hyper={"finish": "none"}, resume=True, **how)
+    with refused(CheckpointError, "with --finish head:1, whose model is not private", "and not none"):
+        private.load(tmp_path / "saved")
+
+
 def test_a_body_that_is_not_there(tmp_path: Path) -> None:
     with refused(CheckpointError, f"the checkpoint in {tmp_path} cannot be read: No such file"):
         saved_body(tmp_path)

@@ -129,7 +129,7 @@ def test_what_a_file_does_not_say_and_what_a_later_version_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "sample", "post", "own"),
+    ("client", "sample", "at_home", "own"),
     [
         (False, False, False, Origin.NONE),
         (True, False, False, Origin.CLIENT),
@@ -137,10 +137,12 @@ def test_what_a_file_does_not_say_and_what_a_later_version_says() -> None:
         (False, True, True, Origin.POST),
     ],
 )
-def test_what_first_weights_tell_stays_in_the_model(client: bool, sample: bool, post: bool, own: Origin | None) -> None:
+def test_what_first_weights_tell_stays_in_the_model(
+    client: bool, sample: bool, at_home: bool, own: Origin | None
+) -> None:
     order = [None, *Origin]
     for first in order:
-        found = Origin.of_run(client=client, sample=sample, post=post, first=first)
+        found = Origin.of_run(client=client, sample=sample, at_home=at_home, first=first)
         assert order.index(found) == max(order.index(own), order.index(first))
 
 
