@@ -7,7 +7,6 @@ must be the same to the last byte, whatever the algorithm, the head, the task an
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpeer.peer import config
 from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 from dpeer.privacy import PrivacyConfig
@@ -87,7 +85,6 @@ def sent_by_both(simulate, tmp_path, monkeypatch):
     """Train twice, with the first site's data as they are and with others, and give the hellos and bodies of both."""
     found: list[tuple[bytes, ...]] = []
     send = InProcessTransport.send
-    monkeypatch.setattr(config, "secrets", SimpleNamespace(token_bytes=bytes))  # names of processes follow from no data
 
     def listening(transport: InProcessTransport, link: Any, frames: Any) -> Sent:
         message = tuple(bytes(frame) for frame in frames)
