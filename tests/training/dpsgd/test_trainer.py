@@ -275,7 +275,7 @@ def test_the_peers_own_files_have_these_figures(tmp_path: Path) -> None:
     loss = learner.train(0)
     assert loss is not None
     assert 0.5 < loss < 3.0
-    assert (learner.num_samples, learner.units, learner.gradients) == (20, 5, 20)
+    assert (learner.num_samples, learner.trainer.figures.units, learner.gradients) == (20, 5, 20)
     learner.release(0)
     assert learner.privacy["records_drawn"] == 5
 
