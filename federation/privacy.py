@@ -71,7 +71,8 @@ def account(folder: Path, *, resume: bool) -> None:
 def counted_rounds(folder: Path, *, resume: bool, stated: int) -> int | None:
     """The rounds up to which a rank's ledger has all releases; None where its data are new, and none was released.
 
-    Rounds without a line in it are in metrics.jsonl, or in the checkpoint: nothing was released in them.
+    Rounds without a line in it are in metrics.jsonl, or in the checkpoint: nothing was released in them. An adoption
+    counts by its checkpoint alone: a peer that is killed before that may run its round.
 
     Args:
         folder: A rank's folder.
@@ -83,7 +84,7 @@ def counted_rounds(folder: Path, *, resume: bool, stated: int) -> int | None:
     run = current(folder / FOLDER)
     if run.new_data and not run.rounds:
         return None
-    lines = [line.round for line in read_metrics(folder).lines]
+    lines = [line.round for line in read_metrics(folder).lines if not line.adopted]
     return max(stated, checkpoint.completed(folder), max((*run.rounds, *lines), default=-1) + 1)
 
 

@@ -182,6 +182,7 @@ class Line(JsonFields):
     metrics: Mapping[str, float | None] | None = json_field(figures)
     train_loss: float | None = json_field(number)
     active: bool = json_field(_active)
+    adopted: bool = json_field(lambda value: value is True)
     diverged: bool = json_field(_diverged)
     """Whether training has diverged: its loss was not finite."""
     samples: int | None = json_field(total)

@@ -353,6 +353,9 @@ def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics
     assert counted_rounds(folder, resume=True, stated=0) == 7
     (folder / "metrics.jsonl").write_text("".join(f'{{"round": {number}}}\n' for number in range(8)))
     assert counted_rounds(folder, resume=True, stated=0) == 8
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"round": 8, "adopted": true}\n')
+    assert counted_rounds(folder, resume=True, stated=0) == 8, "without a checkpoint it may be run after all"
     assert counted_rounds(folder, resume=True, stated=9) == 9
     assert counted_rounds(folder, resume=False, stated=0) == 0, "those were rounds of another run"
     assert counted_rounds(folder, resume=False, stated=9) == 9

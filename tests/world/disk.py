@@ -34,7 +34,7 @@ class Disk:
         limits: The limit within which each round was trained.
         ledger: Round and incarnation of every release that was charged; `STATED` in place of that if the operator has
             stated it.
-        noted: The rounds that have a line in its metrics.
+        noted: The rounds that have a line in its metrics, but for an adoption.
         number: How many disks the rank has lost before.
         new_data: Whether it was empty, for other data than those before.
     """
@@ -126,7 +126,8 @@ class Files:
 
     def save(self, *, now=False):
         if self._completed is not None:
-            self._disk.noted = self._completed.next_round
+            if not self._completed.entry.get("adopted"):
+                self._disk.noted = self._completed.next_round
         if self._completed is not None and (now or self.due):
             self._disk.saved, self._completed = self._completed, None
 
