@@ -25,7 +25,7 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import account, counted_rounds, planned_rounds
+from dpeer.federation.privacy import account, counted, planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -133,7 +133,7 @@ def build(
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    counts = protects and not new_data
+    found = counted(own_folder, resume=resume, stated=stated) if protects and not new_data else None
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
         receivers=lambda number: topology.at(number, rank).out_neighbors,
@@ -207,7 +207,8 @@ def build(
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
         resume=resume,
-        counted_rounds=counted_rounds(own_folder, resume=resume, stated=stated) if counts else None,
+        counted_rounds=found.rounds if found else None,
+        counted_releases=found.releases if found else None,
         rounds_released=stated,
     )
     return PeerParts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from dpeer.exceptions import CheckpointError
 from dpeer.federation.config import RunConfig
@@ -68,8 +69,20 @@ def account(folder: Path, *, resume: bool) -> None:
         record_noiseless(folder)  # now, for the metrics that prove it will be gone
 
 
-def counted_rounds(folder: Path, *, resume: bool, stated: int) -> int | None:
-    """The rounds up to which a rank's ledger has all releases; None where its data are new, and none was released.
+class Counted(NamedTuple):
+    """What a rank's folder counts.
+
+    Attributes:
+        rounds: The rounds that it knows of: of the ledger, the checkpoint and metrics.jsonl.
+        releases: The rounds up to the last one whose body was sent; rounds that were sat out later hide none of them.
+    """
+
+    rounds: int
+    releases: int
+
+
+def counted(folder: Path, *, resume: bool, stated: int) -> Counted:
+    """The rounds up to which a rank's ledger has all releases.
 
     Rounds without a line in it are in metrics.jsonl, or in the checkpoint: nothing was released in them. An adoption
     counts by its checkpoint alone: a peer that is killed before that may run its round.
@@ -80,12 +93,11 @@ def counted_rounds(folder: Path, *, resume: bool, stated: int) -> int | None:
         stated: What `--rounds-released` says.
     """
     if not resume:
-        return stated
-    run = current(folder / FOLDER)
-    if run.new_data and not run.rounds:
-        return None
-    lines = [line.round for line in read_metrics(folder).lines if not line.adopted]
-    return max(stated, checkpoint.completed(folder), max((*run.rounds, *lines), default=-1) + 1)
+        return Counted(stated, stated)
+    charged, lines = current(folder / FOLDER).rounds, read_metrics(folder).lines
+    sent = max((*charged, *(line.round for line in lines if line.active)), default=-1) + 1
+    known = max((line.round for line in lines if not line.adopted), default=-1) + 1
+    return Counted(max(stated, sent, known, checkpoint.completed(folder)), max(stated, sent))
 
 
 def check_ledger(folder: Path) -> None:

@@ -101,6 +101,9 @@ class PeerConfig:
     """Of a peer that protects its data: its ledger has all releases of so many rounds. Where others know of more, the
     folder is an older copy, and nothing may be released. None: whatever was released, nothing has to be counted."""
 
+    counted_releases: int | None = None
+    """The rounds up to the last one of these in which a body was sent; None: as many."""
+
     rounds_released: int = 0
     """How many rounds may have been released from a disk that was lost, as the operator states: they are charged, and
     none of them is released."""

@@ -76,13 +76,13 @@ class ClientSession:
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds that are not charged: a disk that was lost may have released them.
 
-        None of them is released from now on. Charges end with the budget, which that disk has kept, too.
+        None of them is released from now on. The budget does not end these charges: that disk may have had none.
 
         Raises:
             OSError: The disk refused.
         """
         for number in rounds:
-            if self.may_release and not self.ledger.charged(number):
+            if not self.ledger.charged(number):
                 self.ledger.state(number)
 
     def epsilon(self, releases: int) -> float:

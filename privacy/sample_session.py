@@ -169,21 +169,21 @@ class SampleSession:
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds whose steps are not charged: a disk that was lost may have taken them.
 
-        Of the last round in the ledger, an older copy of that disk's, it may have taken more. Charges end with the
-        budget, which it has kept, too.
+        Of the last round in the ledger, an older copy of that disk's, it may have taken more. The budget does not end
+        these charges: that disk may have had none. Where the ledger ends, none was taken after it.
 
         Raises:
             OSError: The disk refused.
         """
-        for number in rounds:
+        for number in () if self.ledger.ended else rounds:
             if number < self.ledger.newest and self.ledger.charged(number):
                 continue
             stated = _by_noise(self.ledger.stated(number))
             for noise, steps in _by_noise(self.guarantee.charges(1)).items():
-                self.ended = self.ended or not self._fits()
-                if steps > stated.get(noise, 0) and not self.ended:
+                if steps > stated.get(noise, 0):
                     lacking = Charge(self.rate, noise, steps - stated.get(noise, 0))
                     self.ledger.charge(number, lacking, stated=True)
+        self.ended = self.ended or not self._fits()
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, before anything is trained without noise; see `Ledger.end`."""

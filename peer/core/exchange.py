@@ -89,6 +89,7 @@ class Exchange:
         if body is None:
             self.send_heartbeats(receivers)
             return
+        self._ledger_guard.releases(number)
         clock, self._first_release = self._round_clock, min(self._first_release, number)
         message = wire.body(self._federation, self._rank, number, body.payload, body.digest, clock.table)
         self.outbox.add(number, wire.encode(message), receivers)

@@ -29,17 +29,23 @@ class LedgerGuard:
         self._slack = slack
         self._log = log
         self._released = 0
+        self._own = (config.counted_rounds if config.counted_releases is None else config.counted_releases) or 0
         self._warned = False
 
     def note(self, released: int) -> None:
         """Note that a neighbor has had bodies of so many of this peer's rounds."""
         self._released = max(self._released, released)
 
+    def releases(self, number: int) -> None:
+        """Note that this process releases a round's body."""
+        self._own = max(self._own, number + 1)
+
     def why_no_release(self) -> str | None:
         """The reason why no release may leave; None if one may.
 
         A claim counts as far as a quorum lets a peer come, for any member may make one. A peer that has completed n
-        rounds may have released the next one, too.
+        rounds may have released the next one, too. Rounds that this peer has sat out count beside the rounds that
+        others know it to have completed, and not beside those whose bodies they have.
         """
         counted, clock = self._config.counted_rounds, self._round_clock
         if counted is None:
@@ -47,9 +53,11 @@ class LedgerGuard:
         own = max(counted, clock[self._config.rank])
         claimed = max(clock.remembered, self._released)
         most = min(clock.quorum_with(claimed) + self._slack + 1, clock.rounds)
-        if min(claimed, most) <= own:
+        completed = min(clock.remembered, most) > own
+        if not completed and min(self._released, most) <= self._own:
             return None
-        perhaps = min(max(clock.remembered + 1, self._released), most)
+        perhaps, own = (clock.remembered + 1, own) if completed else (self._released, self._own)
+        perhaps = min(max(perhaps, self._released), most)
         rounds = "1 round" if perhaps == own + 1 else f"{perhaps - own} rounds"
         found = (
             f"{rounds} may have been released that this folder does not know (it counts {own} of rank "

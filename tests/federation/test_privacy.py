@@ -14,7 +14,7 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.checks import check_stated
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.privacy import account, check_ledger, counted_rounds, planned_rounds, privacy_config
+from dpeer.federation.privacy import account, check_ledger, counted, planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
@@ -348,26 +348,28 @@ def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics
     run = protect(asked, folder / "privacy", resume=False)
     for number in (0, 1, 4):
         run.ledger.release(number, lambda: b"x")
-    assert counted_rounds(folder, resume=True, stated=0) == 5
+    assert counted(folder, resume=True, stated=0) == (5, 5)
     (folder / "checkpoint" / "round-00000006").mkdir(parents=True)
-    assert counted_rounds(folder, resume=True, stated=0) == 7
-    (folder / "metrics.jsonl").write_text("".join(f'{{"round": {number}}}\n' for number in range(8)))
-    assert counted_rounds(folder, resume=True, stated=0) == 8
+    assert counted(folder, resume=True, stated=0) == (7, 5)
+    lines = [f'{{"round": {number}, "active": {"true" if number < 7 else "false"}}}\n' for number in range(8)]
+    (folder / "metrics.jsonl").write_text("".join(lines))
+    assert counted(folder, resume=True, stated=0) == (8, 7), "the last release was sent again where the budget ended"
     with (folder / "metrics.jsonl").open("a") as metrics:
-        metrics.write('{"round": 8, "adopted": true}\n')
-    assert counted_rounds(folder, resume=True, stated=0) == 8, "without a checkpoint it may be run after all"
-    assert counted_rounds(folder, resume=True, stated=9) == 9
-    assert counted_rounds(folder, resume=False, stated=0) == 0, "those were rounds of another run"
-    assert counted_rounds(folder, resume=False, stated=9) == 9
+        metrics.write('{"round": 8, "active": false, "adopted": true}\n')
+    assert counted(folder, resume=True, stated=0) == (8, 7), "without a checkpoint it may be run after all"
+    assert counted(folder, resume=True, stated=9) == (9, 9)
+    assert counted(folder, resume=False, stated=0) == (0, 0), "those were rounds of another run"
+    assert counted(folder, resume=False, stated=9) == (9, 9)
 
 
 def test_of_other_data_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None:
+    """A copy that was taken while it waited for its neighbors lacks what was released after that."""
     asked = Settings(privacy="client", noise_multiplier=5.0)
     run = protect(asked, tmp_path / "privacy", resume=False, data="b", new_data=True)
     run.begin()
-    assert counted_rounds(tmp_path, resume=True, stated=0) is None
+    assert counted(tmp_path, resume=True, stated=0) == (0, 0)
     run.ledger.release(20, lambda: b"x")
-    assert counted_rounds(tmp_path, resume=True, stated=0) == 21
+    assert counted(tmp_path, resume=True, stated=0) == (21, 21)
 
 
 def test_more_rounds_than_a_run_has_cannot_be_stated() -> None:

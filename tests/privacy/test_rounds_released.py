@@ -57,14 +57,14 @@ def test_a_stated_round_is_silent_and_the_last_own_bytes_stay_for_when_the_budge
     assert client(tmp_path, budget=budget).release(5, lambda: pytest.fail("beyond the budget")) == (b"last", True)
 
 
-def test_stated_releases_end_with_the_budget_which_the_lost_disk_has_kept(tmp_path: Path) -> None:
+def test_stated_releases_are_charged_beyond_the_budget_which_the_lost_disk_need_not_have_had(tmp_path: Path) -> None:
     budget = PLEDGE.epsilon(3)
     session = client(tmp_path, budget=budget, resume=False)
     session.release(0, lambda: b"own")
     session.charge_stated(range(1, 9))
-    assert lines(tmp_path) == [(0, False), (1, True), (2, True)]
-    assert session.spent()["epsilon"] <= budget
-    assert session.release(8, lambda: pytest.fail("beyond the budget")) == (b"own", True)
+    assert lines(tmp_path) == [(0, False), *((number, True) for number in range(1, 9))]
+    assert session.spent()["epsilon"] == PLEDGE.epsilon(9) > budget
+    assert session.release(9, lambda: pytest.fail("beyond the budget")) == (b"own", True)
 
 
 def test_an_empty_folder_begins_its_ledger_with_what_is_stated(tmp_path: Path) -> None:
@@ -102,12 +102,12 @@ def test_phases_of_one_noise_are_charged_together_and_a_process_that_is_killed_b
     assert again.ledger.charges == session.ledger.charges
 
 
-def test_stated_steps_end_the_run_no_further_than_one_charge_past_the_budget(tmp_path: Path) -> None:
+def test_stated_steps_are_charged_beyond_the_budget_and_end_the_run(tmp_path: Path) -> None:
     budget = sample(tmp_path / "other", resume=False).epsilon(3)
     session = sample(tmp_path, budget=budget, resume=False)
     session.charge_stated(range(9))
-    assert session.ledger.steps == 30 * 4
-    assert session.epsilon() > budget, "at least what the disk that was lost can have spent"
+    assert session.ledger.steps == 30 * 9
+    assert session.epsilon() > budget
     assert session.charge(9, 1) == 0
     assert sample(tmp_path, budget=budget).charge(9, 1) == 0
 

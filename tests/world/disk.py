@@ -47,12 +47,13 @@ class Disk:
     number: int = 0
     new_data: bool = False
 
-    def counted_rounds(self, stated):
-        """See `dpeer.federation.privacy.counted_rounds`."""
-        if self.new_data and not self.ledger:
-            return None
+    def counted(self, stated, *, resume):
+        """See `dpeer.federation.privacy.counted`."""
+        if self.new_data and not resume:
+            return None, None
         saved = 0 if self.saved is None else self.saved.next_round
-        return max(stated, saved, self.noted, max((number for number, _ in self.ledger), default=-1) + 1)
+        sent = max((number for number, _ in self.ledger), default=-1) + 1
+        return max(stated, saved, self.noted, sent), max(stated, sent)
 
 
 class Files:
@@ -126,8 +127,8 @@ class Files:
 
     def save(self, *, now=False):
         if self._completed is not None:
-            if not self._completed.entry.get("adopted"):
-                self._disk.noted = self._completed.next_round
+            adopted = self._completed.entry.get("adopted")
+            self._disk.noted = self._disk.noted if adopted else self._completed.next_round
         if self._completed is not None and (now or self.due):
             self._disk.saved, self._completed = self._completed, None
 

@@ -202,6 +202,7 @@ class World:
                 self._begin(rank, resume=True)
 
     async def _live(self, life, resume):
+        counted, sent = self.disks[life.rank].counted(self.stated[life.rank], resume=resume)
         config = PeerConfig(
             rank=life.rank,
             rounds=self.scenario.rounds,
@@ -218,7 +219,8 @@ class World:
             liveness=LIVENESS,
             resume=resume,
             say_waiting=1000.0,
-            counted_rounds=self.disks[life.rank].counted_rounds(self.stated[life.rank]),
+            counted_rounds=counted,
+            counted_releases=sent,
             rounds_released=self.stated[life.rank],
         )
         learner = WorldLearner(self, life)
@@ -230,7 +232,8 @@ class World:
         except Exception as error:
             life.outcome = error
             if isinstance(error, CheckpointError):
-                lost = restores.is_restored(self, life.rank)
+                disk = self.disks[life.rank]  # a new one without a release looks like an older copy of one with some
+                lost = restores.is_restored(self, life.rank) or (disk.new_data and not disk.ledger)
                 self.check(lost, f"rank {life.rank} ends, and its disk was never lost: {error}")
                 life.task.add_done_callback(lambda _: self._state(life))
             if isinstance(error, Refused) and self.scenario.mistaken:

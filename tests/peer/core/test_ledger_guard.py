@@ -123,3 +123,23 @@ def test_each_hello_says_of_how_many_rounds_bodies_of_its_receiver_have_come():
     table.hear("new from 2", table.hello(2, 0))
     (answer,) = [message for message in table.written("new from 2") if message.kind == "hello"]
     assert answer.released == 2
+
+
+def test_rounds_that_were_sat_out_hide_no_release_whose_body_a_neighbor_has():
+    """Of the rounds since the copy others knew nothing at first; the neighbor that had their bodies comes back late."""
+    table = ring(rounds=9, counted_rounds=6, counted_releases=2)
+    table.do(table.core.begin(6, table.now))
+    table.hear("from 2", table.hello(2, 6, presence=[6, 6, 6], released=2))
+    table.do(table.core.collect(6, table.now))
+    assert table.ended == []
+    table.hear("from 2", table.hello(2, 6, presence=[6, 6, 6], released=4))
+    assert str(table.ended[0].error) == refusal("2 rounds", 2, 4)
+
+
+def test_bodies_that_this_process_sends_are_its_own():
+    table = ring(rounds=9, counted_rounds=0, counted_releases=0)
+    table.runs(0)
+    table.do(table.core.begin(1, table.now))
+    table.releases(1)
+    table.hear("from 2", table.hello(2, 1, released=2))
+    assert table.events("ledger") == []
