@@ -245,11 +245,14 @@ class Waiting:
 
     def isolated(self, wait: Wait, now: float) -> Effect | None:
         """A pause has brought no news for `--wait`, or a return no body."""
-        since = max(self._news_at, wait.since)
+        since = self._without_news_since(wait)
         if now < since + self._config.wait or (wait.kind == "adopt" and self._ranks(wait, now)):
             return None
         why = self.blocked(wait.number) if wait.kind == "pause" else "no neighbor had a body for its return"
         return Fail(Isolated(f"{why} for {now - since:.0f} s (--wait)"))
+
+    def _without_news_since(self, wait: Wait) -> float:
+        return max(self._news_at, wait.since)
 
     def adopted(self, wait: Wait, now: float) -> Effect | None:
         """A returner, which gives none, has the bodies that it takes, or none comes in this round any more."""
@@ -313,7 +316,8 @@ class Waiting:
         elif wait.kind != "pause":
             self._reports.log_ranks(wait, self._ranks(wait, now), now)
         elif (why := self.blocked(wait.number)) is not None:
-            self._reports.log_pause(wait, why, self._news_at + self._config.wait - now, self._ranks(wait, now), now)
+            left = self._without_news_since(wait) + self._config.wait - now
+            self._reports.log_pause(wait, why, left, self._ranks(wait, now), now)
 
     # -- what it is for ----------------------------------------------------------------------------------------
 
@@ -337,11 +341,10 @@ class Waiting:
             return math.inf
         if wait.kind == "meet":
             return self.start.next_look(wait, now)
-        times = [wait.log_at]
+        times, over = [wait.log_at], self._without_news_since(wait) + self._config.wait
         if wait.kind == "pause":
-            return min(*times, self._news_at + self._config.wait)
+            return min(*times, over)
         if wait.kind == "adopt":
-            over = max(self._news_at, wait.since) + self._config.wait
             times.append(over if now < over else math.inf)  # which waits for those that may still send
         else:
             due = wait.since + self._round_deadline.seconds

@@ -229,7 +229,7 @@ def pauses_last(patch, news_at):
 
     def begin(self, number, now):
         pause(self, number, now)
-        self._news_at = news_at
+        self._news_at, self._wait.since = news_at, min(news_at, now)
 
     patch.setattr(Waiting, "pause", begin)
 
