@@ -133,7 +133,7 @@ def build(
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    found = counted(own_folder, resume=resume, stated=stated) if protects and not new_data else None
+    counts = protects and not new_data
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
         receivers=lambda number: topology.at(number, rank).out_neighbors,
@@ -207,8 +207,7 @@ def build(
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
         resume=resume,
-        counted_rounds=found.rounds if found else None,
-        counted_releases=found.releases if found else None,
+        counted=counted(own_folder, resume=resume, stated=stated) if counts else None,
         rounds_released=stated,
     )
     return PeerParts(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from dpeer.exceptions import CheckpointError
 from dpeer.federation.config import RunConfig
 from dpeer.peer import checkpoint
+from dpeer.peer.config import Counted
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, uncharged
 from dpeer.privacy.ledger_file import read_or_none
@@ -67,18 +67,6 @@ def account(folder: Path, *, resume: bool) -> None:
         check_ledger(folder.parent)
     if sent_unrecorded(folder.parent):
         record_noiseless(folder)  # now, for the metrics that prove it will be gone
-
-
-class Counted(NamedTuple):
-    """What a rank's folder counts.
-
-    Attributes:
-        rounds: The rounds that it knows of: of the ledger, the checkpoint and metrics.jsonl.
-        releases: The rounds up to the last one whose body was sent; rounds that were sat out later hide none of them.
-    """
-
-    rounds: int
-    releases: int
 
 
 def counted(folder: Path, *, resume: bool, stated: int) -> Counted:

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dpeer.peer.core.round_clock import Quorum
+
+
+class Counted(NamedTuple):
+    """What a rank's folder counts.
+
+    Attributes:
+        rounds: The rounds that it knows of: of the ledger, the checkpoint and metrics.jsonl.
+        releases: The rounds up to the last one whose body was sent; rounds that were sat out later hide none of them.
+    """
+
+    rounds: int
+    releases: int
 
 
 @dataclass(frozen=True)
@@ -97,12 +109,9 @@ class PeerConfig:
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
 
-    counted_rounds: int | None = None
+    counted: Counted | None = None
     """Of a peer that protects its data: its ledger has all releases of so many rounds. Where others know of more, the
     folder is an older copy, and nothing may be released. None: whatever was released, nothing has to be counted."""
-
-    counted_releases: int | None = None
-    """The rounds up to the last one of these in which a body was sent; None: as many."""
 
     rounds_released: int = 0
     """How many rounds may have been released from a disk that was lost, as the operator states: they are charged, and

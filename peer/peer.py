@@ -210,12 +210,13 @@ class Peer:
         early: asyncio.Future[object] | None = None
         try:
             await self._worker.write(self._files.begin)
-            rounds = range(self._start, self.config.rounds_released)
-            stated = [number for number in rounds if self.core.schedule.at(number).active]
+            lost = range(self._start, self.config.rounds_released)
+            stated = [number for number in lost if self.core.schedule.at(number).active]
             if stated:
                 await self._worker.run(self._learner.charge_stated, stated)
-                said = f"rounds {stated[0] + 1} to {self.config.rounds_released} are charged, and not released again"
-                self._log.info("ledger", message=f"{said}: a lost disk may have released them (--rounds-released)")
+                rounds = f"rounds {stated[0] + 1} to {self.config.rounds_released}"
+                why = "a lost disk may have released them (--rounds-released)"
+                self._log.info("ledger", message=f"{rounds} are charged, and not released again: {why}")
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self.config.rounds:

@@ -29,7 +29,7 @@ class LedgerGuard:
         self._slack = slack
         self._log = log
         self._released = 0
-        self._own = (config.counted_rounds if config.counted_releases is None else config.counted_releases) or 0
+        self._own = 0 if config.counted is None else config.counted.releases
         self._warned = False
 
     def note(self, released: int) -> None:
@@ -47,10 +47,10 @@ class LedgerGuard:
         rounds may have released the next one, too. Rounds that this peer has sat out count beside the rounds that
         others know it to have completed, and not beside those whose bodies they have.
         """
-        counted, clock = self._config.counted_rounds, self._round_clock
+        counted, clock = self._config.counted, self._round_clock
         if counted is None:
             return None
-        own = max(counted, clock[self._config.rank])
+        own = max(counted.rounds, clock[self._config.rank])
         claimed = max(clock.remembered, self._released)
         most = min(clock.quorum_with(claimed) + self._slack + 1, clock.rounds)
         completed = min(clock.remembered, most) > own

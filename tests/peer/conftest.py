@@ -186,7 +186,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None,
-        checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None, counted_rounds=None,
+        checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None, counted=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -217,7 +217,7 @@ class Federation:
             checkpoint_every=checkpoint_every,
             say_waiting=say_waiting,
             deadline=deadline,
-            counted_rounds=counted_rounds,
+            counted=counted,
         )
 
         def sink(entry):

@@ -10,6 +10,7 @@ import pytest
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import LivenessConfig
+from dpeer.peer.config import Counted
 from dpeer.topology import Participation, build
 from tests.peer.conftest import TIME_VARYING, done, expected_bodies, from_edges, lines
 
@@ -171,7 +172,7 @@ async def test_a_private_peer_whose_disk_is_lost_in_its_first_round_does_not_beg
         await until(lambda: all(1 in ours.learners[rank].released for rank in (1, 2, 3)))
     await kill(ours.peers[0], ours.transports[0], crashed)
     ours.made[0].interrupt()
-    ours.add(0, counted_rounds=0, listen=addresses[0])
+    ours.add(0, counted=Counted(0, 0), listen=addresses[0])
     await ours.peers[0].listen()
     with pytest.raises(CheckpointError, match=r"^[12] rounds? may have been released that this folder does not know"):
         await ours.peers[0].serve(addresses)

@@ -4,6 +4,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.config import Counted
 from dpeer.peer.core.round_budget import RoundLimit
 
 WHOLE = RoundLimit(1.0, None, None)
@@ -50,10 +51,10 @@ class Disk:
     def counted(self, stated, *, resume):
         """See `dpeer.federation.privacy.counted`."""
         if self.new_data and not resume:
-            return None, None
+            return None
         saved = 0 if self.saved is None else self.saved.next_round
         sent = max((number for number, _ in self.ledger), default=-1) + 1
-        return max(stated, saved, self.noted, sent), max(stated, sent)
+        return Counted(max(stated, saved, self.noted, sent), max(stated, sent))
 
 
 class Files:

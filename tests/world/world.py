@@ -202,7 +202,6 @@ class World:
                 self._begin(rank, resume=True)
 
     async def _live(self, life, resume):
-        counted, sent = self.disks[life.rank].counted(self.stated[life.rank], resume=resume)
         config = PeerConfig(
             rank=life.rank,
             rounds=self.scenario.rounds,
@@ -219,8 +218,7 @@ class World:
             liveness=LIVENESS,
             resume=resume,
             say_waiting=1000.0,
-            counted_rounds=counted,
-            counted_releases=sent,
+            counted=self.disks[life.rank].counted(self.stated[life.rank], resume=resume),
             rounds_released=self.stated[life.rank],
         )
         learner = WorldLearner(self, life)

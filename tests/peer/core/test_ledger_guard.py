@@ -2,13 +2,16 @@
 
 import pytest
 
+from dpeer.peer.config import Counted
 from dpeer.topology import build
 from tests.peer.table import Table, ring
 
 
 def private(counted=0, *, start=0, **more):
     """A peer of a ring of three that waits for its neighbors, and whose folder counts so many rounds."""
-    table = Table(dialled=[1], rounds=19, start=start, counted_rounds=counted, **more)
+    table = Table(
+        dialled=[1], rounds=19, start=start, counted=None if counted is None else Counted(counted, counted), **more
+    )
     table.established(1)
     table.do(table.core.meet(table.now))
     return table
@@ -63,7 +66,7 @@ def test_a_claim_counts_as_far_as_a_quorum_lets_a_peer_come(presence, claimed, s
 
 
 def test_of_two_peers_the_lower_one_may_have_run_without_the_other_whatever_its_own_entry_says():
-    table = Table(0, build("full", 2), dialled=[1], rounds=19, start=2, counted_rounds=2)
+    table = Table(0, build("full", 2), dialled=[1], rounds=19, start=2, counted=Counted(2, 2))
     table.established(1)
     table.do(table.core.meet(table.now))
     table.hear(table.links[1], table.hello(1, 5, reply=True, presence=[5, 5]))
@@ -71,7 +74,7 @@ def test_of_two_peers_the_lower_one_may_have_run_without_the_other_whatever_its_
 
 
 def test_rounds_that_this_process_has_completed_count_as_its_own():
-    table = ring(rounds=9, counted_rounds=0)
+    table = ring(rounds=9, counted=Counted(0, 0))
     table.runs(0)
     table.do(table.core.begin(1, table.now))
     table.hear("from 2", table.beat(2, 1, presence=[1, 1, 1]))
@@ -81,7 +84,7 @@ def test_rounds_that_this_process_has_completed_count_as_its_own():
 
 def test_news_that_comes_after_a_body_has_left_is_a_warning_and_said_once():
     """Any member may write it into its tables: it would end a peer that trains."""
-    table = ring(rounds=9, counted_rounds=0)
+    table = ring(rounds=9, counted=Counted(0, 0))
     table.runs(0)
     table.runs(1)
     table.do(table.core.begin(2, table.now))
@@ -98,7 +101,7 @@ def test_news_that_comes_after_a_body_has_left_is_a_warning_and_said_once():
 
 
 def test_news_that_comes_while_the_first_round_trains_ends_it_before_the_body_leaves():
-    table = ring(rounds=9, counted_rounds=0)
+    table = ring(rounds=9, counted=Counted(0, 0))
     table.do(table.core.begin(0, table.now))
     table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
     table.written(table.links[1])
@@ -109,7 +112,7 @@ def test_news_that_comes_while_the_first_round_trains_ends_it_before_the_body_le
 
 
 def test_it_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
-    table = ring(rounds=9, counted_rounds=0)
+    table = ring(rounds=9, counted=Counted(0, 0))
     table.do(table.core.begin(0, table.now))
     table.do(table.core.collect(0, table.now))
     table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
@@ -127,7 +130,7 @@ def test_each_hello_says_of_how_many_rounds_bodies_of_its_receiver_have_come():
 
 def test_rounds_that_were_sat_out_hide_no_release_whose_body_a_neighbor_has():
     """Of the rounds since the copy others knew nothing at first; the neighbor that had their bodies comes back late."""
-    table = ring(rounds=9, counted_rounds=6, counted_releases=2)
+    table = ring(rounds=9, counted=Counted(6, 2))
     table.do(table.core.begin(6, table.now))
     table.hear("from 2", table.hello(2, 6, presence=[6, 6, 6], released=2))
     table.do(table.core.collect(6, table.now))
@@ -137,7 +140,7 @@ def test_rounds_that_were_sat_out_hide_no_release_whose_body_a_neighbor_has():
 
 
 def test_bodies_that_this_process_sends_are_its_own():
-    table = ring(rounds=9, counted_rounds=0, counted_releases=0)
+    table = ring(rounds=9, counted=Counted(0, 0))
     table.runs(0)
     table.do(table.core.begin(1, table.now))
     table.releases(1)
