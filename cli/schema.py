@@ -11,18 +11,16 @@ from rich.markup import escape
 
 from dpeer.cli.tables import plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
-from dpeer.training.data.duplicate_rows import in_words
+from dpeer.training.data.duplicate_rows import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
-from dpeer.training.data.tables.check import Checked, Problem
+from dpeer.training.data.tables.check import Checked
+from dpeer.training.data.tables.prepare import raw_rows
 from dpeer.training.data.tables.propose import Guess, Proposed, as_toml, propose
 from dpeer.training.data.tables.schema import read_schema
 from dpeer.training.data.tables.sheet import read_sheet
 
 FIRST = 10
 """Cells that are shown of each problem, unless all are wanted."""
-
-_LONGEST = 60
-"""Of a longer cell only the beginning is shown."""
 
 _WORDS = 8
 """Words of a column that are shown; the file has all."""
@@ -109,47 +107,34 @@ def check(file: str, schema_file: Path, everything: bool) -> None:
     found = checking.check(agreed, read_sheet(file))
     console = Console(highlight=False, soft_wrap=True)
     for problem in found.problems:
-        console.print(_line(problem, None if everything else FIRST), markup=False)
+        console.print(problem.line(None if everything else FIRST, " (--all shows them)"), markup=False)
     if found.problems:
         columns = len({problem.column for problem in found.problems})
         cells = sum(len(problem.cells) for problem in found.problems)
         what = f"{cells} cell{'s' if cells != 1 else ''} in " if cells else ""
         verb = "does" if max(columns, cells) == 1 else "do"
         raise ConfigurationError(f"{file}: {what}{columns} column{'s' * (columns > 1)} {verb} not fit {schema_file}")
-    for line in _fitting(found, file, schema_file, len(agreed.inputs)):
+    for line in _fitting(found, schema_file):
         console.print(line, markup=False)
 
 
-def _line(problem: Problem, most: int | None) -> str:
-    if not problem.cells:
-        return f"column {problem.column!r} {problem.what}"
-    shown = problem.cells[:most]
-    where = ", ".join(f"row {place}: {_shortened(cell)!r}" if cell else f"row {place}" for place, cell in shown)
-    rest = len(problem.cells) - len(shown)
-    more = f", and {rest} more (--all shows them)" if rest else ""
-    count = len(problem.cells)
-    return f"column {problem.column!r}, {count} cell{'s' if count != 1 else ''}: {problem.what}: {where}{more}"
-
-
-def _shortened(cell: str) -> str:
-    return cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}..."
-
-
-def _fitting(found: Checked, file: str, schema_file: Path, inputs: int) -> list[str]:
-    grouped = "" if found.groups is None else f", {found.groups} groups"
-    lines = [f"{file} fits {schema_file}: {found.rows} rows{grouped}, {inputs} columns to learn from"]
+def _fitting(found: Checked, schema_file: Path) -> list[str]:
+    schema = found.schema
+    grouped = "" if schema.group is None else f", {len({*found.sheet.cells[schema.group]})} groups"
+    what = f"{len(found)} rows{grouped}, {len(schema.inputs)} columns to learn from"
+    lines = [f"{found.sheet.path} fits {schema_file}: {what}"]
     if found.classes:
         lines.append(f"classes: {_counted(found.classes)}")
     if empty := [name for name, count in found.classes.items() if not count]:
         lines.append(f"no row is of class {', '.join(map(repr, empty))}: this site learns of it from the others")
-    if found.missing:
-        lines.append(f"missing: {_counted(found.missing)}")
+    if found.gaps:
+        lines.append(f"missing: {_counted(found.gaps)}")
     for name, words in found.others.items():
         first = ", ".join(f"{word!r} {count}" for word, count in list(words.items())[:5])
         rest = ", ..." if len(words) > 5 else ""
         lines.append(f"other: {name} {sum(words.values())} ({first}{rest})")
-    if found.equal:
-        lines.append(f"{in_words(found.equal, found.rows)}: equal ones are all trained on, or all held out")
+    if equal := count_equal(digests(raw_rows(found))):
+        lines.append(f"{in_words(equal, len(found))}: equal ones are all trained on, or all held out")
     if found.unknown:
         lines.append(f"not in the schema, and left out: {', '.join(found.unknown)}")
     return lines

@@ -188,7 +188,7 @@ def build(
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
         divided_as = partition_of(data.task, partition, places, content)
-    preparation = None if task.reading is None else task.reading.to_json()
+    preparation = None if task.preparation is None else task.preparation.to_json()
     network = config.network
     peer = PeerConfig(
         rank=rank,

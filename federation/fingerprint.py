@@ -152,9 +152,11 @@ def _meanings(task: Task, shares: str) -> dict[str, Mapping[str, str] | None]:
     """By field, each name with a text that is equal where it means the same."""
     if shares == "nothing":
         return {}
-    if task.reading is not None and task.reading.definitions is not None:
-        return {"schema": task.reading.definitions}
-    found: dict[str, Mapping[str, str] | None] = {} if task.reading is None else {"schema": None}
+    found: dict[str, Mapping[str, str] | None] = {}
+    if task.preparation is not None:
+        if (definitions := task.preparation.definitions) is not None:
+            return {"schema": definitions}
+        found["schema"] = None
     if "input columns" in task.names:  # they are sorted: their order follows from their names
         found["input columns"] = dict.fromkeys(task.names["input columns"], "")
     if "tokenizer" in task.names:

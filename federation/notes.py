@@ -72,12 +72,12 @@ def notes(
     if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
     lines += _few(facts, settings["evaluate_on"])
-    if task.reading is not None and not task.reading.classes and (largest := _largest_target(task)) > _LARGE:
+    target = None if task.preparation is None else task.preparation.schema.target
+    if target is not None and not target.classes and (largest := _largest_target(task)) > _LARGE:
         lines.append(
-            f"{task.reading.target} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
+            f"{target.column} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
             "the learning rates"
         )
-    lines += task.reading.remarks if task.reading is not None else ()
     if not learner.shares:
         lines.append("nothing leaves this peer: it trains alone")
     elif facts_of(algorithm).shares == "model" and task.head:

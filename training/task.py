@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.prepare import Preparation
 from dpeer.training.errors import blame
 from dpeer.training.initial import Initial
 from dpeer.training.layouts import check_layouts
@@ -69,7 +69,7 @@ class Task:
             train one after the other; False spares them that.
         built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
             None where only the factory can.
-        reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
+        preparation: How inputs were made of a table's rows, to be saved with the model; None for other data.
         lora: The value of `--lora` that has put low-rank adapters into the model; None without adapters.
         remarks: Notes on how common pools are divided, and on first weights from a file, a line each; logged when the
             peer starts.
@@ -96,7 +96,7 @@ class Task:
     division: str | None = None
     indices: Mapping[str, NDArray[np.int64]] | None = None
     draws: bool | None = None
-    reading: TableInputs | None = None
+    preparation: Preparation | None = None
     built: Mapping[str, Any] | None = None
     lora: str | None = None
     remarks: Sequence[str] = ()

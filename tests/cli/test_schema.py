@@ -1,5 +1,6 @@
 """`dpeer schema`: the commands as people type them."""
 
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -66,9 +67,9 @@ def test_check_lists_what_does_not_fit(proposed: Any, dpeer: Command, in_tmp_pat
     assert ended.err == "dpeer: other.csv: 3 cells in 3 columns do not fit schema.toml\n"
     low, high = tomllib.loads(Path("schema.toml").read_text())["columns"]["age"]["range"]
     assert ended.out.splitlines() == [
-        "column 'admitted', 1 cell: expected a date as %Y-%m-%d: row 41: 'yesterday'",
-        f"column 'age', 1 cell: outside the range {low} to {high}: row 41: '150'",
-        "column 'smoker', 1 cell: expected yes (ja) or no (nein): row 41: 'perhaps'",
+        "column 'admitted', 1 of 40 cells: expected a date as %Y-%m-%d: row 41: 'yesterday'",
+        f"column 'age', 1 of 40 cells: outside the range {low} to {high}: row 41: '150'",
+        "column 'smoker', 1 of 40 cells: expected yes (ja) or no (nein): row 41: 'perhaps'",
     ]
 
 
@@ -78,7 +79,9 @@ def test_thousands_are_counted_and_shown_if_wanted(proposed: Any, dpeer: Command
     ended = dpeer("schema", "check", "many.csv")
     assert ended.code == 2
     (line,) = ended.out.splitlines()
-    assert line.startswith("column 'smoker', 1500 cells: expected yes (ja) or no (nein): row 3: 'X', row 5: 'X', ")
+    assert line.startswith(
+        "column 'smoker', 1500 of 3000 cells: expected yes (ja) or no (nein): row 3: 'X', row 5: 'X', "
+    )
     assert line.endswith("row 21: 'X', and 1490 more (--all shows them)")
     (line,) = dpeer("schema", "check", "many.csv", "--all").out.splitlines()
     assert line.count("row ") == 1500
@@ -104,11 +107,16 @@ def simulate(dpeer: Command, *options: object) -> Any:
                  "--task-option", "path=site-{rank}.csv", *options)  # fmt: skip
 
 
+def preparations() -> list[Any]:
+    from dpeer.training.data.tables.prepare import Preparation
+
+    files = [Path(f"dpeer-run/rank-{rank}/preparation.json") for rank in range(2)]
+    return [Preparation.from_json(json.loads(file.read_text())) for file in files]
+
+
 def test_sites_with_other_words_and_without_a_class_train_together(
     proposed: Any, dpeer: Command, in_tmp_path: Path
 ) -> None:
-    from dpeer.training.data.tables.inputs import TableInputs
-
     table(in_tmp_path / "site-0.csv")
     content = table(in_tmp_path / "site-1.csv", ward="elsewhere").read_text().replace("well", "ill")
     (in_tmp_path / "site-1.csv").write_text(content)
@@ -116,9 +124,9 @@ def test_sites_with_other_words_and_without_a_class_train_together(
     assert ended.code == 0
     about = ("test set has", " rows in ", " inputs: ", "is kept")
     assert not [line for line in ended.complaints if not any(words in line for words in about)]
-    found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
+    found = preparations()
     assert found[0].names == found[1].names
-    assert found[0].classes == found[1].classes == ("ill", "well")
+    assert found[0].schema.target.classes == found[1].schema.target.classes == ("ill", "well")
     assert "become other: 'elsewhere'" in Path("dpeer-run/rank-1/log.jsonl").read_text()
 
 
@@ -145,13 +153,11 @@ def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Comma
 
 
 def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
-    from dpeer.training.data.tables.inputs import TableInputs
-
     for rank in range(2):
         table(in_tmp_path / f"site-{rank}.csv")
     private = ("--schema", "schema.toml", "--privacy", "client", "--noise-multiplier", 2, "--overwrite")
     assert simulate(dpeer, *private).code == 0
-    found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
+    found = preparations()
     statistics = [preparation.to_json()["statistics"] for preparation in found]
     assert statistics[0] == statistics[1]
     assert {*statistics[0]["age"]} == {"filling"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -25,10 +25,15 @@ def digests(rows: NDArray[Any]) -> list[bytes]:
     return [blake2b(np.ascontiguousarray(row).tobytes(), digest_size=WIDTH).digest() for row in rows]
 
 
-def numbered(found: Sequence[bytes]) -> NDArray[np.int64]:
-    """A number for each row, counted from 0 in the order in which they come; equal rows have the same."""
-    known: dict[bytes, int] = {}
-    return np.array([known.setdefault(one, len(known)) for one in found], np.int64)
+def numbered(found: Sequence[Hashable], known: dict[Any, int] | None = None) -> NDArray[np.int64]:
+    """A number for each digest or name, counted from 0 in the order in which they come; equal ones have the same.
+
+    Args:
+        found: The digests or names.
+        known: The numbers of others, to which new ones are added.
+    """
+    numbers = {} if known is None else known
+    return np.array([numbers.setdefault(one, len(numbers)) for one in found], np.int64)
 
 
 def count_equal(found: Sequence[bytes]) -> int:

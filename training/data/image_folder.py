@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.data.duplicate_rows import numbered
 from dpeer.training.data.files import read_images
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.tables.plain import class_numbers, groups_of
+from dpeer.training.data.tables.check import check
+from dpeer.training.data.tables.schema import PlainSchema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 TASK = "image-folder"
@@ -161,16 +163,18 @@ def _table(where: Path) -> Sheet:
 def _labelled(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict[str, int]) -> Pool:
     """The images that a table names, with their labels, and with their groups where it has the column ``group``."""
     sheet = _table(where)
-    labels = class_numbers(sheet, "label", classes)
+    group = {"group": "group"} if "group" in sheet.header else {}
+    schema = PlainSchema.of({"column": "label", "classes": classes}, {"file": "text", **group})
+    labels = check(schema, sheet).accepted().labels
     paths = [where / name for name in sheet.cells["file"]]
     for path, place in zip(paths, sheet.places, strict=True):
         if not path.is_file():
             raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: no image {str(path)!r}")
-    groups, stretches = None, None
-    if "group" in sheet.header:
-        groups, stretches = groups_of(sheet, "group", known)
     inputs = read_images(TASK, paths, asked.channels, asked.side, resize=True)
-    return Pool(inputs, torch.from_numpy(labels), groups, stretches)
+    if not group:
+        return Pool(inputs, torch.from_numpy(labels))
+    groups = sheet.cells["group"]
+    return Pool(inputs, torch.from_numpy(labels), np.array(groups), numbered(groups, known))
 
 
 def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict[str, int]) -> Pool:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.training.data.duplicate_rows import digests
-from dpeer.training.data.tables.inputs import Unfitted
+from dpeer.training.data.tables.prepare import input_names
+from dpeer.training.data.tables.schema import Schema
 from dpeer.training.data.text import TextColumns, Tokens
 
 Numbers = NDArray[np.int64]
@@ -27,7 +28,7 @@ class Pool:
     Attributes:
         inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
             width), which `rows` turns into -1..1, or token numbers as int32 (samples, length), of which it makes int64,
-            or float64 where `Data.unfitted` makes inputs of them.
+            or float64 where inputs are made of them by `Data.schema`.
         targets: Class numbers from 0, int64, shape (samples,); or float32 values, shape (samples, 1).
         groups: The group of each sample (its writer, person, ...), shape (samples,); None where it is unknown.
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
@@ -110,8 +111,8 @@ class Data:
         tokens: Of which tokenizer the inputs are token numbers; None for other inputs.
         texts: The columns of a file of such texts; None for other inputs.
         remarks: Remarks for the user on how the data were read, a line each.
-        unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
-            where the pools have them as they are.
+        schema: By which the model's inputs are made of a table's rows once it is known which of them are for training;
+            None for other data.
     """
 
     train: Pool
@@ -125,7 +126,7 @@ class Data:
     background: float = -1.0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    unfitted: Unfitted | None = None
+    schema: Schema | None = None
     tokens: Tokens | None = None
     texts: TextColumns | None = None
     remarks: tuple[str, ...] = ()
@@ -133,8 +134,8 @@ class Data:
     @property
     def shape(self) -> tuple[int, ...]:
         """One input's shape, as the model gets it."""
-        if self.unfitted is not None:
-            return (self.unfitted.width,)
+        if self.schema is not None:
+            return (len(input_names(self.schema)),)
         return tuple(self.train.inputs.shape[1:])
 
     @property

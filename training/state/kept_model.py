@@ -29,7 +29,7 @@ from dpeer.training.trainer import Trainer
 
 def class_names(task: Task) -> tuple[str, ...]:
     """The classes by number, where the task names them."""
-    return tuple(task.names.get("classes", ())) or (task.reading.classes if task.reading else ())
+    return tuple(task.names.get("classes", ())) or (task.preparation.schema.target.classes if task.preparation else ())
 
 
 def input_shape(task: Task) -> list[int] | None:
@@ -49,17 +49,17 @@ def about(task: Task, shape: list[int] | None, measured_on: str, figures: Figure
         measured_on: Which of the task's data the figures are of.
         figures: The figures of the model that predicts.
     """
-    reading = task.reading
+    schema = None if task.preparation is None else task.preparation.schema
     return {
         "model": None if task.built is None else dict(task.built),
         "init_from": None if task.initial is None else task.initial.to_json(),
         "lora": task.lora,
         "input_shape": shape,
         "head": list(task.head),
-        "target": None if reading is None else reading.target,
-        "columns": list(reading.columns if reading else task.names.get("input columns", ())) or None,
+        "target": None if schema is None else schema.target.column,
+        "columns": list(schema.inputs if schema else task.names.get("input columns", ())) or None,
         "classes": list(class_names(task)) or None,
-        "preparation": None if reading is None else reading.to_json(),
+        "preparation": None if task.preparation is None else task.preparation.to_json(),
         "samples": {
             name: 0 if (data := getattr(task, name)) is None else len(data) for name in ("train", "validation", "test")
         },

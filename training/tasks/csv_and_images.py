@@ -7,7 +7,7 @@ from typing import Any
 from dpeer.exceptions import TaskError
 from dpeer.training.data.image_folder import ImageFolder
 from dpeer.training.data.image_folder import image_folder as read_image_folder
-from dpeer.training.data.tables.table_data import SchemaTable, Table, table_by_schema
+from dpeer.training.data.tables.table_data import Table
 from dpeer.training.data.tables.table_data import table as read_table
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
@@ -32,8 +32,8 @@ def csv(
         }  # fmt: skip
         if twice := next((name for name, value in others.items() if value is not None), None):
             raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {twice}")
-        by_schema = SchemaTable(where, str(choices.schema))
-        return pooled_task(read(table_by_schema, by_schema, seed), rank, size, seed, choices, model="mlp")
+        asked = Table(where, str(choices.schema))
+        return pooled_task(read(read_table, asked, seed), rank, size, seed, choices, model="mlp")
     asked = Table(
         path=where,
         target=text("csv", "target", target, "COLUMN, the column to predict (or --schema schema.toml)"),

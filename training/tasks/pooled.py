@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
@@ -28,6 +29,7 @@ from dpeer.training.data.partitions import (
 )
 from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.data.tables.prepare import fit
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options, with_tokens
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
@@ -88,7 +90,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     net = build_model(name, data.shape, data.classes or 1, options, tokens=tokens)
     part = division.parts[0 if choices.partition == OWN else rank]
     train = division.train.rows(part.train)
-    reading = None if data.unfitted is None else data.unfitted.fit(train[0], own_statistics=bool(choices.standardize))
+    preparation = None if data.schema is None else fit(data.schema, train[0].numpy(), own=bool(choices.standardize))
 
     contents = {
         "train": division.train.digests(part.train),
@@ -97,14 +99,15 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     }
 
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
-        return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
+        inputs = rows[0] if preparation is None else torch.from_numpy(preparation.prepare(rows[0].numpy()))
+        return TensorDataset(inputs, rows[1])
 
     if choices.standardize and tokens:
         raise TaskError("--standardize scales numbers, and the task's inputs are token numbers: leave it out")
-    scales = choices.standardize and not (reading and reading.scales)
+    scales = choices.standardize and (data.schema is None or data.schema.plain)
     if scales:
         standardize(net, train[0])
-    ends = None if data.unfitted is None else data.unfitted.target_range
+    ends = None if data.schema is None else data.schema.target.range
     scaled = None if data.classes else target_scale(train[1], ends, own=bool(choices.standardize))
     if scaled is not None:
         scale_outputs(net, *scaled)
@@ -130,7 +133,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         if len(part.validation)
         else None,
         remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks),
-        reading=reading,
+        preparation=preparation,
         built={
             "model": name,
             "options": options,
@@ -293,7 +296,7 @@ def _about_equal(data: Data, contents: Mapping[str, Sequence[bytes]]) -> list[st
     found = [*trained, *contents["validation"], *tested]
     if not (count := count_equal(found)):
         return []
-    what = "row" if data.unfitted is not None else "image" if data.pixels else "sample"
+    what = "row" if data.schema is not None else "image" if data.pixels else "sample"
     equal, known = in_words(count, len(found), what), {*trained}
     if crossing := sum(one in known for one in tested):
         return [

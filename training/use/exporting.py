@@ -77,11 +77,11 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
 
 def describe_use(model: TrainedModel) -> dict[str, Any]:
     """What goes into the exported model, what comes out, and what the caller has to do before."""
-    built, reading = model.card.get("model") or {}, model.reading
+    built, preparation = model.card.get("model") or {}, model.preparation
     steps = []
-    if reading is not None:
+    if preparation is not None:
         steps.append("one row for each sample; the columns are the inputs' names, in this order")
-    if reading is not None and model.card["preparation"].get("kind") != "plain":
+    if preparation is not None and not preparation.schema.plain:
         steps.append("prepare the table's cells as preparation says (dpeer.load_model(...).read(path).inputs does it)")
     if built.get("pixels"):
         channels, height, width = built["shape"]
@@ -98,7 +98,7 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
     return {
         "task": model.card.get("task"),
         "input": {"name": INPUT, "dtype": kind, "shape": ["rows", *model.card["input_shape"]]},
-        "input_names": None if reading is None else list(reading.names),
+        "input_names": None if preparation is None else list(preparation.names),
         "output": {"name": OUTPUT, "is": "probabilities of the classes" if model.classes else "values"},
         "classes": list(model.classes) or None,
         "before": steps,

@@ -19,7 +19,7 @@ from torch.utils.data import TensorDataset
 from dpeer.atomic import replacing
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, TaskError, not_written
 from dpeer.training.batch_loader import Batches
-from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.prepare import Preparation
 from dpeer.training.evaluation import predictions
 from dpeer.training.loading import load_task
 from dpeer.training.measures import Figures, measure
@@ -97,8 +97,8 @@ class TrainedModel:
     def __init__(self, module: nn.Module, card: Mapping[str, Any], tokenizer: str | None = None) -> None:
         self.module, self.card, self._tokenizer = module, card, tokenizer
         content = card.get("preparation")
-        self.reading = None if content is None else TableInputs.from_json(content)
-        self.columns: tuple[str, ...] = self.reading.columns if self.reading else tuple(card.get("columns") or ())
+        self.preparation = None if content is None else Preparation.from_json(content)
+        self.columns = tuple(self.preparation.schema.inputs if self.preparation else card.get("columns") or ())
         self.classes = self._classes()
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class TrainedModel:
         Raises:
             TaskError: It cannot be read; the message says where.
         """
-        return read_new(self.card, self.reading, Path(path), labels=labels, tokenizer=self._tokenizer)
+        return read_new(self.card, self.preparation, Path(path), labels=labels, tokenizer=self._tokenizer)
 
     def predict(self, data: Any) -> Predictions:
         """Predict new rows.

@@ -17,7 +17,9 @@ from dpeer.training.data.files import read_images
 from dpeer.training.data.image_folder import ENDINGS as IMAGES
 from dpeer.training.data.image_folder import ImageFolder, all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
-from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.check import check
+from dpeer.training.data.tables.prepare import Preparation, raw_rows
+from dpeer.training.data.tables.sheet import read_sheet
 from dpeer.training.data.text import BYTES, TextColumns, TextRows, Tokens, read_lines, read_texts, read_tokens
 
 
@@ -108,13 +110,13 @@ INPUTS, TARGETS = "inputs", "targets"
 
 
 def read_new(
-    card: Mapping[str, Any], reading: TableInputs | None, path: Path, *, labels: bool, tokenizer: str | None = None
+    card: Mapping[str, Any], preparation: Preparation | None, path: Path, *, labels: bool, tokenizer: str | None = None
 ) -> NewData:
     """Read a file or a folder.
 
     Args:
         card: The model's.
-        reading: How rows of a table become inputs; None for other data.
+        preparation: How rows of a table become inputs; None for other data.
         path: A csv or parquet file for a table, else a folder of images, a .txt or .tsv of texts, or a .npy or .npz
             file.
         labels: Whether labels are needed.
@@ -127,8 +129,8 @@ def read_new(
     if not path.exists():
         raise TaskError(f"{str(path)!r} does not exist")
     built = card.get("model") or {}
-    if reading is not None:
-        found = _rows(reading, path, labels)
+    if preparation is not None:
+        found = read_rows(preparation, path, labels=labels)
     elif path.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
         found = _images(card, path, labels)
     elif path.suffix.lower() in ENDINGS and path.is_file() and takes_texts(card):
@@ -144,15 +146,29 @@ def read_new(
     return found
 
 
-def _rows(reading: TableInputs, path: Path, labels: bool) -> NewData:
-    rows = reading.read(path, labels=labels)
-    if labels and rows.labels is None:
-        raise TaskError(f"{str(path)!r} has no column {reading.target!r}, with which predictions could be compared")
-    keys = {
-        "row": tuple(map(str, rows.places)),
-        **{name if name != "row" else "row (input)": cells for name, cells in rows.others.items()},
-    }
-    return NewData(rows.inputs, rows.labels, keys, rows.remarks)
+def read_rows(preparation: Preparation, path: Path, *, labels: bool) -> NewData:
+    """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
+
+    Args:
+        preparation: The model's.
+        path: The file.
+        labels: Whether to read the column to predict.
+
+    Raises:
+        TaskError: The file cannot be read, or a cell does not fit.
+        ConfigurationError: It is parquet, and pyarrow is not installed.
+    """
+    sheet, schema = read_sheet(str(path)), preparation.schema
+    target = schema.target.column
+    if labels and target not in sheet.cells:
+        raise TaskError(f"{str(path)!r} has no column {target!r}, with which predictions could be compared")
+    found = check(schema, sheet, labels=labels, learn=False).accepted()
+    inputs = torch.from_numpy(preparation.prepare(raw_rows(found)))
+    keys = {"row": tuple(map(str, sheet.places))}
+    for name in sheet.header:
+        if name not in {*schema.inputs, target}:
+            keys[name if name != "row" else "row (input)"] = tuple(sheet.cells[name])
+    return NewData(inputs, torch.from_numpy(found.labels) if labels else None, keys, found.remarks)
 
 
 def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:

@@ -200,7 +200,7 @@ def test_a_folder_without_two_classes(names: tuple[str, ...], classes: Any, frag
     [
         ("file,class\nx.png,cat\n", "unknown column 'label' in "),
         ("file,label\nx.png,cat\nnone.png,dog\n", "labels.csv', row 3: no image "),
-        ("file,label,group\nx.png,cat,a\nx.png,dog,\n", "labels.csv', row 3, column 'group' is empty"),
+        ("file,label,group\nx.png,cat,a\nx.png,dog,\n", "labels.csv': column 'group', 1 of 2 cells: a gap"),
     ],
 )
 def test_a_table_of_other_images(content: str, fragment: str, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from safetensors.torch import save_file
 
 import dpeer
 from dpeer.exceptions import ConfigurationError, DpeerError, OutputError, TaskError
+from dpeer.training.data.tables.prepare import Preparation
+from dpeer.training.data.tables.schema import PlainSchema
 from dpeer.training.models import build_model
 from dpeer.training.use.exporting import export
 from dpeer.training.use.model import TrainedModel
@@ -23,8 +25,8 @@ CARD: dict[str, Any] = {
     "format": 1, "task": "mine.py:task", "input_shape": [3], "classes": ["no", "yes"], "preparation": None,
     "metrics": None, "model": MADE,
 }  # fmt: skip
-COLUMNS = {"format": 1, "kind": "plain", "target": "y", "classes": ["no", "yes"], "columns": ["a", "b"], "group": None}
-TABLE = CARD | {"preparation": COLUMNS}
+COLUMNS = PlainSchema.of({"column": "y", "classes": ["no", "yes"]}, {"a": "number", "b": "number"})
+TABLE = CARD | {"preparation": Preparation(COLUMNS, {}).to_json()}
 IMAGES = CARD | {"input_shape": [3, 8, 8], "model": MADE | {"shape": [3, 8, 8], "pixels": True}}
 COLUMN = {"texts": ["sentence"], "label": "label", "labels": ["0", "1"]}
 TEXTS = CARD | {

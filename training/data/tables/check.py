@@ -1,21 +1,29 @@
-"""Check of a table against a schema: all cells that do not fit, by column and row; no torch."""
+"""Check of a table against a schema: decoded columns, and all cells that do not fit, by column and row; no torch."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from dpeer.training.data.duplicate_rows import count_equal, digests
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
 from dpeer.training.data.tables.numerals import ambiguous
-from dpeer.training.data.tables.prepare import Layout
-from dpeer.training.data.tables.schema import Category, Column, Date, Number, Schema, Target, YesNo
+from dpeer.training.data.tables.schema import Category, Column, Date, Group, Number, Schema, Target, YesNo
 from dpeer.training.data.tables.sheet import Sheet
 
-Cells = tuple[tuple[int, str], ...]
-"""Rows' numbers as a spreadsheet shows them, with what stands there."""
+_LONGEST = 60
+"""Of a longer cell only the beginning is shown."""
+
+_ROUNDED = 0.01
+"""The largest share of the deviation of numbers that their rounding to float32 may be."""
+
+Judged = Column | Target | Group
 
 
 @dataclass(frozen=True)
@@ -25,125 +33,193 @@ class Problem:
     Attributes:
         column: Its name.
         what: The mistake, and what would be right.
-        cells: Where; empty if it is the column as a whole.
+        cells: Where: rows' numbers as a spreadsheet shows them, with what stands there; empty if it is the column as a
+            whole.
+        rows: How many rows the table has.
     """
 
     column: str
     what: str
-    cells: Cells = ()
+    cells: tuple[tuple[int, str], ...] = ()
+    rows: int = 0
+
+    def line(self, most: int | None = 3, rest: str = "") -> str:
+        """The mistake on one line, with the first cells.
+
+        Args:
+            most: How many cells are shown; None for all.
+            rest: What shows the others.
+        """
+        if not self.cells:
+            return f"column {self.column!r} {self.what}"
+        shown = self.cells[:most]
+        where = ", ".join(f"row {place}: {_shortened(cell)!r}" if cell else f"row {place}" for place, cell in shown)
+        left = len(self.cells) - len(shown)
+        more = f", and {left} more{rest}" if left else ""
+        return f"column {self.column!r}, {len(self.cells)} of {self.rows} cells: {self.what}: {where}{more}"
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}..."
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How a table fits.
+    """A table as a schema reads it.
 
     Attributes:
-        rows: How many rows it has.
-        problems: What does not fit.
-        classes: Rows by class, in the classes' order; empty for numbers.
-        missing: Gaps by column, where it has any.
-        others: Cells that become `other` by column, and the words that are not known with their numbers.
-        unknown: Columns of the table that the schema does not have; they are left out.
-        groups: The number of groups; None without a group column.
-        equal: How many rows equal another one in all columns that are learned from; 0 where something does not fit.
+        schema: What the columns are.
+        sheet: The table as text.
+        columns: By name, the columns that were read.
+        problems: What does not fit; nothing is made of the table then.
     """
 
-    rows: int
+    schema: Schema
+    sheet: Sheet
+    columns: Mapping[str, Decoded]
     problems: tuple[Problem, ...]
-    classes: Mapping[str, int] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
-    groups: int | None = None
-    equal: int = 0
+
+    def __len__(self) -> int:
+        return len(self.sheet)
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """Rows by class, in the classes' order; empty for numbers."""
+        target = self.schema.target
+        values = self.columns[target.column].values
+        return {name: int((values == number).sum()) for number, name in enumerate(target.classes)}
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """Class numbers, shape (rows,), int64; or values, shape (rows, 1), float32."""
+        values = self.columns[self.schema.target.column].values
+        return values.astype(np.int64) if self.schema.target.classes else values.astype(np.float32)[:, None]
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """Gaps by column, where it has any."""
+        return {name: count for name, found in self.columns.items() if (count := found.count(Verdict.GAP))}
+
+    @property
+    def others(self) -> dict[str, dict[str, int]]:
+        """By column, the words that are not known and become `other`, with their numbers."""
+        counted = {}
+        for name, found in self.columns.items():
+            if len(rows := found.rows(Verdict.OTHER)):
+                counted[name] = dict(Counter(self.sheet.cells[name][row] for row in rows).most_common())
+        return counted
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences on cells that did not fit and were read all the same."""
+        lines, others = [], self.others
+        for name, column in self.schema.inputs.items():
+            if count := self.columns[name].count(Verdict.BEYOND):
+                what = f"outside the range of {name!r}, {_range(column)}: cut to its nearer end"
+                lines.append(f"{count} {'value lies' if count == 1 else 'values lie'} {what}")
+            if known := others.get(name):
+                first = ", ".join(map(repr, [*known][:3])) + (", ..." if len(known) > 3 else "")
+                what = f"values of {name!r} are not in the schema and become other: {first}"
+                lines.append(f"{sum(known.values())} of {len(self)} {what}")
+        return tuple(lines)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Columns of the table that the schema does not have; they are left out."""
+        return [name for name in self.sheet.header if name not in {*self.schema.columns, self.schema.target.column}]
+
+    def accepted(self, advice: str = "") -> Checked:
+        """The table, if it fits.
+
+        Args:
+            advice: The end of an error about a column to learn from.
+
+        Raises:
+            TaskError: It does not fit; the message names the first column, the share of its cells and the first rows.
+        """
+        if not self.problems:
+            return self
+        first, more = self.problems[0], len(self.problems) - 1
+        others = f"; {more} more problem{'s' * (more > 1)}" if more else ""
+        ending = advice if first.column in self.schema.columns else ""
+        against = "" if self.schema.plain else " does not fit the schema"
+        raise TaskError(f"{self.sheet.path!r}{against}: {first.line()}{others}{ending}")
 
 
-def check(schema: Schema, sheet: Sheet) -> Checked:
-    """Compare a table with a schema."""
-    problems = _absent(schema, sheet, labels=True)
-    wanted: dict[str, Column | Target] = {**schema.inputs, schema.target.column: schema.target}
-    here = {name: column for name, column in wanted.items() if name in sheet.cells}
-    found = {
-        name: decode(column, sheet.cells[name], schema.missing, decimal=sheet.decimal) for name, column in here.items()
-    }
-    for name, column in here.items():
-        problems += _problems(sheet, name, column, found[name])
-    groups, group = None, schema.group
-    if group is not None and group in sheet.header:
-        groups = len({*sheet.cells[group]} - {""})
-        if empty := _cells(sheet, group, [row for row, cell in enumerate(sheet.cells[group]) if not cell]):
-            problems.append(Problem(group, "is empty: say whose row it is, or drop the row", empty))
-    missing = {name: count for name, it in found.items() if (count := it.count(Verdict.GAP))}
-    missing.pop(schema.target.column, None)  # a problem, reported as one
-    equal = 0 if problems else count_equal(digests(Layout.of(schema).raw(sheet.cells, sheet.decimal)[0]))
-    return Checked(
-        len(sheet), tuple(problems), _by_class(schema, found), missing, _others(sheet, found),
-        tuple(name for name in sheet.header if name not in wanted and name not in schema.columns), groups,
-        equal,
-    )  # fmt: skip
+def check(schema: Schema, sheet: Sheet, *, labels: bool = True, learn: bool = True) -> Checked:
+    """Read the columns of a table, with a verdict on every cell.
+
+    Args:
+        schema: What the columns are.
+        sheet: The table.
+        labels: Whether the column to predict is read.
+        learn: Whether a model is to learn from the rows. New rows for a trained one need no group, and their values
+            outside a range are cut.
+    """
+    wanted: dict[str, Judged] = {**schema.inputs}
+    if labels:
+        wanted[schema.target.column] = schema.target
+    if learn and schema.group is not None:
+        wanted[schema.group] = Group(kind="group")
+    read = {}
+    for name, column in wanted.items():
+        if name not in sheet.cells:
+            continue
+        gaps = schema.missing
+        if isinstance(column, Target):  # what is called a class is no gap
+            gaps = tuple(word for word in gaps if word not in column.classes)
+        read[name] = decode(column, sheet.cells[name], gaps, decimal=sheet.decimal, codes=not schema.plain)
+    problems = _absent(wanted, sheet)
+    for name, found in read.items():
+        problems += _problems(schema, sheet, name, wanted[name], found, learn=learn)
+    return Checked(schema, sheet, read, tuple(problems))
 
 
-def _absent(schema: Schema, sheet: Sheet, *, labels: bool) -> list[Problem]:
+def _absent(wanted: Iterable[str], sheet: Sheet) -> list[Problem]:
     """Columns that the schema has and the table has not."""
-    needed = dict.fromkeys([*schema.inputs, *([schema.target.column] if labels else [])])
-    if labels and schema.group is not None:
-        needed[schema.group] = None
-    found = []
-    for name in needed:
+    needed, found = {*wanted}, []
+    for name in wanted:
         if name not in sheet.cells:
             near = difflib.get_close_matches(name, [other for other in sheet.header if other not in needed], 1, 0.5)
             found.append(Problem(name, "is not in the file" + (f" (is it the column {near[0]!r}?)" if near else "")))
     return found
 
 
-def _problems(sheet: Sheet, name: str, column: Column | Target, found: Decoded) -> list[Problem]:
+def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: Decoded, *, learn: bool) -> list[Problem]:
+    is_input, cells = isinstance(column, Column), sheet.cells[name]
+    whats = {
+        Verdict.DOUBLE: "two readings{}: write numbers without marks for thousands",
+        Verdict.CODE: "a code, not a number",
+        Verdict.WRONG: f"expected {expected(column)}",
+    }
+    if learn or not is_input:
+        whats[Verdict.BEYOND] = f"outside the range {_range(column)}"
+    if schema.plain or not is_input:
+        whats[Verdict.GAP] = "a gap: fill it or drop the row"
     problems = []
-    wrong, beyond = found.rows(Verdict.WRONG), found.rows(Verdict.BEYOND)
-    double = [row for row in wrong.tolist() if _double(column, sheet, name, row)]
-    if double:
-        readings = " or ".join(ambiguous(sheet.cells[name][double[0]], sheet.decimal) or ())
-        problems.append(
-            Problem(name, f"can be read in two ways ({readings}): {_NO_THOUSANDS}", _cells(sheet, name, double))
-        )
-    if rest := sorted({*wrong.tolist()} - {*double}):
-        problems.append(Problem(name, f"expected {expected(column)}", _cells(sheet, name, rest)))
-    if len(beyond):
-        problems.append(Problem(name, f"outside the range {_range(column)}", _cells(sheet, name, beyond.tolist())))
-    if isinstance(column, Target) and len(empty := found.rows(Verdict.GAP)):
-        what = "a row without it teaches nothing: fill it or drop the row"
-        problems.append(Problem(name, what, _cells(sheet, name, empty.tolist())))
+    for verdict, what in whats.items():
+        if len(rows := found.rows(verdict)):
+            if verdict == Verdict.DOUBLE:
+                what = what.format(f" ({' or '.join(ambiguous(cells[rows[0]], sheet.decimal) or ())})")
+            problems.append(Problem(name, what, tuple((sheet.places[row], cells[row]) for row in rows), len(sheet)))
+    as_it_is = (isinstance(column, Target) and not column.classes) or (schema.plain and learn and is_input)
+    if not problems and as_it_is and (what := _too_alike(found.values)):
+        problems.append(Problem(name, what))
     return problems
 
 
-_NO_THOUSANDS = "write numbers without marks for thousands"
+def _too_alike(values: NDArray[np.float64]) -> str:
+    """Why numbers cannot be learned as they are: in float32 they are nearly one, as milliseconds since 1970 are."""
+    apart = np.std(values)
+    if not np.abs(values.astype(np.float32) - values).max(initial=0.0) > _ROUNDED * apart > 0:
+        return ""
+    return (
+        f"has numbers about {np.mean(values):.3g} that differ by about {apart:.3g}, too little to tell them apart in "
+        "32 bits: subtract a constant from all of them, the same at every site"
+    )
 
 
-def _double(column: Column | Target, sheet: Sheet, name: str, row: int) -> bool:
-    """Whether the cell of a column of numbers can be read as two numbers."""
-    is_number = isinstance(column, Number) or (isinstance(column, Target) and column.kind == "regression")
-    return is_number and ambiguous(sheet.cells[name][row], sheet.decimal) is not None
-
-
-def _cells(sheet: Sheet, name: str, rows: list[int]) -> Cells:
-    return tuple((sheet.places[row], sheet.cells[name][row]) for row in rows)
-
-
-def _by_class(schema: Schema, found: Mapping[str, Decoded]) -> dict[str, int]:
-    target = found.get(schema.target.column)
-    if target is None:
-        return {}
-    return {name: int((target.values == number).sum()) for number, name in enumerate(schema.target.classes)}
-
-
-def _others(sheet: Sheet, found: Mapping[str, Decoded]) -> dict[str, dict[str, int]]:
-    counted = {}
-    for name, decoded in found.items():
-        if len(rows := decoded.rows(Verdict.OTHER)):
-            counted[name] = dict(Counter(sheet.cells[name][row] for row in rows).most_common())
-    return counted
-
-
-def expected(column: Column | Target) -> str:
+def expected(column: Judged) -> str:
     """What a cell of a column must be, for messages."""
     match column:
         case Date():
@@ -156,55 +232,16 @@ def expected(column: Column | Target) -> str:
             return f"one of {', '.join(column.values)}"
         case Target(kind="classification"):
             return f"one of the classes {', '.join(column.classes)}"
+        case Group():
+            return "a name without NUL characters"
         case _:
-            return "a number" if getattr(column, "range", None) is None else f"a number, {_range(column)}"
+            return f"a number, {_range(column) or 'up to 3.4e+38'}"
 
 
-def _range(column: Column | Target) -> str:
+def _range(column: Judged) -> str:
     if isinstance(column, Date) and column.range is not None:
         return f"{column.range[0]} to {column.range[1]}"
     if isinstance(column, Number | Target) and column.range is not None:
         unit = f" {column.unit}" if column.unit else ""
         return f"{column.range[0]:g} to {column.range[1]:g}{unit}"
     return ""
-
-
-def missing_columns(schema: Schema, sheet: Sheet, *, labels: bool) -> str:
-    """One line on the columns that are not in the table; empty if all are there."""
-    return "; ".join(f"column {problem.column!r} {problem.what}" for problem in _absent(schema, sheet, labels=labels))
-
-
-def unreadable(schema: Schema, sheet: Sheet, found: Mapping[str, Decoded]) -> str:
-    """One line on the first cell that cannot be read, and on the number of others; empty if all can."""
-    wrong = {name: rows for name, it in found.items() if len(rows := it.rows(Verdict.WRONG))}
-    if not wrong:
-        return ""
-    name = min(wrong, key=lambda name: wrong[name][0])
-    column = schema.target if name == schema.target.column else schema.inputs[name]
-    ((place, cell),) = _cells(sheet, name, [int(wrong[name][0])])
-    more = sum(map(len, wrong.values())) - 1
-    rest = f"; {more} more cells do not fit" if more else ""
-    shown = repr(cell) if cell else "nothing"
-    if _double(column, sheet, name, int(wrong[name][0])):
-        readings = " or ".join(ambiguous(cell, sheet.decimal) or ())
-        shown += f", which may be {readings} ({_NO_THOUSANDS})"
-    return (
-        f"{sheet.path!r}, row {place}, column {name!r}: expected {expected(column)}, not {shown}{rest} "
-        "(`dpeer schema check` lists all)"
-    )
-
-
-def remarks(schema: Schema, sheet: Sheet, found: Mapping[str, Decoded]) -> tuple[str, ...]:
-    """Sentences on cells that did not fit and are read all the same."""
-    lines = []
-    for name, decoded in found.items():
-        if count := decoded.count(Verdict.BEYOND):
-            words = "value lies" if count == 1 else "values lie"
-            lines.append(
-                f"{count} {words} outside the range of {name!r}, {_range(schema.inputs[name])}: cut to its nearer end"
-            )
-        if count := decoded.count(Verdict.OTHER):
-            known = _others(sheet, {name: decoded})[name]
-            first = ", ".join(map(repr, [*known][:3])) + (", ..." if len(known) > 3 else "")
-            lines.append(f"{count} of {len(sheet)} values of {name!r} are not in the schema and become other: {first}")
-    return tuple(lines)

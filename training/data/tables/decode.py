@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.data.tables.numerals import Spellings, as_number
-from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Number, Target, YesNo
+from dpeer.training.data.tables.numerals import Spellings, all_numbers, ambiguous, as_number, is_code
+from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Group, Number, Target, YesNo
 
 
 class Verdict(IntEnum):
@@ -29,6 +29,10 @@ class Verdict(IntEnum):
     """Outside the plausible range; the value is the range's nearer end."""
     WRONG = 4
     """It cannot be read."""
+    DOUBLE = 5
+    """It can be read as two numbers."""
+    CODE = 6
+    """It looks like a number, and is written otherwise than numbers are."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Decoded:
 
 
 Judged = tuple[float, Verdict]
+Judge = Callable[[str], Judged]
 _NOTHING = math.nan
 
 
@@ -63,7 +68,12 @@ def slots(column: Category) -> tuple[str, ...]:
 
 
 def decode(
-    column: Column | Target, cells: Sequence[str], missing: Sequence[str] = (), *, decimal: str = "."
+    column: Column | Target | Group,
+    cells: Sequence[str],
+    missing: Sequence[str] = (),
+    *,
+    decimal: str = ".",
+    codes: bool = True,
 ) -> Decoded:
     """Read the cells of a column; of a column of text only the gaps are found.
 
@@ -72,25 +82,31 @@ def decode(
         cells: The texts, without blanks around them.
         missing: Words that stand for a gap besides the column's own; an empty cell always is one.
         decimal: The table's decimal mark; see `decimal_mark`.
+        codes: Whether codes such as `007` are numbers where a number is expected.
     """
     gaps = {"", *missing, *(column.missing if isinstance(column, Column) else ())}
     numbers = {value for gap in gaps if (value := as_number(gap)) is not None}
-    judge = _judge(column, cells, decimal)
+    if isinstance(column, Number | Target) and not numbers:
+        found = None if column.kind == "classification" else all_numbers(cells, decimal, codes=codes)
+        if found is not None:
+            low, high = column.range or (-math.inf, math.inf)
+            beyond = (found < low) | (found > high)
+            return Decoded(np.where(beyond, np.clip(found, low, high), found), beyond * Verdict.BEYOND)
+    judge = _judge(column, cells, decimal, codes=codes)
     known: dict[str, Judged] = {}
-    for cell in cells:
-        if cell not in known:
-            # A gap that is written -1 is one as -1.0, too.
-            is_gap = cell in gaps or (bool(numbers) and as_number(cell, decimal) in numbers)
-            known[cell] = (_NOTHING, Verdict.GAP) if is_gap else judge(cell)
+    for cell in {*cells}:
+        # A gap that is written -1 is one as -1.0, too.
+        is_gap = cell in gaps or (bool(numbers) and as_number(cell, decimal) in numbers)
+        known[cell] = (_NOTHING, Verdict.GAP) if is_gap else judge(cell)
     values = np.fromiter((known[cell][0] for cell in cells), np.float64, len(cells))
     verdicts = np.fromiter((known[cell][1] for cell in cells), np.int64, len(cells))
     return Decoded(values, verdicts)
 
 
-def _judge(column: Column | Target, cells: Sequence[str], decimal: str) -> Callable[[str], Judged]:
+def _judge(column: Column | Target | Group, cells: Sequence[str], decimal: str, *, codes: bool) -> Judge:
     match column:
         case Number() | Target(kind="regression"):
-            return partial(_number, column.range, decimal)
+            return partial(_number, column.range, decimal, codes)
         case Date():
             return partial(_date, column)
         case Category():
@@ -100,6 +116,8 @@ def _judge(column: Column | Target, cells: Sequence[str], decimal: str) -> Calla
             return partial(_yes_no, Spellings(column.yes, cells), Spellings(column.no, cells))
         case Target():
             return partial(_word, Spellings(column.classes, cells), None)
+        case Group():  # numpy drops a NUL at the end of a text, so two groups would be one
+            return lambda cell: (0.0, Verdict.WRONG if "\0" in cell else Verdict.FITS)
         case _:
             return lambda cell: (0.0, Verdict.FITS)
 
@@ -110,9 +128,11 @@ def _within(value: float, ends: tuple[float, float] | None) -> Judged:
     return min(max(value, ends[0]), ends[1]), Verdict.BEYOND
 
 
-def _number(ends: tuple[float, float] | None, decimal: str, cell: str) -> Judged:
+def _number(ends: tuple[float, float] | None, decimal: str, codes: bool, cell: str) -> Judged:
     value = as_number(cell, decimal)
-    return (_NOTHING, Verdict.WRONG) if value is None else _within(value, ends)
+    if value is None:
+        return _NOTHING, Verdict.WRONG if ambiguous(cell, decimal) is None else Verdict.DOUBLE
+    return _within(value, ends) if codes or not is_code(cell, decimal) else (_NOTHING, Verdict.CODE)
 
 
 def as_time(cell: str, formats: Sequence[str]) -> datetime | None:

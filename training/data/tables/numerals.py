@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BLANKS = " \u00a0\u2009\u202f'\u2019"
@@ -57,6 +58,9 @@ def ambiguous(cell: str, decimal: str = ".") -> tuple[str, str] | None:
 
 def as_number(cell: str, decimal: str = ".") -> float | None:
     """The finite number that a cell is; None if it is none, may be two, or is one that float32 does not have."""
+    if decimal == "." and _POINT.fullmatch(cell):
+        value = float(cell)
+        return value if abs(value) <= _LARGEST else None
     if ambiguous(cell, decimal) is not None:
         return None
     if _GROUPED.fullmatch(cell):
@@ -74,11 +78,31 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
 
 def is_code(cell: str, decimal: str = ".") -> bool:
     """Whether a cell reads as a number and is none: it would not come back as it was written."""
-    if as_number(cell, decimal) is None:
+    if _PLAIN.fullmatch(cell.replace(",", ".")) or as_number(cell, decimal) is None:
         return False
-    if any(blank in cell for blank in _BLANKS) or any(_THOUSANDS[mark].fullmatch(cell) for mark in ".,"):
-        return False
-    return not _PLAIN.fullmatch(cell.replace(",", "."))
+    return not any(blank in cell for blank in _BLANKS) and not any(_THOUSANDS[mark].fullmatch(cell) for mark in ".,")
+
+
+_SIMPLE = frozenset("0123456789.-")
+
+
+def all_numbers(cells: Sequence[str], decimal: str, *, codes: bool) -> NDArray[np.float64] | None:
+    """The numbers of cells that `as_number` reads, ten times as quickly; None where a cell has other signs or is none.
+
+    Args:
+        cells: The texts.
+        decimal: The table's decimal mark.
+        codes: Whether codes are numbers; else None where a cell is one.
+    """
+    if decimal != "." or not _SIMPLE.issuperset("".join(cells)):
+        return None
+    if not codes and any(is_code(cell) for cell in cells if cell.lstrip("-")[:1] == "0" or len(cell) > 15):
+        return None
+    try:
+        found = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+    return found if np.abs(found).max(initial=0.0) <= _LARGEST else None
 
 
 def without_zeros(cells: Sequence[str]) -> Collection[str]:

@@ -1,123 +1,100 @@
-"""Preparation of decoded columns as inputs: imputed, scaled and one-hot by scikit-learn, from stored statistics."""
+"""Preparation: the rows of a table become a model's inputs, by a schema and stored statistics; no torch.
+
+Bits are those of scikit-learn's SimpleImputer, StandardScaler, MinMaxScaler, OneHotEncoder and HashingVectorizer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.exceptions import ConfigurationError
-from dpeer.training.data.tables.decode import Verdict, decode, filling_of, range_of, slots
-from dpeer.training.data.tables.schema import Category, Date, Number, Schema, Text, YesNo
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.training.data.tables.check import Checked
+from dpeer.training.data.tables.decode import Verdict, filling_of, range_of, slots
+from dpeer.training.data.tables.hashed_words import hashed
+from dpeer.training.data.tables.schema import Category, Column, Date, Number, PlainSchema, Schema, Text, YesNo
 
-Array = NDArray[np.float64]
+FORMAT = 2
+"""Version of the JSON of `Preparation`."""
+
+Array = NDArray[np.floating[Any]]
 Statistics = Mapping[str, Mapping[str, float]]
 """By column of numbers or dates: what a gap is filled with ("filling"), and the "mean" and "scale" of the filled
 training rows; without these two it is scaled by its range."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which columns of a schema lie where, kind by kind.
+def _of_kind(schema: Schema, *kinds: type[Column]) -> dict[str, Any]:
+    return {name: column for name, column in schema.inputs.items() if isinstance(column, kinds)}
 
-    A row as it is kept until the training rows are known has one number a column for numbers and dates, yes-no and
-    categories (`Decoded.values`), then for each column of text its hashed words and 1 where it is missing.
+
+def input_names(schema: Schema) -> tuple[str, ...]:
+    """What a model's inputs are called, in their order: ``age``, ``age is missing``, ``blood group = AB``, ..."""
+    if schema.plain:
+        return tuple(schema.inputs)
+    singles = [*_of_kind(schema, Number, Date), *_of_kind(schema, YesNo)]
+    found = [*singles, *(f"{name} is missing" for name in singles)]
+    for name, column in _of_kind(schema, Category).items():
+        found += [f"{name} = {word}" for word in slots(column)] + [f"{name} is missing"]
+    for name, column in _of_kind(schema, Text).items():
+        found += [f"{name} words {number}" for number in range(column.size)] + [f"{name} is missing"]
+    return tuple(found)
+
+
+def raw_rows(table: Checked) -> Array:
+    """Rows as they are kept until it is known which of them are for training, shape (rows, numbers).
+
+    A row has one number a column for numbers and dates, yes-no and categories (`Decoded.values`), then for each column
+    of text its hashed words and 1 where it is missing.
     """
-
-    schema: Schema
-    numbers: tuple[str, ...]
-    yes_no: tuple[str, ...]
-    categories: tuple[str, ...]
-    texts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, schema: Schema) -> Layout:
-        """The layout of a schema, the same whatever the order of its columns."""
-
-        def names(kind: Any) -> tuple[str, ...]:
-            return tuple(name for name, column in schema.inputs.items() if isinstance(column, kind))
-
-        return cls(schema, names(Number | Date), names(YesNo), names(Category), names(Text))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the inputs are called, in their order."""
-        singles = (*self.numbers, *self.yes_no)
-        found = [*singles, *(f"{name} is missing" for name in singles)]
-        for name in self.categories:
-            found += [f"{name} = {word}" for word in _slots(self, name)] + [f"{name} is missing"]
-        for name in self.texts:
-            found += [f"{name} words {number}" for number in range(_size(self, name))] + [f"{name} is missing"]
-        return tuple(found)
-
-    def raw(self, cells: Mapping[str, Sequence[str]], decimal: str) -> tuple[Array, dict[str, Any]]:
-        """The rows as they are kept until they are prepared, shape (rows, numbers), and the decoded columns by name."""
-        inputs = self.schema.inputs
-        found = {
-            name: decode(column, cells[name], self.schema.missing, decimal=decimal) for name, column in inputs.items()
-        }
-        single = [found[name].values for name in (*self.numbers, *self.yes_no, *self.categories)]
-        blocks = [np.stack(single, axis=1)] if single else []
-        for name in self.texts:
-            column = inputs[name]
-            assert isinstance(column, Text)
-            gap = found[name].verdicts == Verdict.GAP
-            blocks += [_hashed(column, cells[name], gap), gap[:, None].astype(np.float64)]
-        return np.concatenate(blocks, axis=1), found
+    schema, columns = table.schema, table.columns
+    single = [*_of_kind(schema, Number, Date), *_of_kind(schema, YesNo), *_of_kind(schema, Category)]
+    # Without a schema these are the inputs: records' keyed hashes are of their bytes.
+    kind = np.float32 if schema.plain else np.float64
+    blocks = [np.stack([columns[name].values for name in single], axis=1, dtype=kind)] if single else []
+    for name, column in _of_kind(schema, Text).items():
+        gap = columns[name].verdicts == Verdict.GAP
+        words = ["" if missing else cell for cell, missing in zip(table.sheet.cells[name], gap, strict=True)]
+        blocks += [hashed(words, column.size), gap[:, None].astype(np.float64)]
+    return np.concatenate(blocks, axis=1)
 
 
-def _hashed(column: Text, cells: Sequence[str], gap: NDArray[np.bool_]) -> Array:
-    """Parts of words of two to four letters, hashed to signed counts and scaled to length 1, shape (rows, size)."""
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    hashing = HashingVectorizer(n_features=column.size, analyzer="char_wb", ngram_range=(2, 4), norm="l2")
-    words = ["" if missing else cell for cell, missing in zip(cells, gap, strict=True)]
-    dense: Array = hashing.transform(words).toarray()
-    return dense
-
-
-def fit(layout: Layout, raw: Array, *, own: bool) -> dict[str, dict[str, float]]:
-    """The statistics of training rows, by column of numbers or dates.
+def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
+    """The preparation, with the statistics of training rows.
 
     Args:
-        layout: Where the columns are.
-        raw: The training rows as `Layout.raw` gives them.
+        schema: What the columns are.
+        raw: The training rows as `raw_rows` gives them.
         own: Whether anything may be computed from the rows; else all follows from the schema.
 
     Raises:
         ConfigurationError: Nothing may be computed, and a column has no range.
     """
-    inputs, count = layout.schema.inputs, len(layout.numbers)
-    if not own and (without := layout.schema.without_range):
-        raise ConfigurationError(
-            f"the schema gives no range for {', '.join(map(repr, without))}: with --privacy or --no-standardize "
-            "numbers are scaled by their ranges alone; add range = [LOW, HIGH] to each"
-        )
-    if not count:
-        return {}
+    columns = {} if schema.plain else _of_kind(schema, Number, Date)
+    fillings = {name: _stated_filling(column) for name, column in columns.items()}
     if not own:
-        return {name: {"filling": _stated_filling(inputs[name])} for name in layout.numbers}
-    from sklearn.impute import SimpleImputer
-    from sklearn.preprocessing import StandardScaler
-
-    values = raw[:, :count]
-    medians = SimpleImputer(strategy="median", keep_empty_features=True).fit(values).statistics_
-    empty = np.atleast_1d(np.isnan(values).all(axis=0))
-    fillings = np.array(
-        [
-            _stated_filling(inputs[name]) if empty[place] or filling_of(inputs[name]) is not None else medians[place]
-            for place, name in enumerate(layout.numbers)
-        ]
+        if columns and (without := schema.without_range):
+            raise ConfigurationError(
+                f"the schema gives no range for {', '.join(map(repr, without))}: with --privacy or --no-standardize "
+                "numbers are scaled by their ranges alone; add range = [LOW, HIGH] to each"
+            )
+        return Preparation(schema, {name: {"filling": filling} for name, filling in fillings.items()})
+    if not columns:
+        return Preparation(schema, {})
+    values = raw[:, : len(columns)]
+    gaps = np.isnan(values)
+    for place, (name, column) in enumerate(columns.items()):
+        if filling_of(column) is None and not gaps[:, place].all():
+            fillings[name] = _median(values[~gaps[:, place], place])
+    mean, scale = _scaling(np.where(gaps, [*fillings.values()], values))
+    found = zip(fillings.items(), mean.tolist(), scale.tolist(), strict=True)
+    return Preparation(
+        schema, {name: {"filling": it, "mean": mean, "scale": scale} for (name, it), mean, scale in found}
     )
-    scaler = StandardScaler().fit(np.where(np.isnan(values), fillings, values))
-    return {
-        name: {"filling": float(filling), "mean": float(mean), "scale": float(scale)}
-        for name, filling, mean, scale in zip(layout.numbers, fillings, scaler.mean_, scaler.scale_, strict=True)
-    }
 
 
 def _stated_filling(column: Any) -> float:
@@ -128,59 +105,105 @@ def _stated_filling(column: Any) -> float:
     return 0.0 if ends is None else (ends[0] + ends[1]) / 2
 
 
-def transformer(layout: Layout, statistics: Statistics) -> Any:
-    """scikit-learn's transformer of rows as `Layout.raw` gives them; made of the statistics alone, without data.
+def _median(values: Array) -> float:
+    ordered = np.sort(values)
+    return float((ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2)
 
-    Raises:
-        KeyError: The statistics lack a column.
+
+def _scaling(values: Array) -> tuple[Array, Array]:
+    """Mean and deviation of each column; 1 for the deviation of a constant, as far as rounding shows one."""
+    count, mean = len(values), values.sum(axis=0) / len(values)
+    apart = values - mean
+    # In two passes (Chan, Golub, LeVeque: Algorithms for Computing the Sample Variance, 1983, equation 1.7).
+    variance = ((apart**2).sum(axis=0) - apart.sum(axis=0) ** 2 / count) / count
+    eps = np.finfo(np.float64).eps
+    constant = variance <= count * eps * variance + (count * mean * eps) ** 2
+    return mean, np.where(constant, 1.0, np.sqrt(variance))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How rows of a table become a model's inputs.
+
+    It is made when a peer reads its training rows, saved beside the model as ``preparation.json``, and made again from
+    that file without any data: then it gives the same bits as it gave for the training rows.
+
+    Attributes:
+        schema: What the columns are.
+        statistics: Of the training rows.
     """
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import MissingIndicator, SimpleImputer
-    from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-    inputs = layout.schema.inputs
-    own = any("mean" in of for of in statistics.values())
-    numbers = Pipeline(
-        [
-            ("filled", SimpleImputer(strategy="median")),
-            ("scaled", StandardScaler() if own else MinMaxScaler(feature_range=(-1, 1))),
-        ]
-    )
-    words = [[*map(float, range(len(_slots(layout, name)))), np.nan] for name in layout.categories]
-    widths = [len(part) for part in (layout.numbers, layout.yes_no, layout.categories)]
-    ends = np.cumsum([0, *widths, sum(_size(layout, name) + 1 for name in layout.texts)]).tolist()
-    singles, yes_no, categories, texts = (list(range(*pair)) for pair in pairwise(ends))
-    steps = [
-        ("numbers", numbers, singles),
-        ("yes-no", SimpleImputer(strategy="constant", fill_value=0.0), yes_no),
-        ("gaps", MissingIndicator(features="all"), singles + yes_no),
-        ("categories", OneHotEncoder(categories=words, sparse_output=False), categories),
-        ("words", "passthrough", texts),
-    ]
-    made = ColumnTransformer([step for step in steps if step[2]], sparse_threshold=0)
-    # Two rows in place of data: the ends of the ranges, which scale where no statistics do.
-    rows = np.zeros((2, ends[-1]))
-    if not own:
-        rows[:, : widths[0]] = np.array([range_of(inputs[name]) for name in layout.numbers]).reshape(-1, 2).T
-    made.fit(rows)
-    if singles:
-        fitted = made.named_transformers_["numbers"]
-        fitted["filled"].statistics_ = np.array([statistics[name]["filling"] for name in layout.numbers])
-    if singles and own:
-        fitted["scaled"].mean_ = np.array([statistics[name]["mean"] for name in layout.numbers])
-        fitted["scaled"].scale_ = np.array([statistics[name]["scale"] for name in layout.numbers])
-        fitted["scaled"].var_ = fitted["scaled"].scale_ ** 2
-    return made
+    schema: Schema
+    statistics: Statistics
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each input is called; the model's inputs have shape (len(names),)."""
+        return input_names(self.schema)
 
-def _slots(layout: Layout, name: str) -> tuple[str, ...]:
-    column = layout.schema.inputs[name]
-    assert isinstance(column, Category)
-    return slots(column)
+    @property
+    def definitions(self) -> dict[str, str] | None:
+        """By column, what all peers must define alike, as a text to compare; None where no schema says it."""
+        return None if self.schema.plain else self.schema.definitions()
 
+    @cached_property
+    def _numbers(self) -> tuple[Array, tuple[Array, Array], bool]:
+        """Of columns of numbers or dates: fillings, mean and scale, or scale and shift by the range; and which it is.
 
-def _size(layout: Layout, name: str) -> int:
-    column = layout.schema.inputs[name]
-    assert isinstance(column, Text)
-    return column.size
+        Raises:
+            KeyError: The statistics lack a column.
+        """
+        columns = {} if self.schema.plain else _of_kind(self.schema, Number, Date)
+        found = [self.statistics[name] for name in columns]
+        fillings = np.array([of["filling"] for of in found])
+        if any("mean" in of for of in found):
+            return fillings, (np.array([of["mean"] for of in found]), np.array([of["scale"] for of in found])), True
+        low, high = np.array([range_of(column) for column in columns.values()]).reshape(-1, 2).T
+        scale = 2 / (high - low)
+        return fillings, (scale, -1 - low * scale), False
+
+    def prepare(self, raw: Array) -> NDArray[np.float32]:
+        """Inputs of the model, shape (rows, len(names)), from rows as `raw_rows` gives them."""
+        if self.schema.plain:
+            return raw.astype(np.float32, copy=False)
+        (fillings, (first, second), own), categories = self._numbers, _of_kind(self.schema, Category)
+        single = len(fillings) + len(_of_kind(self.schema, YesNo))
+        gaps = np.isnan(raw[:, :single])
+        numbers = np.where(gaps[:, : len(fillings)], fillings, raw[:, : len(fillings)])
+        blocks: list[NDArray[Any]] = [(numbers - first) / second if own else numbers * first + second]
+        blocks += [np.nan_to_num(raw[:, len(fillings) : single]), gaps]
+        for place, column in enumerate(categories.values(), start=single):
+            found = raw[:, place, None]
+            blocks += [found == np.arange(len(slots(column))), np.isnan(found)]
+        blocks.append(raw[:, single + len(categories) :])
+        return np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values; floats keep every bit."""
+        return {
+            "format": FORMAT,
+            "plain": self.schema.plain,
+            "inputs": list(self.names),
+            "schema": self.schema.model_dump(mode="json"),
+            "statistics": {name: dict(found) for name, found in self.statistics.items()},
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Preparation:
+        """Undo `to_json`.
+
+        Raises:
+            CheckpointError: It is damaged, or of another version.
+        """
+        if content.get("format") != FORMAT:
+            raise CheckpointError(
+                f"the preparation has format {content.get('format')!r}, this dpeer reads {FORMAT}: use the version "
+                "that wrote it"
+            )
+        try:
+            kind = PlainSchema if content["plain"] else Schema
+            made = Preparation(kind.model_validate(content["schema"]), content["statistics"])
+            _ = made._numbers  # what is damaged shows now
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the preparation is damaged: {error!r}") from error
+        return made

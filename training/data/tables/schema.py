@@ -9,7 +9,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -249,6 +249,9 @@ class Schema(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    plain: ClassVar[bool] = False
+    """Whether all inputs are numbers as they are: no gap, no code, and no input beside the number."""
+
     format: Literal[1]
     missing: Words = MISSING
     target: Target
@@ -291,6 +294,18 @@ class Schema(BaseModel):
         found[WORDS] = {"missing": sorted(self.missing)}
         found[self.target.column] = {"target": self.target.model_dump(mode="json", exclude={"column"})}
         return {name: json.dumps(one, sort_keys=True) for name, one in found.items()}
+
+
+class PlainSchema(Schema):
+    """What options say of a table without a schema: numbers as they are, which the model scales."""
+
+    plain: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, target: Mapping[str, Any], kinds: Mapping[str, str]) -> PlainSchema:
+        """The schema with these keys of the target, and the kind of each column."""
+        columns = {name: {"kind": kind} for name, kind in kinds.items()}
+        return cls.model_validate({"format": 1, "target": target, "columns": columns})
 
 
 def _definition(column: Column) -> dict[str, Any]:

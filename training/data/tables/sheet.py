@@ -47,12 +47,11 @@ class Sheet:
         return len(self.places)
 
 
-def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
-    """Read a csv file (UTF-8 with a header; divided by commas, semicolons or tabs), or a parquet file.
+def read_sheet(path: str) -> Sheet:
+    """Read a csv file (UTF-8 with a header; divided by commas, semicolons, tabs or bars), or a parquet file.
 
     Args:
         path: The file; it is parquet if it ends in .parquet or .pq.
-        only_commas: Refuse a csv file that is divided by anything else.
 
     Raises:
         TaskError: The file is missing or damaged, or has no rows, or two columns of one name.
@@ -61,7 +60,7 @@ def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
     place = Path(path).expanduser()
     if place.suffix.lower() in PARQUET:
         return _parquet(path, place)
-    rows, places, mark = _rows(path, place, only_commas)
+    rows, places, mark = _rows(path, place)
     header = rows[0]
     _check_header(path, header)
     for row, number in zip(rows, places, strict=True):
@@ -75,7 +74,7 @@ def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
     return Sheet(path, tuple(header), dict(zip(header, columns, strict=True)), places[1:], decimal)
 
 
-def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], list[int], str]:
+def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str]:
     """Header and rows but for empty ones at the end, their numbers, and the mark that divides cells."""
     rows: list[list[str]] = []
     places: list[int] = []
@@ -86,8 +85,6 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
             if stated is None:
                 file.seek(0)
             mark = stated[1] if stated is not None else _divided_by(file)
-            if only_commas and mark != ",":
-                raise TaskError(f"{path!r} is divided by {mark!r}: save it with commas (and points in numbers)")
             begun = 1 if stated is None else 2
             for number, row in enumerate(csv.reader(file, delimiter=mark, strict=True), start=begun):
                 cells = [composed(cell) for cell in row]

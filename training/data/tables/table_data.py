@@ -1,4 +1,4 @@
-"""Data sets of the csv task: a table in a file, with a schema or without."""
+"""Data set of the csv task: a table in a file, by a schema or by options that make one."""
 
 from __future__ import annotations
 
@@ -6,35 +6,40 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import torch
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.data.duplicate_rows import numbered
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.tables.inputs import Raw, TableInputs
+from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.numerals import Spellings, as_number, is_code, spelled
-from dpeer.training.data.tables.plain import PlainInputs, check_filled, groups_of
-from dpeer.training.data.tables.schema import read_schema
-from dpeer.training.data.tables.schema_inputs import SchemaInputs, UnfittedSchema
+from dpeer.training.data.tables.prepare import raw_rows
+from dpeer.training.data.tables.schema import MISSING, PlainSchema, Schema, read_schema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 TASK = "csv"
 
 
 class Table(NamedTuple):
-    """A csv file and what its columns are.
+    """A file, and what its columns are.
 
     Attributes:
-        path: The file.
+        path: A csv or parquet file.
+        schema: A schema.toml, which says all that follows; None without one.
         target: The column to predict.
         group: The column that says which rows belong together (a patient, a device, ...); None for no such column.
         regression: Whether the target is a number to predict, not a class.
         classes: The classes in the order of their numbers; those that occur, sorted, if None.
         ignore: Columns to leave out.
-        columns: The columns to learn from; all that are nothing else, if None.
+        columns: The columns to learn from, which are numbers; all that are nothing else, if None.
     """
 
     path: str
-    target: str
+    schema: str | None = None
+    target: str = ""
     group: str | None = None
     regression: bool = False
     classes: tuple[str, ...] | None = None
@@ -42,72 +47,59 @@ class Table(NamedTuple):
     columns: tuple[str, ...] | None = None
 
 
+_ADVICE = (
+    "; a schema reads gaps, codes, words and dates (`dpeer schema init`), or leave the column out (ignore=, columns=)"
+)
+
+
 def table(asked: Table) -> Data:
-    """Read a table; every column that is neither target nor group nor ignored must be of numbers.
+    """Read a table; it is prepared once it is known which rows are for training.
 
     Raises:
-        TaskError: The file is missing, or a cell is not what it must be; the message names row and column.
+        TaskError: The file is missing, or does not fit; the message names column and rows.
         UnknownName: A column that was asked for is not there.
-    """
-    sheet = read_sheet(asked.path, only_commas=True)
-    columns, left_out = _columns(asked, sheet)
-    hint = "; or leave out of columns= the column " if asked.columns else "; or leave it out with ignore="
-    numbers = PlainInputs(asked.target, (), columns, asked.group).raw(sheet, labels=False, hint=hint, learn=True)
-    classes = () if asked.regression else asked.classes or _classes(asked, sheet)
-    inputs = PlainInputs(asked.target, classes, columns, asked.group)
-    found = {} if asked.columns else {"columns": columns}
-    if not asked.regression and not asked.classes:
-        found["classes"] = classes
-    raw, names = Raw(numbers.rows, inputs.labels(sheet)), {"input columns": columns, "classes": classes}
-    return _data(sheet, raw, inputs, left_out, unfitted=inputs, names=names, found=found)
-
-
-class SchemaTable(NamedTuple):
-    """A file, and the schema that says what its columns are.
-
-    Attributes:
-        path: A csv or parquet file.
-        schema: A schema.toml.
-    """
-
-    path: str
-    schema: str
-
-
-def table_by_schema(asked: SchemaTable) -> Data:
-    """Read a table as a schema says; it is prepared once it is known which rows are for training.
-
-    Raises:
-        TaskError: The file is missing, lacks a column, or has a cell that cannot be read.
         ConfigurationError: The schema cannot be used.
     """
-    schema = read_schema(asked.schema)
     sheet = read_sheet(asked.path)
-    if schema.group is not None and schema.group not in sheet.cells:
-        raise UnknownName("column of kind group", schema.group, sheet.header, repr(asked.path))
-    if schema.target.column not in sheet.cells:
-        raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
-    inputs = SchemaInputs(schema, {})
-    raw = inputs.raw(sheet, labels=True)
-    used = {schema.target.column, schema.group, *schema.inputs}
-    left_out = [name for name in sheet.header if name not in used]
-    unfitted, names = UnfittedSchema(schema, raw.remarks), {"classes": schema.target.classes}
-    return _data(sheet, raw, inputs, left_out, unfitted=unfitted, names=names)
-
-
-def _data(sheet: Sheet, raw: Raw, inputs: TableInputs, left_out: Sequence[str], **fields: Any) -> Data:
-    """A table as a data set; whole groups stay together."""
-    assert raw.labels is not None, "asked for"
-    groups, stretches = (None, None) if inputs.group is None else groups_of(sheet, inputs.group)
+    schema = schema_of_options(asked, sheet) if asked.schema is None else read_schema(asked.schema)
+    found = check(schema, sheet).accepted(_ADVICE if schema.plain else "; `dpeer schema check` lists all")
+    columns, classes, names = tuple(schema.inputs), schema.target.classes, {"classes": schema.target.classes}
+    found_here: dict[str, tuple[str, ...]] = {}
+    if schema.plain:
+        names = {"input columns": columns, **names}
+        found_here = {} if asked.columns else {"columns": columns}
+        found_here |= {"classes": classes} if classes and not asked.classes else {}
+    groups = None if schema.group is None else sheet.cells[schema.group]
     return Data(
-        Pool(raw.rows, raw.labels, groups, stretches),
+        Pool(
+            torch.from_numpy(raw_rows(found)),
+            torch.from_numpy(found.labels),
+            None if groups is None else np.array(groups),
+            None if groups is None else numbered(groups),
+        ),
         None,
-        len(inputs.classes) or None,
+        len(classes) or None,
         None if groups is None else "group",
         whole_groups=groups is not None,
-        remarks=_about(sheet, inputs.target, inputs.classes, inputs.columns, left_out),
-        **fields,
+        names=names,
+        found=found_here,
+        remarks=(*_about(sheet, schema), *found.remarks),
+        schema=schema,
     )
+
+
+def schema_of_options(asked: Table, sheet: Sheet) -> PlainSchema:
+    """The schema that the options make: numbers as they are, and the classes that are named or occur.
+
+    Raises:
+        UnknownName: A column that was asked for is not there.
+        TaskError: A column is named twice, or nothing is to be learned from, or the classes are unclear.
+    """
+    kinds = dict.fromkeys(_columns(asked, sheet), "number")
+    if asked.group is not None:
+        kinds[asked.group] = "group"
+    predicted = {"kind": "regression"} if asked.regression else {"classes": asked.classes or _classes(asked, sheet)}
+    return PlainSchema.of({"column": asked.target, **predicted}, kinds)
 
 
 _LISTED = 12
@@ -116,29 +108,26 @@ _ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__|index_level_\d+", 
 """Names under which pandas, R and parquet write the numbers of rows."""
 
 
-def _about(
-    sheet: Sheet, target: str, classes: Sequence[str], columns: Sequence[str], left_out: Sequence[str]
-) -> tuple[str, ...]:
+def _about(sheet: Sheet, schema: Schema) -> tuple[str, ...]:
     """Lines on what a table was read as: classes with their rows, inputs, and columns that are none."""
-    lines = []
+    target, classes, columns = schema.target.column, schema.target.classes, [*schema.inputs]
+    counts = []
     if classes:
         spellings, found = Spellings(classes, sheet.cells[target]), Counter(sheet.cells[target])
         rows: dict[int | None, Counter[str]] = {}
         for cell, count in found.items():
             rows.setdefault(spellings.place(cell), Counter())[cell] += count
-        counts = []
         for place, name in enumerate(classes):
             cells = rows.get(place, Counter())
             others = sorted(map(repr, cells.keys() - {name}))
             counts.append(f"{name} {sum(cells.values())}" + (f" (also written {', '.join(others)})" if others else ""))
-        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; classes of {target}: {_some(counts)}")
-    else:
-        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; {target} is a number to predict")
-    lines.append(
+    predicted = f"classes of {target}: {_some(counts)}" if classes else f"{target} is a number to predict"
+    left_out = [name for name in sheet.header if name not in {target, schema.group, *columns}]
+    return (
+        f"{len(sheet)} rows in {Path(sheet.path).name}; {predicted}",
         f"{len(columns)} input{'s' * (len(columns) > 1)}: {_some(columns)}"
-        + (f"; left out: {_some(left_out)}" if left_out else "")
+        + (f"; left out: {_some(left_out)}" if left_out else ""),
     )
-    return tuple(lines)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -146,8 +135,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def _columns(asked: Table, sheet: Sheet) -> tuple[tuple[str, ...], list[str]]:
-    """The columns to learn from, by name, and those that are left out: the order of a peer's own file means nothing."""
+def _columns(asked: Table, sheet: Sheet) -> Sequence[str]:
+    """The columns to learn from."""
     header = sheet.header
     group = () if asked.group is None else (asked.group,)
     chosen = asked.columns or ()
@@ -161,18 +150,17 @@ def _columns(asked: Table, sheet: Sheet) -> tuple[tuple[str, ...], list[str]]:
             f"task {TASK!r}: column {twice!r} can be one of target=, group=, ignore= and columns= only, and once"
         )
     if chosen:
-        return tuple(sorted(chosen)), [name for name in header if name not in {*used, *chosen}]
+        return chosen
     numbering = {name for name in header if _ROW_NUMBERS.fullmatch(name) and name not in used}
     if "" in numbering and not _counts_rows(sheet.cells[""]):
         raise TaskError(
             f"task {TASK!r}: {asked.path!r}, column {header.index('') + 1} has no name: name it, "
             "or leave it out with ignore=['']"
         )
-    apart = {*used, *numbering}
-    found = [name for name in header if name not in apart]
+    found = [name for name in header if name not in {*used, *numbering}]
     if not found:
         raise TaskError(f"task {TASK!r}: {asked.path!r} has no column to learn from besides {', '.join(used)}")
-    return tuple(sorted(found)), [name for name in header if name in numbering or name in asked.ignore]
+    return found
 
 
 def _counts_rows(cells: Sequence[str]) -> bool:
@@ -182,13 +170,12 @@ def _counts_rows(cells: Sequence[str]) -> bool:
 
 def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
     """The classes that occur: by value where all are numbers, else by name."""
-    check_filled(sheet, asked.target)
-    cells = sheet.cells[asked.target]
+    cells = [cell for cell in sheet.cells[asked.target] if cell and cell not in MISSING]
     names = sorted(set(spelled(cells).values()))
     if len(names) < 2:
+        shown = f"one class only ({names[0]!r}" if names else "no class ("
         raise TaskError(
-            f"task {TASK!r}: {asked.path!r} shows one class only ({names[0]!r} in column {asked.target!r}): "
-            "name all with classes=A,B"
+            f"task {TASK!r}: {asked.path!r} shows {shown} in column {asked.target!r}): name all with classes=A,B"
         )
     if len(names) > 20 and 2 * len(names) > len(cells):
         raise TaskError(

@@ -18,13 +18,12 @@ def test_a_table_that_fits_is_counted(write: Callable[..., Path], schema_file: P
     found = rows()
     result = checked(schema_file, write("x.csv", found))
     assert result.problems == ()
-    assert result.rows == 60
-    assert result.groups == 20
+    assert len(result) == 60
     assert result.classes == {name: sum(row["outcome"] == name for row in found) for name in ("well", "ill")}
     gaps = {name: sum(row[name] in ("", "NA", "?") for row in found) for name in HEADER[:6]}
-    assert result.missing == {name: count for name, count in gaps.items() if count}
+    assert result.gaps == {name: count for name, count in gaps.items() if count}
     assert result.others == {"blood": {"XX": sum(row["blood"] == "XX" for row in found)}}
-    assert result.unknown == ()
+    assert result.unknown == []
 
 
 def test_everything_that_does_not_fit_is_found_at_once(write: Callable[..., Path], schema_file: Path) -> None:
@@ -47,7 +46,7 @@ def test_everything_that_does_not_fit_is_found_at_once(write: Callable[..., Path
     }
     (absent,) = [problem for problem in result.problems if problem.column == "blood"]
     assert absent.what == "is not in the file (is it the column 'Blood'?)"
-    assert result.unknown == ("extra", "Blood")
+    assert result.unknown == ["extra", "Blood"]
 
 
 def test_words_for_a_gap_of_one_column(tmp_path: Path) -> None:
@@ -57,5 +56,5 @@ def test_words_for_a_gap_of_one_column(tmp_path: Path) -> None:
     )
     (tmp_path / "x.csv").write_text("a,b,y\n-999,-999,0\n1,NA,1\n")
     result = checked(tmp_path / "s.toml", tmp_path / "x.csv")
-    assert result.missing == {"a": 1}
+    assert result.gaps == {"a": 1}
     assert [(problem.column, problem.cells) for problem in result.problems] == [("b", ((3, "NA"),))]

@@ -120,7 +120,7 @@ def test_a_table_fits_what_was_proposed_from_it(tmp_path: Path) -> None:
     sheet = Sheet("x.csv", header, dict(zip(header, zip(*rows, strict=True), strict=True)), range(2, 62))
     schema = parsed(tomllib.loads(as_toml(propose(sheet))), "schema.toml")
     result = check(schema, sheet)
-    assert (result.problems, result.missing, result.others) == ((), {"blood": 12}, {})
+    assert (result.problems, result.gaps, result.others) == ((), {"blood": 12}, {})
     kinds = {name: column.kind for name, column in schema.columns.items()}
     assert kinds == {"patient": "group", "age": "number", "ward": "category", "smoker": "yes-no", "day": "date",
                      "blood": "category"}  # fmt: skip

@@ -15,7 +15,8 @@ import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.training import Choices, load_task
-from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.prepare import Preparation
+from dpeer.training.use.new_data import read_rows
 from tests.error_texts import refused
 
 from .conftest import HEADER, SCHEMA, rows
@@ -71,7 +72,7 @@ def test_inputs_are_what_the_same_by_hand_gives(site: dict[str, Any], schema_fil
     task = trained(site["path"], schema_file, standardize=own)
     train = task.indices["train"].tolist()
     expected = by_hand(site["rows"], train, own=own)
-    names = task.reading.names
+    names = task.preparation.names
     assert {*expected} | {f"complaint words {n}" for n in range(16)} == {*names}
     for part in ("train", "test"):
         inputs = getattr(task, part).tensors[0].double().numpy()
@@ -88,14 +89,14 @@ def test_statistics_are_of_the_training_rows_alone(site: dict[str, Any], write: 
         changed[place]["age"] = "119"
     again = trained(write("changed.csv", changed), schema_file)
     assert again.indices["test"].tolist() == task.indices["test"].tolist()
-    assert again.reading.statistics == task.reading.statistics
+    assert again.preparation.statistics == task.preparation.statistics
     assert not torch.equal(again.test.tensors[0], task.test.tensors[0])
 
 
 def test_words_of_text_are_alike_where_they_are_nearly_the_same(site: dict[str, Any], schema_file: Path) -> None:
     task = trained(site["path"], schema_file)
-    places = [n for n, name in enumerate(task.reading.names) if name.startswith("complaint words")]
-    found = task.reading.read(site["path"]).inputs[:, places]
+    places = [n for n, name in enumerate(task.preparation.names) if name.startswith("complaint words")]
+    found = read_rows(task.preparation, site["path"], labels=False).inputs[:, places]
     of = {row["complaint"]: vector for row, vector in zip(site["rows"], found, strict=True)}
     assert of[""].abs().max() == 0
     assert of["chest pain"].norm().item() == pytest.approx(1)
@@ -106,15 +107,14 @@ def test_words_of_text_are_alike_where_they_are_nearly_the_same(site: dict[str, 
 @pytest.mark.parametrize("own", [True, False])
 def test_it_is_made_again_from_its_json_to_the_bit(site: dict[str, Any], schema_file: Path, own: bool) -> None:
     task = trained(site["path"], schema_file, standardize=own)
-    again = TableInputs.from_json(json.loads(json.dumps(task.reading.to_json())))
-    found = again.read(site["path"])
+    again = Preparation.from_json(json.loads(json.dumps(task.preparation.to_json())))
+    found = read_rows(again, site["path"], labels=True)
     for part in ("train", "test"):
         inputs, targets = getattr(task, part).tensors
         assert torch.equal(found.inputs[task.indices[part]], inputs)
         assert torch.equal(found.labels[task.indices[part]], targets)
-    assert (again.classes, again.group, again.names) == (("well", "ill"), "patient", task.reading.names)
-    assert again.columns == task.reading.columns
-    alone = [again.read(path).inputs for path in single_rows(site["path"])]
+    assert again == task.preparation
+    alone = [read_rows(again, path, labels=False).inputs for path in single_rows(site["path"])]
     assert torch.equal(torch.cat(alone), found.inputs[:5]), "a row's inputs do not depend on the others"
 
 
@@ -142,19 +142,19 @@ def test_the_order_of_columns_means_nothing(write: Any, schema_file: Path, tmp_p
     )
     third = trained(write("second.csv", found, tuple(header)), tmp_path / "moved.toml")
     assert torch.equal(first.test.tensors[0], third.test.tensors[0])
-    assert first.reading.definitions == third.reading.definitions
+    assert first.preparation.definitions == third.preparation.definitions
 
 
 def test_new_rows_need_no_truth_no_group_and_no_ignored_column(
     site: dict[str, Any], write: Any, schema_file: Path
 ) -> None:
     task = trained(site["path"], schema_file)
-    found = task.reading.read(write("new.csv", site["rows"], HEADER[:6]))
+    found = read_rows(task.preparation, write("new.csv", site["rows"], HEADER[:6]), labels=False)
     assert found.labels is None
-    assert found.others == {}
-    assert torch.equal(found.inputs, task.reading.read(site["path"]).inputs)
-    everything = task.reading.read(site["path"])
-    assert {*everything.others} == {"patient", "note"}
+    assert [*found.keys] == ["row"]
+    assert torch.equal(found.inputs, read_rows(task.preparation, site["path"], labels=False).inputs)
+    everything = read_rows(task.preparation, site["path"], labels=True)
+    assert [*everything.keys] == ["row", "patient", "note"]
     assert any("of 'blood' are not in the schema and become other: 'XX'" in remark for remark in everything.remarks)
 
 
@@ -163,22 +163,21 @@ def test_the_width_is_the_same_whatever_a_site_has(write: Callable[..., Path], s
     for row in found[:39]:
         row |= {"age": "", "blood": "XX", "smoker": "", "complaint": "", "outcome": "ill"}
     one, other = trained(write("one.csv", found), schema_file), trained(write("other.csv", rows(40, 1)), schema_file)
-    assert one.reading.names == other.reading.names
+    assert one.preparation.names == other.preparation.names
     assert one.model.head.out_features == other.model.head.out_features == 2
     for row in found:
         row["age"] = ""
     empty = trained(write("one.csv", found), schema_file)
-    assert empty.reading.statistics["age"] == {"filling": 60.0, "mean": 60.0, "scale": 1.0}
+    assert empty.preparation.statistics["age"] == {"filling": 60.0, "mean": 60.0, "scale": 1.0}
     assert empty.train.tensors[0].isfinite().all()
 
 
-def test_values_beyond_the_range_are_cut_and_remarked(write: Any, schema_file: Path) -> None:
-    found = rows(40)
+def test_new_values_beyond_the_range_are_cut_and_remarked(site: Any, write: Any, schema_file: Path) -> None:
+    task, found = trained(site["path"], schema_file, standardize=False), rows(40)
     found[0]["age"], found[1]["age"] = "200", "-3"
-    task = trained(write("x.csv", found), schema_file, standardize=False)
-    place = task.reading.names.index("age")
-    assert task.reading.read(write("x.csv", found)).inputs[:2, place].tolist() == [1.0, -1.0]
-    assert task.reading.remarks[0] == "2 values lie outside the range of 'age', 0 to 120 years: cut to its nearer end"
+    new = read_rows(task.preparation, write("x.csv", found), labels=True)
+    assert new.inputs[:2, task.preparation.names.index("age")].tolist() == [1.0, -1.0]
+    assert new.remarks[0] == "2 values lie outside the range of 'age', 0 to 120 years: cut to its nearer end"
 
 
 def test_a_group_stays_together(site: dict[str, Any], schema_file: Path) -> None:
@@ -206,22 +205,24 @@ def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, 
 
 
 def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path) -> None:
-    content = trained(site["path"], schema_file).reading.to_json()
+    content = trained(site["path"], schema_file).preparation.to_json()
     del content["statistics"]["age"]
     with pytest.raises(CheckpointError):
-        TableInputs.from_json(content)
+        Preparation.from_json(content)
 
 
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
-        ({"age": "old"}, "row 3, column 'age': expected a number, 0 to 120 years, not 'old'"),
-        ({"age": "1_0"}, "row 3, column 'age': expected a number, 0 to 120 years, not '1_0'"),
-        ({"smoker": "maybe"}, "row 3, column 'smoker': expected yes (yes, ja, 1) or no"),
-        ({"admitted": "31.02.2020"}, "row 3, column 'admitted': expected a date as %Y-%m-%d or %d.%m.%Y"),
-        ({"outcome": "dead"}, "row 3, column 'outcome': expected one of the classes well, ill, not 'dead'"),
-        ({"outcome": ""}, "row 3, column 'outcome': expected one of the classes well, ill, not nothing"),
-        ({"outcome": "dead", "age": "old"}, "; 1 more cells do not fit"),
+        ({"age": "old"}, "column 'age', 1 of 40 cells: expected a number, 0 to 120 years: row 3: 'old'; `dpeer schema"),
+        ({"age": "1_0"}, "column 'age', 1 of 40 cells: expected a number, 0 to 120 years: row 3: '1_0'"),
+        ({"age": "1020"}, "column 'age', 1 of 40 cells: outside the range 0 to 120 years: row 3: '1020'"),
+        ({"smoker": "maybe"}, "column 'smoker', 1 of 40 cells: expected yes (yes, ja, 1) or no (no, nein, 0): row 3"),
+        ({"admitted": "31.02.2020"}, "column 'admitted', 1 of 40 cells: expected a date as %Y-%m-%d or %d.%m.%Y: row"),
+        ({"outcome": "dead"}, "column 'outcome', 1 of 40 cells: expected one of the classes well, ill: row 3: 'dead'"),
+        ({"outcome": ""}, "column 'outcome', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
+        ({"patient": ""}, "column 'patient', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
+        ({"outcome": "dead", "age": "old"}, "row 3: 'old'; 1 more problem; `dpeer schema check` lists all"),
     ],
 )
 def test_a_cell_that_does_not_fit_the_schema(
@@ -229,7 +230,7 @@ def test_a_cell_that_does_not_fit_the_schema(
 ) -> None:
     found = rows(40)
     found[1] |= changes
-    with refused(TaskError, "x.csv', ", fragment):
+    with refused(TaskError, "x.csv' does not fit the schema: ", fragment):
         trained(write("x.csv", found), schema_file)
 
 
@@ -237,8 +238,8 @@ def test_a_cell_that_does_not_fit_the_schema(
     ("header", "fragment"),
     [
         (("Age", *HEADER[2:]), "column 'age' is not in the file (is it the column 'Age'?)"),
-        (HEADER[:-1], "unknown target column 'outcome' in "),
-        ((*HEADER[:6], "outcome"), "unknown column of kind group 'patient' in "),
+        (HEADER[:-1], "column 'outcome' is not in the file"),
+        ((*HEADER[:6], "outcome"), "column 'patient' is not in the file"),
     ],
 )
 def test_a_table_without_a_column_of_the_schema(
