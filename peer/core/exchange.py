@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Outbox, Released
 from dpeer.peer.core.ledger_guard import LedgerGuard
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
@@ -167,12 +167,13 @@ class Exchange:
         """The ranks that may still ask for a body after this peer's last round.
 
         A neighbor that has completed the last round has every body it needs, and will not ask for one again. One that
-        has announced its return needs this peer then.
+        has come back needs this peer for its return, whether it has announced that yet or not.
         """
         return [
             one.rank
             for one in self._members.all()
-            if one.status is not Status.UNSEEN and self._members.holds_up(one.rank, rounds, now)
+            if one.current_round < rounds
+            and ((self._members.is_there(one.rank) and not one.overdue) or self._members.comes_back(one.rank, now))
         ]
 
     def parting(self, number: int, now: float) -> list[int]:

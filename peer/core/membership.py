@@ -67,7 +67,7 @@ class Neighbor:
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
         paused: Whether it pauses, by its last message.
-        enters: While it sits rounds out, the round from which on it is waited for again, by its own word; else 0.
+        enters: The round from which on it is waited for again, by its own word, if it has sat rounds out; else 0.
         released: Of how many rounds it may have released bodies, by the last that it has sent here.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached the one before this peer's current one; else empty.
@@ -106,6 +106,11 @@ class Neighbor:
     def away(self) -> bool:
         """Whether it is dead or gone."""
         return self.status in (Status.DEAD, Status.GONE)
+
+    @property
+    def sits_out(self) -> bool:
+        """Whether it sits its current round out, by its own word."""
+        return self.enters > self.current_round
 
 
 class Membership:
@@ -295,7 +300,7 @@ class Membership:
             return self.comes_back(rank, now)
         if neighbor.status is Status.DEAD or neighbor.overdue:
             return False
-        if neighbor.enters:
+        if neighbor.sits_out:
             return number >= neighbor.enters
         if not neighbor.left_behind or neighbor.current_round + 1 >= number:
             return True

@@ -29,7 +29,8 @@ class Entry:
         earliest: The round before which this peer releases nothing: a disk that was lost may have.
 
     Attributes:
-        enters: The round that it announces, that after the last one if none is known yet; 0 while it takes part.
+        enters: The round that it announces, that after the last one if none is known yet. It stays until the round
+            after it begins: a message that leaves before its entry is on disk names an earlier round. Else 0.
         since: The first of the rounds that it sits out; None while it takes part.
         earliest: As given.
         adopted: The round whose bodies it has adopted since it was left behind; None without one.
@@ -62,7 +63,7 @@ class Entry:
             self.since, self.adopted = number, None
             self._adopts = self._shares and any(self._schedule.at(one).in_neighbors for one in rest)
         elif self._may_enter(number):
-            self.since, self.enters = None, 0
+            self.since, self.enters = None, number
             return False
         self._arrived = self._past(number) <= self._is_last(number)
         self.enters = self._entry(number)
@@ -88,7 +89,7 @@ class Entry:
             for rank in self._schedule.at(number).in_neighbors
             if not self._inbox.has(rank, number)
             and self._members.is_there(rank)
-            and not self._members[rank].enters
+            and self._members[rank].enters <= number
             and number <= self._members[rank].current_round <= number + self._is_last(number)
         ]
 
@@ -97,7 +98,7 @@ class Entry:
 
         Where a neighbor was past it from the beginning, it is not the round whose bodies are adopted: the neighbor
         would wait in its own round for a body whose training begins only now. One that is further back is waited for,
-        as by every peer that is ahead, unless a quorum is past the round.
+        as by every peer that is ahead, unless a quorum is past the round and another one follows.
         """
         past = self._past(number)
         if not self._adopts or not self._arrived or past > 1:
@@ -106,7 +107,7 @@ class Entry:
             return "wait"
         if any(self._inbox.has(rank, number) for rank in self._schedule.at(number).in_neighbors):
             return "adopt"
-        if past or self._members.passed(number):
+        if past or (self._members.passed(number) and not self._is_last(number)):
             return "over"
         if any(self._members.is_there(one.rank) for one in self._near(number)):
             return "wait"
@@ -156,8 +157,8 @@ class Entry:
 
     def _going_on(self, ranks: Iterable[int]) -> list[Neighbor]:
         """Those of these ranks that take part."""
-        return self._running([one for rank in ranks if not (one := self._members[rank]).enters])
+        return self._running([one for rank in ranks if not (one := self._members[rank]).sits_out])
 
     def _running(self, some: list[Neighbor]) -> list[Neighbor]:
-        """Those that have rounds left; all if none has."""
-        return [one for one in some if one.current_round < self._schedule.rounds] or some
+        """Those that are there and have rounds left; all if there is none."""
+        return [one for one in some if one.current_round < self._schedule.rounds and not one.away] or some

@@ -130,7 +130,7 @@ class Waiting:
         """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
         since, announced = self._entry.since, self._entry.enters
         found = self._entry.behind(number)
-        if self._entry.enters != announced:
+        if self._entry.enters not in (0, announced):
             self._exchange.send_heartbeats(one.rank for one in self._members.all())
         if found:
             self.left_behind += 1

@@ -178,6 +178,11 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     assert why(scenario) or any(why(generate_assembly(seed)) for seed in range(ASSEMBLIES))
 
 
+def test_peers_that_end_wait_for_one_that_has_come_and_still_waits_for_others():
+    """Two ranks never come, so that the late one had not begun when the others completed the last round."""
+    assert why(generate_assembly(11116)) is None
+
+
 def test_where_the_center_of_a_star_has_other_settings_all_end_with_the_reason():
     arrivals = (291.54, 277.81, 94.62, 291.14, 276.88)
     conditions = Conditions(latency=(0.001, 0.002), redial=(0.1, 1.0))

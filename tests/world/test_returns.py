@@ -19,6 +19,11 @@ from tests.world.world import World
 CHUNKS = 24
 
 
+def test_a_heartbeat_that_leaves_before_an_entry_is_on_disk_names_it():
+    """A neighbor that read "round 19, takes part" mixed round 21 without the body of one that entered in round 20."""
+    assert why(generate_returns(1312)) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):

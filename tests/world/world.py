@@ -20,7 +20,7 @@ from dpeer.peer.logs import PeerLog
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants, restores, returns
-from tests.world.disk import Disk, Files
+from tests.world.disk import STATED, Disk, Files
 from tests.world.faults import Director
 from tests.world.learner import WorldLearner
 from tests.world.resets import Deliveries
@@ -93,7 +93,7 @@ class World:
         self.director = Director(self, scenario.faults)
         self.disks = [Disk() for _ in range(self.size)]
         self.backups: dict[int, Disk] = {}
-        self.sent_bodies: dict[tuple[int, int], tuple[int, tuple[float, ...]]] = {}
+        self.sent_bodies: dict[tuple[int, int], set[tuple[float, ...]]] = {}
         self.lives: list[list[Life]] = [[] for _ in range(self.size)]
         self.released: dict[tuple[int, int, int], bytes] = {}
         self.from_base: dict[tuple[int, int, object], object] = {}
@@ -231,7 +231,8 @@ class World:
             life.outcome = error
             if isinstance(error, CheckpointError):
                 disk = self.disks[life.rank]  # a new one without a release looks like an older copy of one with some
-                lost = restores.is_restored(self, life.rank) or (disk.new_data and not disk.ledger)
+                released = any(incarnation != STATED for _, incarnation in disk.ledger)
+                lost = restores.is_restored(self, life.rank) or (disk.new_data and not released)
                 self.check(lost, f"rank {life.rank} ends, and its disk was never lost: {error}")
                 life.task.add_done_callback(lambda _: self._state(life))
             if isinstance(error, Refused) and self.scenario.mistaken:

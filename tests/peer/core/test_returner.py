@@ -83,6 +83,8 @@ def test_it_goes_to_the_round_of_its_furthest_neighbor_and_announces_the_next(ri
     assert ring.entry.verdict(20) == "adopt", "rank 7 waits in round 21"
     ring.entry.adopt(20)
     assert not ring.entry.behind(21)
+    assert ring.entry.enters == 21, "a message that leaves before round 20 is on disk names that round"
+    assert not ring.entry.behind(22)
     assert ring.entry.enters == 0
 
 
