@@ -160,5 +160,5 @@ class Entry:
         return self._running([one for rank in ranks if not (one := self._members[rank]).sits_out])
 
     def _running(self, some: list[Neighbor]) -> list[Neighbor]:
-        """Those that are there and have rounds left; all if there is none."""
+        """Those that are there and have rounds left; else all."""
         return [one for one in some if one.current_round < self._schedule.rounds and not one.away] or some
